@@ -1,0 +1,324 @@
+"""Train a Transformer to translate, on a toy corpus or on your own sentence pairs.
+
+    python examples/train_toy_translation.py                      Chinese to English, made by a grammar: a minute
+    python examples/train_toy_translation.py --pair en-es         English to Spanish, likewise
+    python examples/train_toy_translation.py --data pairs.tsv     sentence pairs from a file (source TAB target)
+    python examples/train_toy_translation.py --source a.txt --target b.txt.gz
+    python examples/train_toy_translation.py --out runs/x --resume    go on with a run that was cut off
+
+A run leaves in its directory: config.json, vocab.json, the best and the last weights, metrics.jsonl, summary.json, and
+pictures of loss and attention. Then `python examples/translate.py RUN_DIR "some text"` translates with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpora import chinese_english, english_spanish
+
+import minigrad as mg
+from minigrad import MissingExtraError
+from minigrad.extras import require
+from minigrad.optim import Adam, Schedule, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
+from minigrad.serialization import write_json
+from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights
+from nn.text import (
+    BPETokenizer,
+    PairBatches,
+    Tokenizer,
+    Vocabulary,
+    filter_pairs,
+    read_pairs,
+    split_pairs,
+    tokenizer_named,
+)
+
+Pair = tuple[str, str]
+
+# What --data, or else the toy corpora, take where nothing is said.
+TOY = {
+    "d_model": 128, "num_heads": 4, "layers": 2, "d_ff": 256, "dropout": 0.05, "epochs": 9, "batch_tokens": 1024,
+    "lr": 2e-3, "warmup": 100, "label_smoothing": 0.05, "valid_size": 200, "test_size": 600, "max_len": 64,
+}  # fmt: skip
+REAL = {
+    "d_model": 256, "num_heads": 4, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 30, "batch_tokens": 2048,
+    "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500, "test_size": 1000, "max_len": 128,
+}  # fmt: skip
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument_group("what to learn from").add_argument
+    add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="which toy corpus (default: %(default)s)")
+    add("--sentences", type=int, default=8000, metavar="N", help="how many toy pairs to make (default: %(default)s)")
+    add("--data", metavar="FILE", help="pairs to learn instead: UTF-8, two columns with a tab between, plain or .gz")
+    add("--source", metavar="FILE", help="or two parallel files, a sentence a line: this one ...")
+    add("--target", metavar="FILE", help="... and its translations")
+    add("--reverse", action="store_true", help="exchange source and target")
+    add("--source-tokenizer", metavar="NAME", help="word, char, space or bpe (default: char for Chinese, else word)")
+    add("--target-tokenizer", metavar="NAME", help="likewise for the target")
+    add("--lowercase", action="store_true", help="fold all text to lower case")
+    add("--min-count", type=int, default=None, metavar="N", help="rarer tokens become <unk> (default: 1 toy, 2 files)")
+    add(
+        "--vocab-size", type=int, default=8000, metavar="N", help="pieces to learn for bpe, and the most tokens to know"
+    )
+    add("--max-len", type=int, metavar="N", help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
+    add("--valid-size", type=int, metavar="N", help="pairs that decide which weights are best")
+    add("--test-size", type=int, metavar="N", help="pairs held out to the end (default: 600 toy, 1000 files)")
+    add = parser.add_argument_group("the model").add_argument
+    add("--d-model", type=int, metavar="N", help="width (default: 128 toy, 256 files)")
+    add("--num-heads", type=int, metavar="N", help="attention heads (default: 4)")
+    add("--layers", type=int, metavar="N", help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
+    add("--d-ff", type=int, metavar="N", help="width of the feed-forward nets (default: 256 toy, 1024 files)")
+    add("--dropout", type=float, metavar="P", help="(default: 0.05 toy, 0.3 files)")
+    add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ... (default: %(default)s)")
+    add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
+    add("--tie", choices=["none", "target"], default="target", help="share output weights with the target embedding")
+    add = parser.add_argument_group("training").add_argument
+    add("--epochs", type=int, metavar="N", help="passes over the training pairs (default: 9 toy, 30 files)")
+    add("--steps", type=int, metavar="N", help="stop after this many steps, whatever the epoch")
+    add("--batch-tokens", type=int, metavar="N", help="tokens a side in a batch (default: 1024 toy, 2048 files)")
+    add("--accumulate", type=int, default=1, metavar="N", help="batches to average for one step (default: %(default)s)")
+    add(
+        "--schedule",
+        choices=["noam", "inverse-sqrt", "cosine", "linear"],
+        default="cosine",
+        help="(default: %(default)s)",
+    )
+    add("--lr", type=float, help="largest learning rate; a factor for noam (default: 2e-3 toy, 1e-3 files)")
+    add("--warmup", type=int, metavar="N", help="steps of rising learning rate (default: 100 toy, 1000 files)")
+    add("--label-smoothing", type=float, metavar="P", help="(default: 0.05 toy, 0.1 files)")
+    add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
+    add("--patience", type=int, metavar="N", help="stop after N epochs without a better validation loss")
+    add("--save-every", type=int, default=200, metavar="N", help="steps between saved states (default: %(default)s)")
+    add("--seed", type=int, default=0, help="(default: %(default)s)")
+    add = parser.add_argument_group("the run").add_argument
+    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/PAIR, or runs/NAME of the file)")
+    add("--resume", action="store_true", help="go on where the run in --out was cut off, with its settings")
+    add(
+        "--beam",
+        type=int,
+        default=4,
+        metavar="N",
+        help="beam for the held-out sentences; 1 is greedy (default: %(default)s)",
+    )
+    add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
+    args = parser.parse_args(argv)
+    if bool(args.source) != bool(args.target):
+        parser.error("--source and --target go together")
+    if args.data and args.source:
+        parser.error("--data and --source exclude each other")
+    from_file = args.data or args.source
+    for name, value in (REAL if from_file else TOY).items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    if args.min_count is None:
+        args.min_count = 2 if from_file else 1
+    if args.out is None:
+        args.out = Path("runs") / (Path(from_file).name.split(".")[0] if from_file else args.pair)
+    if args.resume:
+        args = resumed(args, parser)
+    elif (args.out / "last.safetensors").exists():
+        parser.error(f"{args.out} holds a run already: pass --resume to go on with it, or another --out")
+    return args
+
+
+def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The settings that the run was begun with."""
+    path = args.out / "config.json"
+    if not path.exists():
+        return args  # it was cut off before it had begun
+    saved = json.loads(path.read_text(encoding="utf-8")).get("settings")
+    if saved is None:
+        parser.error(f"{path} has no settings to resume with")
+    return argparse.Namespace(**{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet})
+
+
+# -- data ------------------------------------------------------------------------------------------
+
+
+def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Training, validation and test pairs; no source sentence is in two of them."""
+    if args.data or args.source:
+        pairs = read_pairs(args.data or args.source, args.target, args.reverse)
+        fixed: list[Pair] = []
+    else:
+        made = (chinese_english if args.pair == "zh-en" else english_spanish)(args.sentences, args.seed)
+        made = [(b, a) for a, b in made] if args.reverse else made
+        fixed, pairs = made[:3], made[3:]  # those that the texts speak of are always learnt
+    test, valid, train = split_pairs(pairs, args.test_size, args.valid_size, seed=args.seed)
+    return fixed + train, valid, test
+
+
+def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
+    """The tokenizer of this name, or the one that suits the script of the texts."""
+    if name == "bpe":
+        return BPETokenizer.train(texts, args.vocab_size, args.lowercase)
+    if name is None:
+        sample = "".join(texts[:1000])
+        wide = sum(unicodedata.east_asian_width(c) in "WF" for c in sample)
+        spaced = not (args.data or args.source)  # the toy corpora come in words
+        name = "space" if spaced else "char" if wide > 0.2 * len(sample) else "word"
+    return tokenizer_named(name, lowercase=args.lowercase)
+
+
+def prepare(args: argparse.Namespace, train: list[Pair]) -> tuple[Translator, Callable[[list[Pair]], list[Any]]]:
+    """An untrained translator for these pairs, and the function that turns pairs into ids for it."""
+    sources, targets = [a for a, _ in train], [b for _, b in train]
+    split_source = choose_tokenizer(args.source_tokenizer, sources, args)
+    split_target = choose_tokenizer(args.target_tokenizer, targets, args)
+    source_vocab = Vocabulary.build(map(split_source, sources), args.min_count, args.vocab_size)
+    target_vocab = Vocabulary.build(map(split_target, targets), args.min_count, args.vocab_size)
+    config = TransformerConfig(
+        len(source_vocab), len(target_vocab), args.d_model, args.num_heads, args.layers, args.layers, args.d_ff,
+        dropout=args.dropout, activation=args.activation, norm_first=args.norm_first, tie=args.tie,
+        max_len=max(256, 2 * args.max_len),
+    )  # fmt: skip
+    translator = Translator(Transformer(config), source_vocab, target_vocab, split_source, split_target)
+
+    def ids(pairs: list[Pair]) -> list[Any]:
+        tokens = filter_pairs([(split_source(a), split_target(b)) for a, b in pairs], args.max_len)
+        return [(source_vocab.encode(a), target_vocab.encode(b, sos=True, eos=True)) for a, b in tokens]
+
+    return translator, ids
+
+
+# -- evaluation ------------------------------------------------------------------------------------
+
+
+def bleu(hypotheses: list[str], references: list[list[str]], chinese: bool) -> tuple[float | None, str]:
+    """Corpus BLEU and its signature, by sacrebleu where it is installed."""
+    try:
+        library = require("sacrebleu.metrics", "examples", "BLEU")
+    except MissingExtraError as error:
+        return None, str(error)
+    metric = library.BLEU(tokenize="zh" if chinese else "13a")
+    most = max(map(len, references))
+    columns = [[r[i] if i < len(r) else None for r in references] for i in range(most)]  # None: fewer references
+    return metric.corpus_score(hypotheses, columns).score, str(metric.get_signature())
+
+
+def evaluate(
+    translator: Translator, test: list[Pair], args: argparse.Namespace
+) -> tuple[dict[str, Any], list[Translation]]:
+    """Exact matches and BLEU of the held-out sentences. Each of several references of a source counts."""
+    references: dict[str, list[str]] = {}
+    for a, b in test:
+        references.setdefault(a, []).append(b)
+    limit = translator.model.config.max_len
+    sources = [a for a in references if 0 < len(translator.source_tokenizer(a)) <= limit]
+    began = time.perf_counter()
+    translations = translator.translate(sources, beam_size=args.beam)
+    seconds = time.perf_counter() - began
+    normal = lambda text: translator.target_tokenizer.join(translator.target_tokenizer(text))
+    exact = sum(any(t.text == normal(r) for r in references[t.source]) for t in translations)
+    chinese = any(unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100]))
+    cased = [[r.lower() if args.lowercase else r for r in references[t.source]] for t in translations]
+    score, signature = bleu([t.text for t in translations], cased, chinese)
+    result = {
+        "sentences": len(translations), "exact_match": exact / len(translations), "bleu": score,
+        "bleu_signature": signature, "translation_seconds": round(seconds, 2),
+    }  # fmt: skip
+    return result, translations
+
+
+def draw(translator: Translator, shown: list[Translation], history: list[dict[str, Any]], out: Path) -> list[str]:
+    """The pictures of a run; what could not be drawn is said."""
+    try:
+        from nn import plots
+
+        plots.loss_curve(history, "loss by step", out / "loss.png")
+        maps, source, target = translator.attention(shown[0])
+        title = f"{shown[0].source}  →  {shown[0].text}" if shown[0].source.isascii() else shown[0].text
+        plots.attention_grid(maps["cross"], target, source, f"cross-attention: {title}", out / "attention.png")
+    except MissingExtraError as error:
+        return [str(error)]
+    return [str(out / name) for name in ("loss.png", "attention.png")]
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def make_schedule(optimizer: Adam, args: argparse.Namespace, steps: int) -> Schedule:
+    factor = {
+        "noam": lambda: noam_schedule(args.d_model, args.warmup),
+        "inverse-sqrt": lambda: inverse_sqrt_schedule(args.warmup),
+        "cosine": lambda: cosine_schedule(steps, args.warmup),
+        "linear": lambda: linear_schedule(steps, args.warmup),
+    }[args.schedule]()
+    return Schedule(optimizer, factor)
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    began = time.perf_counter()
+    args = parse(argv)
+    say = (lambda *_: None) if args.quiet else print
+    mg.manual_seed(args.seed)
+    train, valid, test = load_pairs(args)
+    translator, ids = prepare(args, train)
+    model, out = translator.model, args.out
+    say(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example")
+    for a, b in train[:2]:
+        say(f"    {a}  →  {b}")
+    sizes = f"{len(translator.source_vocab):,} and {len(translator.target_vocab):,}"
+    say(f"vocabularies of {sizes} tokens; a model of {model.num_parameters():,} parameters")
+    batches = PairBatches(ids(train), args.batch_tokens, seed=args.seed)
+    held = [PairBatches(ids(part), args.batch_tokens, shuffle=False) for part in (valid, test)]
+    steps = math.ceil(len(batches) / args.accumulate) * args.epochs
+    optimizer = Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
+    schedule = make_schedule(optimizer, args, min(steps, args.steps or steps))
+    trainer = Trainer(
+        model, optimizer, batches, valid=held[0], schedule=schedule, loss=TranslationLoss(args.label_smoothing),
+        max_epochs=args.epochs, max_steps=args.steps, accumulate=args.accumulate, patience=args.patience,
+        save_every=args.save_every, run_dir=out, progress=not args.quiet,
+    )  # fmt: skip
+    settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
+    if not args.resume or not (out / "config.json").exists():
+        translator.save(out, settings=settings)
+    try:
+        history = trainer.fit(resume=args.resume)
+    except KeyboardInterrupt:
+        print(f"\nstopped at step {trainer.step}; go on with --out {out} --resume", file=sys.stderr)
+        raise SystemExit(130) from None
+
+    load_weights(out / "best.safetensors", model)
+    summary = {
+        "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,
+        "held_out_loss": trainer.evaluate(held[1]),
+    }  # fmt: skip
+    result, translations = evaluate(translator, test, args)
+    summary |= result
+    references = dict(test)
+    chosen = np.random.default_rng(args.seed).permutation(len(translations))[:10]
+    samples = [translations[i] for i in chosen]
+    summary["samples"] = [
+        {"source": t.source, "translation": t.text, "reference": references[t.source]} for t in samples
+    ]
+    summary["seconds"] = round(time.perf_counter() - began, 1)
+    write_json(out / "summary.json", summary)
+    pictures = draw(translator, [t for t in samples if len(t.tokens) <= 20] or samples, history, out)
+    for t in samples:
+        mark = "=" if t.text == references[t.source] else "≠"
+        say(f"  {t.source}\n    → {t.text}\n    {mark} {references[t.source]}")
+    score = "BLEU needs sacrebleu" if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
+    say(f"pictures: {', '.join(pictures)}")
+    say(f"signature: {summary['bleu_signature']}") if summary["bleu"] is not None else None
+    print(
+        f"{summary['sentences']} held-out sentences: loss {summary['held_out_loss']:.3f}, exact match "
+        f"{summary['exact_match']:.1%}, {score}; {summary['steps']} steps in {summary['training_seconds']:.0f} s, "
+        f"{summary['seconds']:.0f} s in all; run directory {out}"
+    )
+    return summary
+
+
+if __name__ == "__main__":
+    main()

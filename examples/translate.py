@@ -1,0 +1,87 @@
+"""Translate with a trained run.
+
+python examples/translate.py runs/zh-en "我 有 一只 猫"      sentences as arguments
+python examples/translate.py runs/zh-en < sentences.txt        one on each line of standard input
+python examples/translate.py runs/zh-en                        at a prompt
+python examples/translate.py runs/zh-en --attention a.png "我 有 一只 猫"
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from minigrad import MissingExtraError
+from nn import Translation, Translator
+from nn.plots import attention_grid, text_heatmap
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run_dir", type=Path, help="the run directory that training left")
+    parser.add_argument("text", nargs="*", help="sentences to translate")
+    parser.add_argument(
+        "--beam", type=int, default=4, metavar="N", help="beam size; 1 is greedy (default: %(default)s)"
+    )
+    parser.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
+    parser.add_argument("--max-len", type=int, metavar="N", help="the most tokens of a translation")
+    parser.add_argument("--weights", default="best.safetensors", metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
+    parser.add_argument("--scores", action="store_true", help="show the mean log-probability of each translation")
+    return parser.parse_args(argv)
+
+
+def sentences(args: argparse.Namespace) -> Iterator[list[str]]:
+    """Lists of sentences: the arguments, or the lines of standard input, or one after another at a prompt."""
+    if args.text:
+        yield args.text
+    elif not sys.stdin.isatty():
+        yield [line.strip() for line in sys.stdin if line.strip()]
+    else:
+        print("A sentence a line; an empty line ends.", file=sys.stderr)
+        while line := _asked():
+            yield [line]
+
+
+def _asked() -> str:
+    try:
+        return input("> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        return ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parse(argv)
+    try:
+        translator = Translator.load(args.run_dir, args.weights)
+    except (OSError, ValueError, MissingExtraError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    last: Translation | None = None
+    for texts in sentences(args):
+        try:
+            found = translator.translate(texts, args.beam, args.length_penalty, args.max_len)
+        except ValueError as error:
+            print(f"error: {error}", file=sys.stderr)
+            if args.text:
+                return 1
+            continue
+        for last in found:
+            if unknown := translator.unknown(last):
+                print(f"not in the vocabulary: {' '.join(unknown)}", file=sys.stderr)
+            print(f"{last.text}\t{last.score:.3f}" if args.scores else last.text, flush=True)
+    if args.attention and last is not None:
+        maps, source, target = translator.attention(last)
+        try:
+            attention_grid(maps["cross"], target, source, "cross-attention", args.attention)
+            print(f"attention: {args.attention}", file=sys.stderr)
+        except MissingExtraError as error:
+            print(f"{error}; the last layer, heads averaged:", file=sys.stderr)
+            print(text_heatmap(maps["cross"][-1].mean(0), target, source), file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

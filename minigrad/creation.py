@@ -1,0 +1,100 @@
+"""New tensors: constants, ranges, random numbers. float64 unless `dtype` says otherwise, as in NumPy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .random import default_generator
+from .tensor import Tensor, unwrap
+
+__all__ = [
+    "zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
+    "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+
+def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+
+
+def zeros(*shape: Any, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+    """Zeros, of a shape given as ints or one tuple."""
+    return Tensor(np.zeros(_shape(shape), dtype), requires_grad)
+
+
+def ones(*shape: Any, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+    """Ones, of a shape given as ints or one tuple."""
+    return Tensor(np.ones(_shape(shape), dtype), requires_grad)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose elements are all `fill_value`, of its dtype unless another is given."""
+    return Tensor(np.full(shape, fill_value, dtype), requires_grad)
+
+
+def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """arange(stop), arange(start, stop) or arange(start, stop, step), as in NumPy."""
+    return Tensor(np.arange(*bounds, dtype=dtype), requires_grad)
+
+
+def linspace(start: float, stop: float, num: int = 50, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
+    return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
+
+
+def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+    """An (n, m) matrix (m = n unless given) with ones on its k-th diagonal."""
+    return Tensor(np.eye(n, m, k, dtype), requires_grad)
+
+
+def _random(sample: Any, dtype: Any) -> np.ndarray:
+    """A sample of `dtype`, drawn in it where the generator can."""
+    dtype = np.dtype(dtype)
+    return sample(dtype) if dtype in (np.float32, np.float64) else sample(np.dtype(float)).astype(dtype)
+
+
+def rand(*shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Uniform random numbers in [0, 1)."""
+    draw = default_generator(generator).random
+    return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
+
+
+def randn(*shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Normal random numbers, of mean 0 and standard deviation 1."""
+    draw = default_generator(generator).standard_normal
+    return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
+
+
+def randint(low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None) -> Tensor:
+    """Random integers from `low` to `high` - 1."""
+    return Tensor(default_generator(generator).integers(low, high, shape, dtype))
+
+
+def zeros_like(x: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros, of the shape and (unless given) the dtype of x."""
+    return Tensor(np.zeros_like(unwrap(x), dtype), requires_grad)
+
+
+def ones_like(x: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones, of the shape and (unless given) the dtype of x."""
+    return Tensor(np.ones_like(unwrap(x), dtype), requires_grad)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """`fill_value` in the shape and (unless given) the dtype of x."""
+    return Tensor(np.full_like(unwrap(x), fill_value, dtype), requires_grad)
+
+
+def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Uniform random numbers in [0, 1), of the shape and (unless given) the dtype of x."""
+    return rand(np.shape(x), dtype=dtype or unwrap(x).dtype, generator=generator, requires_grad=requires_grad)
+
+
+def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+    """Normal random numbers, of the shape and (unless given) the dtype of x."""
+    return randn(np.shape(x), dtype=dtype or unwrap(x).dtype, generator=generator, requires_grad=requires_grad)

@@ -1,0 +1,6 @@
+"""Fused operations: each does in one pass what its definition, beside it, says in several.
+
+A kernel works in blocks of rows that fit the cache, in place, and saves little. Its definition is a
+composition of ops: the documentation, the truth that tests hold it to, and what is differentiated
+under `create_graph`.
+"""

@@ -1,0 +1,164 @@
+"""Scaled dot-product attention over several heads: Vaswani et al. (2017), arXiv:1706.03762, section 3.2."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op
+from ..ops.linalg import matmul
+from ..ops.shape import reshape, transpose
+from ..ops.softmax import softmax
+from ..tensor import Tensor, unwrap
+from .blocks import ones
+from .dropout import keep_mask
+
+__all__ = ["scaled_dot_product_attention"]
+
+_LARGEST = 60.0  # e⁶⁰ and the sum of thousands of them are far from overflow, and e⁻⁶⁰ from underflow
+
+
+def split_heads(x: Any, num_heads: int) -> Any:
+    """(N, L, h·d) as (N, h, L, d)."""
+    n, length, width = x.shape
+    return transpose(reshape(x, n, length, num_heads, width // num_heads), 0, 2, 1, 3)
+
+
+def merge_heads(x: Any) -> Any:
+    """(N, h, L, d) as (N, L, h·d)."""
+    n, num_heads, length, width = x.shape
+    return reshape(transpose(x, 0, 2, 1, 3), n, length, num_heads * width)
+
+
+def attention_weights(query: Any, key: Any, num_heads: int = 1, mask: Any = None, scale: float | None = None) -> Tensor:
+    """softmax(query · keyᵀ · scale) of each head, (N, h, Lq, Lk); rows with nothing to attend to are 0."""
+    q, k = split_heads(query, num_heads), split_heads(key, num_heads)  # (N, h, Lq, d), (N, h, Lk, d)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return softmax(matmul(q, transpose(k, 0, 1, 3, 2)) * scale, where=mask)
+
+
+def attention_definition(
+    query: Any, key: Any, value: Any, num_heads: int, mask: Any, scale: float, keep: Any, keep_scale: float
+) -> Tensor:
+    """dropout(softmax(query · keyᵀ · scale)) · value of each head, side by side."""
+    weights = attention_weights(query, key, num_heads, mask, scale)
+    if keep is not None:
+        weights = weights * keep * keep_scale
+    return merge_heads(matmul(weights, split_heads(value, num_heads)))
+
+
+def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
+    return x.reshape(*x.shape[:2], num_heads, -1).transpose(0, 2, 1, 3)
+
+
+def _softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
+    """scores to softmax(scores) · factor over the last axis, counting only where `mask`."""
+    if max(scores.max(initial=0), -scores.min(initial=0)) > _LARGEST:  # else no exponential needs to be shifted
+        if mask is None:
+            scores -= scores.max(-1, keepdims=True)
+        else:
+            top = np.max(scores, axis=-1, keepdims=True, where=mask, initial=-np.inf)
+            np.subtract(scores, np.where(np.isfinite(top), top, 0), out=scores)
+            np.minimum(scores, 0, out=scores)  # where masked, anything that does not overflow
+    np.exp(scores, out=scores)
+    if mask is not None:
+        scores *= mask
+    total = scores @ ones(scores.shape[-1], scores.dtype)
+    if mask is not None:
+        total[total == 0] = 1  # nothing to attend to
+    np.divide(factor, total, out=total)
+    scores *= total
+
+
+def _attention_vjp(
+    g: Any, y: Any, query: Any, key: Any, value: Any, num_heads: Any, mask: Any, scale: Any, keep: Any, keep_scale: Any,
+    kept: Any, needs: Any,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - rows of dO · O)."""
+    weights = kept  # c P, (N, h, Lq, Lk)
+    g = np.ascontiguousarray(g)
+    q, k, v, dout, out = (_heads(x, num_heads) for x in (query, key, value, g, y))
+    dq, dk, dv = (np.empty_like(x, order="C") for x in (query, key, value))
+    dqh, dkh, dvh = (_heads(x, num_heads) for x in (dq, dk, dv))
+    for part in _batches(weights.shape):
+        p = weights[part]
+        dropped = p if keep is None else p * keep[part]
+        np.matmul(dropped.swapaxes(-1, -2), dout[part], out=dvh[part])
+        ds = np.matmul(dout[part], v[part].swapaxes(-1, -2), out=None if keep is None else dropped)
+        if keep is not None:
+            ds *= keep[part]
+        row = np.vecdot(dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
+        row /= keep_scale
+        ds -= row
+        ds *= p
+        ds *= scale
+        np.matmul(ds, k[part], out=dqh[part])
+        np.matmul(ds.swapaxes(-1, -2), q[part], out=dkh[part])
+    return dq, dk, dv
+
+
+def _batches(shape: tuple[int, ...]) -> list[slice]:
+    """Slices of the batch whose weights fit the cache."""
+    n, *rest = shape
+    step = max(1, 65536 // max(1, math.prod(rest)))
+    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+
+
+@op(vjp=_attention_vjp, definition=attention_definition)
+def _attention(query, key, value, /, num_heads, mask, scale, keep, keep_scale):
+    n, length, _ = query.shape
+    q, k, v = (_heads(x, num_heads) for x in (query, key, value))
+    weights = np.empty((n, num_heads, length, key.shape[1]), query.dtype)
+    y = np.empty((n, length, value.shape[2]), query.dtype)
+    yh = _heads(y, num_heads)
+    for part in _batches(weights.shape):
+        w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
+        w *= scale
+        _softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, keep_scale)
+        np.matmul(w if keep is None else w * keep[part], v[part], out=yh[part])
+    return y, weights
+
+
+@function()
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    num_heads: int = 1,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    generator: np.random.Generator | None = None,
+) -> Tensor:
+    """softmax(query · keyᵀ / √d) · value, in `num_heads` heads side by side: (N, Lq, h·dv).
+
+    Query (N, Lq, h·d), key (N, Lk, h·d), value (N, Lk, h·dv). `mask` holds booleans that broadcast
+    to (N, h, Lq, Lk): True = may attend. A row with nothing to attend to gives zeros, with zero
+    gradient. `scale` replaces 1/√d; `dropout` is the probability of leaving out a weight.
+    """
+    shapes = [np.shape(x) for x in (query, key, value)]
+    n, lq, width = shapes[0] if len(shapes[0]) == 3 else (0, 0, 0)
+    fits = all(len(s) == 3 and s[0] == n and s[2] % num_heads == 0 for s in shapes)
+    if not fits or shapes[1][2] != width or shapes[1][1] != shapes[2][1]:
+        raise ValueError(
+            f"scaled_dot_product_attention: expected query (N, Lq, h·d), key (N, Lk, h·d) and value (N, Lk, h·dv) "
+            f"for h = {num_heads} heads, got {shapes[0]}, {shapes[1]} and {shapes[2]}"
+        )
+    full = (n, num_heads, lq, shapes[1][1])
+    mask = None if mask is None else checked_mask(mask, full, "scaled_dot_product_attention")
+    scale = 1 / math.sqrt(width // num_heads) if scale is None else scale
+    keep, keep_scale = keep_mask(full, dropout, generator) if dropout else (None, 1.0)
+    return _attention(query, key, value, num_heads, mask, scale, keep, keep_scale)
+
+
+def checked_mask(mask: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """A boolean mask with four axes, which broadcasts to `shape`."""
+    mask = np.asarray(unwrap(mask))
+    if mask.dtype != bool:
+        raise TypeError(f"{name}: expected a boolean mask, True = may attend, got dtype {mask.dtype}")
+    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+    if any(m not in (1, s) for m, s in zip(mask.shape, shape)):
+        raise ValueError(f"{name}: a mask of shape {mask.shape} does not broadcast to (N, h, Lq, Lk) = {shape}")
+    return mask

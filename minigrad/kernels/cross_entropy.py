@@ -1,0 +1,214 @@
+"""The cross-entropy of class scores, alone or together with the linear map that makes the scores.
+
+With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes of weights w, the loss of a row
+whose class is t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch; the mean divides by
+the sum of w_t over the rows that are not ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..modes import is_grad_enabled
+from ..op import function, op
+from ..ops.indexing import take_along_axis
+from ..ops.reduction import sum
+from ..ops.softmax import log_softmax
+from ..tensor import Tensor, unwrap
+from .blocks import as_rows, ones, row_blocks
+from .linear import linear_definition
+
+__all__ = ["cross_entropy", "linear_cross_entropy"]
+
+_LOGITS = 1 << 24  # the most scores that the fused form holds at a time
+
+
+class Targets:
+    """The classes that rows should have, with what the loss gives each row and class."""
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], targets: Any, weight: Any, ignore_index: int | None, smoothing: float,
+        dtype: Any,
+    ) -> None:  # fmt: skip
+        classes = shape[-1]
+        targets = np.asarray(unwrap(targets))
+        if targets.shape != shape[:-1]:
+            raise ValueError(f"{name}: expected targets of shape {shape[:-1]}, got {targets.shape}")
+        if targets.dtype.kind not in "iu":
+            raise TypeError(f"{name}: expected integer targets, got dtype {targets.dtype}")
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
+        weight = None if weight is None else np.asarray(unwrap(weight), dtype)
+        if weight is not None and weight.shape != (classes,):
+            raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
+        flat = targets.reshape(-1)
+        valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
+        self.index = np.where(valid, flat, 0)  # (rows,)
+        if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
+            raise IndexError(
+                f"{name}: expected targets from 0 to {classes - 1}"
+                + (f" or {ignore_index}" if ignore_index is not None else "")
+                + f", got {self.index.min()} to {self.index.max()}"
+            )
+        self.shape = targets.shape
+        chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
+        self.total = float(chosen.sum())  # what a mean divides by
+        self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
+        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)  # (rows,): that of Σ_c w_c (-log p_c)
+        self.weight = weight
+        self.weight_sum = classes if weight is None else float(weight.sum())
+        self.smooth = smoothing > 0
+        self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
+
+
+def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
+    """The loss of each row."""
+    logp = log_softmax(logits.reshape(-1, logits.shape[-1]))
+    loss = take_along_axis(logp, targets.index[:, None], 1)[:, 0] * -targets.on_target
+    if targets.smooth:
+        weighted = logp if targets.weight is None else logp * targets.weight
+        loss = loss - sum(weighted, -1) * targets.on_all
+    return loss.reshape(targets.shape)
+
+
+def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.ndarray) -> tuple[Any, Any]:
+    """For some rows of scores: their losses, and log Σ eˣ; eˣ over their sum is left in `exponentials`."""
+    index = targets.index[where]
+    top = rows.max(-1, keepdims=True)
+    at_target = rows[np.arange(len(index)), index]
+    every = 0
+    if targets.smooth:
+        weight = ones(rows.shape[1], rows.dtype)[:, 0] if targets.weight is None else targets.weight
+        every = rows @ weight * targets.on_all[where]
+    np.subtract(rows, top, out=exponentials)
+    np.exp(exponentials, out=exponentials)
+    total = exponentials @ ones(rows.shape[1], rows.dtype)
+    lse = (np.log(total) + top)[:, 0]
+    np.reciprocal(total, out=total)
+    exponentials *= total
+    return lse * targets.factor[where] - at_target * targets.on_target[where] - every, lse
+
+
+def _scores_gradient(p: np.ndarray, targets: Targets, where: slice, g: Any) -> None:
+    """Probabilities to the gradient of the scores, in place; `g` is the gradient of each row's loss."""
+    p *= (targets.factor[where] * g)[:, None]
+    if targets.smooth:
+        spread = (targets.on_all[where] * g)[:, None]
+        p -= spread if targets.weight is None else spread * targets.weight
+    p[np.arange(len(p)), targets.index[where]] -= targets.on_target[where] * g
+
+
+def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, kept: Any) -> tuple[Any]:
+    rows, g = as_rows(logits), np.ascontiguousarray(g).reshape(-1)
+    gx = np.empty_like(rows)
+    for block in row_blocks(*rows.shape):
+        p = gx[block]
+        np.subtract(rows[block], kept[block, None], out=p)
+        np.exp(p, out=p)
+        _scores_gradient(p, targets, block, g[block])
+    return (gx.reshape(logits.shape),)
+
+
+@op(vjp=_cross_entropy_vjp, definition=cross_entropy_definition)
+def _cross_entropy(logits, /, targets):
+    rows = as_rows(logits)
+    loss, lse = np.empty(len(rows), rows.dtype), np.empty(len(rows), rows.dtype)
+    for block in row_blocks(*rows.shape):
+        loss[block], lse[block] = _losses(rows[block], targets, block, np.empty_like(rows[block]))
+    return loss.reshape(targets.shape), lse
+
+
+@function()
+def cross_entropy(
+    logits: Any,
+    targets: Any,
+    weight: Any = None,
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """The cross-entropy of softmax(logits), (..., C), for the classes `targets`, integers (...).
+
+    Rows whose target is `ignore_index` count nothing. `weight` (C,) weights the classes. With
+    `reduction` "mean" the sum is divided by the weights of the targets that count; "sum" and "none"
+    are the alternatives. Where no row counts, the mean is 0.
+    """
+    dtype = np.asarray(unwrap(logits)).dtype
+    goal = Targets("cross_entropy", np.shape(logits), targets, weight, ignore_index, label_smoothing, dtype)
+    loss = _cross_entropy(logits, targets=goal)
+    if reduction == "none":
+        return loss
+    return sum(loss) / _divisor("cross_entropy", reduction, goal)
+
+
+def _divisor(name: str, reduction: str, targets: Targets) -> float:
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"{name}: expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
+    return (targets.total or 1.0) if reduction == "mean" else 1.0
+
+
+def linear_cross_entropy_definition(
+    x: Any, weight: Any, bias: Any, targets: Targets, divisor: float, with_gradient: bool
+) -> Tensor:
+    """The sum of the losses of linear(x, weight, bias), divided by `divisor`."""
+    return sum(cross_entropy_definition(linear_definition(x, weight, bias), targets)) / divisor
+
+
+def _linear_cross_entropy_vjp(
+    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, kept: Any, needs: Any
+) -> tuple[Any, ...]:
+    return tuple(c * g if needed else None for c, needed in zip(kept, needs))
+
+
+@op(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
+def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
+    rows = as_rows(x)
+    classes = weight.shape[0]
+    loss = 0.0
+    gx: Any = None
+    gw = gb = None
+    if with_gradient:
+        gx, gw, gb = np.empty_like(rows), np.zeros_like(weight), np.zeros(classes, rows.dtype)
+    for many in row_blocks(len(rows), classes, _LOGITS):
+        scores = rows[many] @ weight.T
+        for few in row_blocks(len(scores), classes):
+            part = scores[few]
+            if bias is not None:
+                part += bias
+            where = slice(many.start + few.start, many.start + few.stop)
+            p = part.copy()
+            loss += float(_losses(part, targets, where, p)[0].sum())
+            if with_gradient:
+                _scores_gradient(p, targets, where, rows.dtype.type(1 / divisor))
+                part[...] = p
+        if with_gradient:
+            np.matmul(scores, weight, out=gx[many])
+            gw += scores.T @ rows[many]
+            gb += (ones(len(scores), rows.dtype).T @ scores)[0]
+    return np.asarray(loss / divisor, rows.dtype), (None if gx is None else gx.reshape(x.shape), gw, gb)
+
+
+@function()
+def linear_cross_entropy(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    targets: Any,
+    class_weight: Any = None,
+    ignore_index: int | None = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy(linear(x, weight, bias), targets, ...)`, without ever holding all scores.
+
+    x (..., d), weight (C, d), bias (C,) or None. The scores are made for blocks of rows; their
+    gradient replaces them at once. `reduction` is "mean" or "sum".
+    """
+    dtype = np.asarray(unwrap(x)).dtype
+    shape = (*np.shape(x)[:-1], np.shape(weight)[0])
+    goal = Targets("linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype)
+    divisor = _divisor("linear_cross_entropy", reduction, goal)
+    tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias))
+    return _linear_cross_entropy(x, weight, bias, goal, divisor, tracked)

@@ -1,0 +1,108 @@
+"""What the current context asks of every operation: to record itself, to be watched, or neither.
+
+The mode is a context variable, so each thread and each asyncio task has its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"]
+
+
+class Mode:
+    """`record`: whether operations leave nodes in the graph. `watch`: who sees them, or None."""
+
+    __slots__ = ("record", "watch")
+
+    def __init__(self, record: bool, watch: Watch | None) -> None:
+        self.record = record
+        self.watch = watch
+
+
+MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=Mode(True, None))  # noqa: B039  (never changed)
+
+
+class Watch:
+    """Sees every operation inside its `with` block. The base class only passes the calls on.
+
+    `forward` and `backward` make the call that they are given and return its result; `recorded` is
+    told of each new node. Watches nest: each hands on to the one outside it.
+    """
+
+    _outer: Watch | None = None
+
+    def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        if self._outer is None:
+            return function(*args, **options)
+        return self._outer.forward(op, function, args, options)
+
+    def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
+        if self._outer is None:
+            return rule(g, *args)
+        return self._outer.backward(node, rule, g, args)
+
+    def recorded(self, node: Any) -> None:
+        if self._outer is not None:
+            self._outer.recorded(node)
+
+    def __enter__(self) -> Any:
+        mode = MODE.get()
+        self._outer = mode.watch
+        self._token = MODE.set(Mode(mode.record, self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        MODE.reset(self._token)
+
+
+class set_grad_enabled:
+    """Record operations, or not, within a `with` block or in the function that this decorates."""
+
+    def __init__(self, mode: bool) -> None:
+        self._record = bool(mode)
+        self._tokens: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(MODE.set(Mode(self._record, MODE.get().watch)))
+
+    def __exit__(self, *exc: object) -> None:
+        MODE.reset(self._tokens.pop())
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or coroutine; "
+                "use a with block inside it"
+            )
+        record = self._record
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with set_grad_enabled(record):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+
+class no_grad(set_grad_enabled):
+    """Record nothing within this block, or in the function that this decorates."""
+
+    def __init__(self) -> None:
+        super().__init__(False)
+
+
+class enable_grad(set_grad_enabled):
+    """Record operations within this block (the default), also inside a `no_grad()`."""
+
+    def __init__(self) -> None:
+        super().__init__(True)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are recorded in this thread or task."""
+    return MODE.get().record

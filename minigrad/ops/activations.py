@@ -1,0 +1,117 @@
+"""The functions that make networks nonlinear, and the error function."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op
+from ..tensor import Tensor
+from .elementwise import clip, expm1, logaddexp, tanh, where
+
+__all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "gelu", "erf"]
+
+
+@op(methods="relu", x=lambda g, y: g * (y > 0))
+def relu(x, /):
+    """max(x, 0); its derivative at 0 is 0."""
+    return np.maximum(x, 0)
+
+
+@op(methods="sigmoid", x=lambda g, y: g * y * (1 - y))
+def sigmoid(x, /):
+    """1 / (1 + e⁻ˣ), without overflow."""
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
+
+
+@function(methods="softplus")
+def softplus(x: Any, beta: float = 1.0) -> Tensor:
+    """log(1 + e^(beta x)) / beta, without overflow."""
+    return logaddexp(x * beta, 0.0) / beta if beta != 1 else logaddexp(x, 0.0)
+
+
+@function(methods="log_sigmoid")
+def log_sigmoid(x: Any) -> Tensor:
+    """log(sigmoid(x)), without underflow."""
+    return -logaddexp(-x, 0.0)
+
+
+@function(methods="leaky_relu")
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """x where positive, else `negative_slope` · x."""
+    return where(x > 0, x, x * negative_slope)
+
+
+@function(methods="elu")
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """x where positive, else `alpha` (eˣ - 1)."""
+    return where(x > 0, x, expm1(clip(x, None, 0)) * alpha)
+
+
+@function(methods="silu")
+def silu(x: Any) -> Tensor:
+    """x · sigmoid(x), also called swish."""
+    return x * sigmoid(x)
+
+
+@function(methods="gelu")
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form.
+
+    Hendrycks & Gimpel (2016), "Gaussian Error Linear Units".
+    """
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    if approximate == "tanh":
+        return x * 0.5 * (1 + tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)))
+    raise ValueError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
+
+
+# -- erf -----------------------------------------------------------------------------------------------
+# W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969):
+# coefficients of numerator and denominator, highest power first, for the three ranges of |x|.
+
+_SMALL = (  # erf(x) / x as a function of x², for |x| <= 0.46875
+    (1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3),
+    (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3),
+)
+_MIDDLE = (  # erfc(x) · exp(x²), for |x| <= 4
+    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594, 6.61191906371416295e1,
+     2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3),
+    (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+     3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3),
+)  # fmt: skip
+_LARGE = (  # (1/√π - x · erfc(x) · exp(x²)) · x², as a function of 1/x²
+    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+     1.60837851487422766e-2, 6.58749161529837803e-4),
+    (1.0, 2.56852019228982242, 1.87295284992346725, 5.27905102951428412e-1, 6.05183413124413191e-2,
+     2.33520497626869185e-3),
+)  # fmt: skip
+
+
+def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+    above, below = coefficients
+    top, bottom = above[0], below[0]
+    for p, q in zip(above[1:], below[1:]):
+        top, bottom = top * x + p, bottom * x + q
+    return top / bottom
+
+
+@op(methods="erf", x=lambda g, x: g * np.exp(-x * x) * (2 / math.sqrt(math.pi)))
+def erf(x, /):
+    """The error function, 2/√π ∫₀ˣ exp(-t²) dt, to the precision of the dtype."""
+    x = np.asarray(x)
+    x = x if x.dtype.kind == "f" else x.astype(float)
+    size = np.minimum(np.abs(x), 6.0)  # erf(6) = 1 in double precision
+    y = np.empty_like(size)
+    small, large = size <= 0.46875, size > 4.0
+    middle = ~(small | large)
+    s, m, b = size[small], size[middle], size[large]
+    y[small] = s * _ratio(_SMALL, s * s)
+    y[middle] = 1 - np.exp(-m * m) * _ratio(_MIDDLE, m)
+    tail = 1 / (b * b)
+    y[large] = 1 - np.exp(-b * b) * (1 / math.sqrt(math.pi) - tail * _ratio(_LARGE, tail)) / b
+    return np.copysign(y, x)

@@ -1,0 +1,193 @@
+"""Functions of each element by itself: arithmetic, powers, exponentials, angles, choices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op, ufunc
+from ..tensor import Tensor, unwrap
+
+__all__ = [
+    "add", "subtract", "multiply", "divide", "negative", "absolute", "sign", "power", "square", "reciprocal",
+    "remainder", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logaddexp", "hypot", "sin",
+    "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
+    "maximum", "minimum", "where", "masked_fill", "clip",
+]  # fmt: skip
+
+# -- arithmetic --------------------------------------------------------------------------------------
+
+add = ufunc(np.add, "a + b.", "__add__ __radd__", a=lambda g: g, b=lambda g: g)
+subtract = ufunc(np.subtract, "a - b.", "__sub__ __rsub__", a=lambda g: g, b=lambda g: -g)
+multiply = ufunc(np.multiply, "a · b.", "__mul__ __rmul__", a=lambda g, b: g * b, b=lambda g, a: g * a)
+divide = ufunc(np.divide, "a / b.", "__truediv__ __rtruediv__", a=lambda g, b: g / b, b=lambda g, y, b: -g * y / b)
+negative = ufunc(np.negative, "-x.", "__neg__", x=lambda g: -g)
+absolute = ufunc(np.absolute, "|x|; its derivative at 0 is 0.", "__abs__ abs", x=lambda g, x: g * np.sign(x))
+sign = ufunc(np.sign, "-1, 0 or 1; its derivative is 0.", "sign", x=lambda g: np.zeros_like(g))
+
+
+def _power_a(g: Any, a: Any, b: Any) -> Any:
+    if isinstance(b, (int, float)):
+        return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
+    return g * (b * a ** np.where(b == 0, 1, b - 1))  # a⁰ has derivative 0, also at a = 0
+
+
+def _power_b(g: Any, y: Any, a: Any) -> Any:
+    return g * y * np.log(np.where(a == 0, 1, a))  # 0ᵇ has derivative 0, not 0 · log 0
+
+
+@op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)
+def power(a, b, /):
+    """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
+    return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
+
+
+square = ufunc(np.square, "x².", "square", x=lambda g, x: g * x * 2.0)
+
+
+@function(numpy=np.reciprocal, methods="reciprocal")
+def reciprocal(x: Any) -> Tensor:
+    """1 / x."""
+    return divide(1.0, x)
+
+
+remainder = ufunc(
+    np.remainder,
+    "a - b ⌊a / b⌋, which has the sign of b.",
+    "__mod__ __rmod__",
+    a=lambda g: g,
+    b=lambda g, a, b: -g * np.floor_divide(a, b),
+)
+
+# -- exponentials and logarithms -----------------------------------------------------------------------
+
+exp = ufunc(np.exp, "eˣ.", "exp", x=lambda g, y: g * y)
+expm1 = ufunc(np.expm1, "eˣ - 1, exact for small x.", "expm1", x=lambda g, y: g * (y + 1))
+log = ufunc(np.log, "The natural logarithm.", "log", x=lambda g, x: g / x)
+log1p = ufunc(np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: g / (1 + x))
+log2 = ufunc(np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: g / (x * math.log(2)))
+log10 = ufunc(np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: g / (x * math.log(10)))
+
+
+def safe_divide(g: Any, d: Any) -> Any:
+    """g / d, but 0 / 0 = 0: a branch that was not taken sends nothing, not NaN."""
+    return g / np.where((d == 0) & (g == 0), 1, d)
+
+
+sqrt = ufunc(np.sqrt, "The square root.", "sqrt", x=lambda g, y: safe_divide(g, 2 * y))
+
+
+@function(methods="rsqrt")
+def rsqrt(x: Any) -> Tensor:
+    """1 / √x."""
+    return divide(1.0, sqrt(x))
+
+
+def exp_share(g: Any, x: Any, y: Any) -> Any:
+    """g · eˣ⁻ʸ, and 0 where y is -inf, that is, where every term is -inf."""
+    return g * np.exp(x - np.where(np.isneginf(y), 0, y))
+
+
+logaddexp = ufunc(
+    np.logaddexp,
+    "log(eᵃ + eᵇ), without overflow.",
+    "logaddexp",
+    a=lambda g, y, a: exp_share(g, a, y),
+    b=lambda g, y, b: exp_share(g, b, y),
+)
+hypot = ufunc(
+    np.hypot,
+    "√(a² + b²), without overflow.",
+    "hypot",
+    a=lambda g, y, a: safe_divide(g * a, y),
+    b=lambda g, y, b: safe_divide(g * b, y),
+)
+
+# -- angles --------------------------------------------------------------------------------------------
+
+sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
+cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
+tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
+arcsin = ufunc(
+    np.arcsin, "The angle in [-π/2, π/2] whose sine is x.", "arcsin", x=lambda g, x: g / np.sqrt((1 - x) * (1 + x))
+)
+arccos = ufunc(
+    np.arccos, "The angle in [0, π] whose cosine is x.", "arccos", x=lambda g, x: -g / np.sqrt((1 - x) * (1 + x))
+)
+arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) whose tangent is x.", "arctan", x=lambda g, x: g / (1 + x * x))
+arctan2 = ufunc(
+    np.arctan2,
+    "The angle in (-π, π] of the point (b, a).",
+    "arctan2",
+    a=lambda g, a, b: safe_divide(g * b, a * a + b * b),
+    b=lambda g, a, b: safe_divide(-g * a, a * a + b * b),
+)
+sinh = ufunc(np.sinh, "The hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh(x))
+cosh = ufunc(np.cosh, "The hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
+tanh = ufunc(np.tanh, "The hyperbolic tangent.", "tanh", x=lambda g, y: g * (1 - y * y))
+arcsinh = ufunc(np.arcsinh, "The inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0))
+arccosh = ufunc(np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: g / np.sqrt((x - 1) * (x + 1)))
+arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: g / ((1 - x) * (1 + x)))
+
+# -- choices -------------------------------------------------------------------------------------------
+
+
+def _winner(g: Any, a: Any, b: Any) -> Any:
+    """g where a > b, half of it at a tie."""
+    return np.where(a > b, g, np.where(a == b, g / 2, 0))
+
+
+maximum = ufunc(
+    np.maximum,
+    "The larger of a and b; equal ones share the gradient, as in PyTorch.",
+    "maximum",
+    a=lambda g, a, b: _winner(g, a, b),
+    b=lambda g, a, b: _winner(g, b, a),
+)
+minimum = ufunc(
+    np.minimum,
+    "The smaller of a and b; equal ones share the gradient, as in PyTorch.",
+    "minimum",
+    a=lambda g, a, b: _winner(g, b, a),
+    b=lambda g, a, b: _winner(g, a, b),
+)
+
+
+@op(
+    numpy=np.where,
+    a=lambda g, condition: np.where(condition, g, 0),
+    b=lambda g, condition: np.where(condition, 0, g),
+)
+def where(condition, a, b, /):
+    """a where `condition` (booleans), else b. The branch not taken gets a gradient of exactly 0."""
+    return np.where(condition, a, b)
+
+
+@function(methods="masked_fill")
+def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
+    """`value` where `mask` (booleans, broadcast to x) is True, else x."""
+    mask = np.asarray(unwrap(mask))
+    if mask.dtype != bool:
+        raise TypeError(f"masked_fill: expected a boolean mask, got dtype {mask.dtype}")
+    return where(mask, value, x)
+
+
+def _inside(x: Any, low: Any, high: Any) -> Any:
+    return (x >= (-np.inf if low is None else low)) & (x <= (np.inf if high is None else high))
+
+
+@op(
+    numpy=np.clip,
+    methods="clip",
+    x=lambda g, x, low, high: g * _inside(x, low, high),
+    low=lambda g, x, low, high: g * ((x < low) & _inside(low, None, high)),
+    high=lambda g, x, low, high: g * ((x > high) | (high < (-np.inf if low is None else low))),
+)
+def clip(x, low, high, /):
+    """x, but no less than `low` and no more than `high` (either can be None, or a tensor).
+
+    The gradient passes where x is within the bounds or on them, as in PyTorch's `clamp`.
+    """
+    return np.clip(x, low, high)

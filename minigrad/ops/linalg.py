@@ -1,0 +1,220 @@
+"""Linear algebra: products, einsum, triangles, inverses, determinants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op
+from ..tensor import Tensor, unwrap
+from .elementwise import where
+from .indexing import scatter
+from .reduction import sum
+from .shape import moveaxis, reshape, transpose
+
+__all__ = [
+    "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "trace", "tril", "triu", "inv",
+    "solve", "det", "slogdet", "cholesky",
+]  # fmt: skip
+
+# -- products --------------------------------------------------------------------------------------
+
+
+def _matmul_a(g: Any, a_shape: tuple[int, ...], b: Any) -> Any:
+    if b.ndim == 1:
+        return g[..., None] * b
+    if len(a_shape) == 1:
+        return (b @ g[..., None])[..., 0]
+    return g @ b.swapaxes(-1, -2)
+
+
+def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    if a.ndim == 1:
+        return g[..., None] * a if len(b_shape) == 1 else a[:, None] * g[..., None, :]
+    if len(b_shape) == 1:
+        return (g[..., None, :] @ a)[..., 0, :]
+    if len(b_shape) == 2 and a.ndim > 2:  # one product instead of a stack of them to be summed
+        rows = math.prod(a.shape[:-1])
+        return a.reshape(rows, a.shape[-1]).T @ g.reshape(rows, g.shape[-1])
+    return a.swapaxes(-1, -2) @ g
+
+
+@op(numpy=np.matmul, methods="__matmul__ __rmatmul__ matmul", a=_matmul_a, b=_matmul_b)
+def matmul(a, b, /):
+    """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+    return np.matmul(a, b)
+
+
+@function(numpy=np.dot, methods="dot")
+def dot(a: Any, b: Any) -> Tensor:
+    """`np.dot`: the sum over the last axis of a and the last but one of b (or its only one)."""
+    if np.ndim(a) == 0 or np.ndim(b) == 0:
+        return a * b
+    return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
+
+
+@function(numpy=np.vdot)
+def vdot(a: Any, b: Any) -> Tensor:
+    """The sum of the products of all elements."""
+    return matmul(reshape(a, -1), reshape(b, -1))
+
+
+@function(numpy=np.inner)
+def inner(a: Any, b: Any) -> Tensor:
+    """The sum over the last axes of both."""
+    return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
+
+
+@function(numpy=np.outer, methods="outer")
+def outer(a: Any, b: Any) -> Tensor:
+    """All products of an element of a (n in all) and one of b (m in all): (n, m)."""
+    return reshape(a, -1, 1) * reshape(b, -1)
+
+
+@function(numpy=np.tensordot)
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
+    """The sum over pairs of axes of a and b: `axes` of each, or that many of the last of a and the first of b."""
+    if isinstance(axes, int):
+        axes = (range(np.ndim(a) - axes, np.ndim(a)), range(axes))
+    summed_a, summed_b = ([i % np.ndim(x) for i in _listed(along)] for x, along in zip((a, b), axes))
+    if len(summed_a) != len(summed_b):
+        raise ValueError(f"tensordot: expected as many axes of a as of b, got {summed_a} and {summed_b}")
+    kept_a = [i for i in range(np.ndim(a)) if i not in summed_a]
+    kept_b = [i for i in range(np.ndim(b)) if i not in summed_b]
+    left = [np.shape(a)[i] for i in kept_a]
+    right = [np.shape(b)[i] for i in kept_b]
+    common_a = int(np.prod([np.shape(a)[i] for i in summed_a]))
+    common_b = int(np.prod([np.shape(b)[i] for i in summed_b]))
+    rows = reshape(transpose(a, kept_a + summed_a), int(np.prod(left)), common_a) if np.ndim(a) else reshape(a, 1, 1)
+    columns = (
+        reshape(transpose(b, summed_b + kept_b), common_b, int(np.prod(right))) if np.ndim(b) else reshape(b, 1, 1)
+    )
+    return reshape(matmul(rows, columns), (*left, *right))
+
+
+def _listed(axes: int | Sequence[int]) -> Sequence[int]:
+    return [axes] if isinstance(axes, int) else axes
+
+
+# -- triangles and diagonals -----------------------------------------------------------------------
+
+
+@function(numpy=np.diagonal, methods="diagonal")
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
+    rows, columns = np.shape(x)[axis1], np.shape(x)[axis2]
+    i = np.arange(np.diagonal(np.empty((rows, columns), bool), offset).shape[0])
+    return moveaxis(x, (axis1, axis2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)]
+
+
+@function(numpy=np.diag)
+def diag(x: Any, k: int = 0) -> Tensor:
+    """The k-th diagonal of a matrix; from a vector, a matrix with it as its k-th diagonal."""
+    if np.ndim(x) == 2:
+        return diagonal(x, k)
+    if np.ndim(x) != 1:
+        raise ValueError(f"diag: expected a vector or a matrix, got shape {np.shape(x)}")
+    i, n = np.arange(np.shape(x)[0]), np.shape(x)[0] + abs(k)
+    return scatter(x, index=(i + max(-k, 0), i + max(k, 0)), shape=(n, n))
+
+
+@function(numpy=np.trace, methods="trace")
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """The sum of the diagonal."""
+    return sum(diagonal(x, offset, axis1, axis2), -1)
+
+
+def _lower(x: Any, k: int) -> Any:
+    rows, columns = np.shape(x)[-2:]
+    return np.tri(rows, columns, k, dtype=bool)
+
+
+@function(numpy=np.tril, methods="tril")
+def tril(x: Any, k: int = 0) -> Tensor:
+    """x with 0 above its k-th diagonal."""
+    return where(_lower(x, k), x, 0)
+
+
+@function(numpy=np.triu, methods="triu")
+def triu(x: Any, k: int = 0) -> Tensor:
+    """x with 0 below its k-th diagonal."""
+    return where(_lower(x, k - 1), 0, x)
+
+
+# -- inverses and determinants ---------------------------------------------------------------------
+
+
+@op(numpy=np.linalg.inv, methods="inv", x=lambda g, y: -(y.mT @ g @ y.mT))
+def inv(x, /):
+    """The inverses of matrices (..., n, n)."""
+    return np.linalg.inv(x)
+
+
+def _solve_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    if len(b_shape) == 1:
+        return np.linalg.solve(a.mT, g[..., None])[..., 0]
+    return np.linalg.solve(a.mT, g)
+
+
+def _solve_a(g: Any, y: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
+    c = _solve_b(g, a, b_shape)
+    return -c[..., :, None] * y[..., None, :] if len(b_shape) == 1 else -(c @ y.mT)
+
+
+@op(numpy=np.linalg.solve, a=_solve_a, b=_solve_b)
+def solve(a, b, /):
+    """x such that a @ x = b, for matrices a (..., n, n) and b (n,) or (..., n, k)."""
+    return np.linalg.solve(a, b)
+
+
+def _cofactors(x: Any) -> Any:
+    """The signed determinants of the minors: the derivative of det, also of a singular matrix."""
+    n = x.shape[-1]
+    rest = np.array([[j for j in range(n) if j != i] for i in range(n)], int).reshape(n, n - 1)
+    minors = x[..., rest[:, None, :, None], rest[None, :, None, :]]  # (..., n, n, n-1, n-1)
+    signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
+    return np.linalg.det(minors) * signs.astype(x.dtype)
+
+
+def _det_gradient(g: Any, y: Any, x: Any) -> Any:
+    g, y = g[..., None, None], y[..., None, None]
+    rows = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))  # |det| is at most the product of their lengths
+    regular = np.all(np.abs(y) > 1e-10 * np.prod(rows, axis=-2, keepdims=True))
+    return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
+
+
+@op(numpy=np.linalg.det, methods="det", x=_det_gradient)
+def det(x, /):
+    """The determinants of matrices (..., n, n); singular ones have a gradient too."""
+    return np.linalg.det(x)
+
+
+@op(x=lambda g, x: g[..., None, None] * np.linalg.inv(x).mT)
+def _logabsdet(x, /):
+    return np.linalg.slogdet(x)[1]
+
+
+@function(numpy=np.linalg.slogdet, methods="slogdet")
+def slogdet(x: Any) -> tuple[Tensor, Tensor]:
+    """The sign of the determinant of matrices (..., n, n), and the logarithm of its size."""
+    return Tensor(np.linalg.slogdet(unwrap(x))[0]), _logabsdet(x)
+
+
+def _cholesky_gradient(g: Any, y: Any) -> Any:
+    """I. Murray (2016), "Differentiation of the Cholesky decomposition", eq. 10."""
+    middle = np.tril(y.mT @ g)
+    middle = middle - np.diagonal(middle, 0, -2, -1)[..., None] * np.eye(y.shape[-1], dtype=y.dtype) / 2
+    s = np.linalg.solve(y.mT, np.linalg.solve(y.mT, middle.mT).mT)  # L⁻ᵀ · middle · L⁻¹
+    return (s + s.mT) / 2
+
+
+@op(numpy=np.linalg.cholesky, methods="cholesky", x=_cholesky_gradient)
+def cholesky(x, /):
+    """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n).
+
+    Only the lower triangle of x is read; its gradient is given as that of a symmetric matrix.
+    """
+    return np.linalg.cholesky(x)

@@ -1,0 +1,49 @@
+"""Softmax and its relatives, without overflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op
+from ..tensor import Tensor, unwrap
+from .reduction import largest
+
+__all__ = ["softmax", "log_softmax"]
+
+
+@op(x=lambda g, y, axis: y * (g - np.sum(g * y, axis=axis, keepdims=True)))
+def _softmax(x, /, axis=-1, where=None):
+    x = np.asarray(x)
+    if where is None:
+        y = np.exp(x - largest(x, axis))
+        return y / np.add.reduce(y, axis=axis, keepdims=True)
+    top = largest(x, axis, where)
+    y = np.where(where, np.exp(np.where(where, x - np.where(np.isfinite(top), top, 0), -np.inf)), 0)
+    total = np.add.reduce(y, axis=axis, keepdims=True)
+    return y / np.where(total == 0, 1, total)
+
+
+@function(methods="softmax")
+def softmax(x: Any, axis: int = -1, where: Any = None) -> Tensor:
+    """eˣ, divided by its sum over `axis`.
+
+    With `where` (booleans, broadcast to x; True = counts) the other elements get weight 0, and a
+    slice with none that counts gets zeros, with zero gradient.
+    """
+    if where is not None:
+        where = np.asarray(unwrap(where))
+        if where.dtype != bool:
+            raise TypeError(f"softmax: expected booleans in where=, True for what counts, got dtype {where.dtype}")
+        where = np.broadcast_to(where, np.shape(x))
+    return _softmax(x, axis=axis, where=where)
+
+
+@op(methods="log_softmax", x=lambda g, y, axis: g - np.exp(y) * np.sum(g, axis=axis, keepdims=True))
+def log_softmax(x, /, axis=-1):
+    """log(softmax(x)) over `axis`, without underflow."""
+    x = np.asarray(x)
+    x = x - largest(x, axis)
+    with np.errstate(divide="ignore"):  # the sum over an axis of length 0 is 0
+        return x - np.log(np.add.reduce(np.exp(x), axis=axis, keepdims=True))

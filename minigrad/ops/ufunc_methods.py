@@ -1,0 +1,35 @@
+"""`np.add.reduce(t)`, `np.multiply.outer(t, u)` and their kind: methods of NumPy's ufuncs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..tensor import DISPATCH, Tensor
+from .reduction import cumsum, logsumexp, max, min, prod, sum
+from .shape import reshape
+
+
+def _reduce(reduction: Any) -> Any:
+    """Reductions of ufuncs run over the first axis unless told otherwise."""
+    return lambda x, axis=0, keepdims=False: reduction(x, axis, keepdims)
+
+
+DISPATCH[np.add, "reduce"] = _reduce(sum)
+DISPATCH[np.multiply, "reduce"] = _reduce(prod)
+DISPATCH[np.maximum, "reduce"] = _reduce(max)
+DISPATCH[np.minimum, "reduce"] = _reduce(min)
+DISPATCH[np.logaddexp, "reduce"] = _reduce(logsumexp)
+DISPATCH[np.add, "accumulate"] = lambda x, axis=0: cumsum(x, axis)
+
+
+def _outer(f: Any) -> Any:
+    def outer(a: Any, b: Any) -> Tensor:
+        return f(reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
+
+    return outer
+
+
+for _ufunc in [f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None]:
+    DISPATCH[_ufunc, "outer"] = _outer(DISPATCH[_ufunc])

@@ -1,0 +1,16 @@
+"""nn: layers and models on minigrad, up to the whole Transformer, and what trains and uses them."""
+
+from . import init
+from .attention import *
+from .cache import *
+from .config import *
+from .decoding import *
+from .feedforward import *
+from .layers import *
+from .masks import *
+from .module import *
+from .norm import *
+from .position import *
+from .trainer import *
+from .transformer import *
+from .translator import *

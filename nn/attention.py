@@ -1,0 +1,180 @@
+"""Attention: additive, dot-product, and in several heads.
+
+Vaswani et al. (2017), "Attention is all you need", section 3.2; Bahdanau et al. (2015) for the
+additive form. Masks are booleans, True = may attend: see `nn.masks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.kernels.attention import attention_weights, merge_heads, split_heads
+from minigrad.tensor import Tensor, unwrap
+
+from .cache import AttentionCache
+from .layers import Linear
+from .masks import attention_mask_of, valid_lens_mask
+from .module import Module
+
+__all__ = [
+    "AdditiveAttention", "DotProductAttention", "MultiHeadAttention", "MultiHeadCrossAttention",
+    "MultiHeadSelfAttention", "record_attention",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+
+class _ScoredAttention(Module):
+    """Weights the values by the softmax of a score; keys past `valid_lens` get weight 0."""
+
+    def __init__(self, dropout: float, generator: Generator | None) -> None:
+        self.dropout = dropout
+        self.generator = generator
+        self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
+
+    def scores(self, query: Any, key: Any) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, query: Any, key: Any, value: Any, valid_lens: Any = None) -> Tensor:
+        """(N, L_q, d_v), from query (N, L_q, d_q), key (N, L_kv, d_k) and value (N, L_kv, d_v).
+
+        `valid_lens` has one length for each sequence (N,) or one for each query (N, L_q). The weights
+        are kept in `weights`.
+        """
+        scores = self.scores(query, key)  # (N, L_q, L_kv)
+        mask = None if valid_lens is None else valid_lens_mask(valid_lens, scores.shape)
+        self.weights = mg.softmax(scores, where=mask)
+        return mg.matmul(mg.dropout(self.weights, self.dropout, self.training, self.generator), value)
+
+
+class DotProductAttention(_ScoredAttention):
+    """softmax(Q Kᵀ / √d) V: query and key are of one size."""
+
+    def __init__(self, dropout: float = 0.0, generator: Generator | None = None) -> None:
+        super().__init__(dropout, generator)
+
+    def scores(self, query: Any, key: Any) -> Tensor:
+        return mg.matmul(query, mg.swapaxes(key, 1, 2)) * (np.shape(query)[-1] ** -0.5)
+
+
+class AdditiveAttention(_ScoredAttention):
+    """softmax(wᵀ tanh(W_q q + W_k k)) V: query and key can be of different sizes."""
+
+    def __init__(
+        self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0, dtype: Any = np.float32,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(dropout, generator)
+        self.query_proj = Linear(query_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
+        self.key_proj = Linear(key_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
+        self.score_proj = Linear(num_hiddens, 1, bias=False, dtype=dtype, generator=generator)
+
+    def scores(self, query: Any, key: Any) -> Tensor:
+        q, k = self.query_proj(query), self.key_proj(key)  # (N, L_q, hidden), (N, L_kv, hidden)
+        features = mg.tanh(mg.expand_dims(q, 2) + mg.expand_dims(k, 1))  # (N, L_q, L_kv, hidden)
+        return mg.squeeze(self.score_proj(features), -1)
+
+
+class MultiHeadAttention(Module):
+    """Attention in `num_heads` heads of size d_model / num_heads, each with projections of its own.
+
+    Query, key and value are projected to d_model; each head attends with its slice of the
+    projections; the heads side by side are projected once more. The sizes of query, key and value
+    are d_model unless given. `dropout` leaves out attention weights in training.
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, query_size: int | None = None, key_size: int | None = None,
+        value_size: int | None = None, dropout: float = 0.0, bias: bool = True, dtype: Any = np.float32,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        if num_heads < 1 or d_model % num_heads:
+            raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")
+        self.d_model = d_model
+        self.num_heads = num_heads
+        self.d_k = d_model // num_heads
+        self.dropout = dropout
+        self.generator = generator
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
+            Linear(size or d_model, d_model, bias, dtype, generator)
+            for size in (query_size, key_size, value_size, None)
+        )
+        self.recorder: list[np.ndarray] | None = None  # set by record_attention
+
+    def forward(
+        self, query: Any, key: Any, value: Any, padding_mask: Any = None, attention_mask: Any = None,
+        need_weights: bool = False, cache: AttentionCache | None = None,
+    ) -> Any:  # fmt: skip
+        """(N, L_q, d_model), from query (N, L_q, ·), key and value (N, L_kv, ·).
+
+        `padding_mask` (N, L_kv) and `attention_mask` (L_q, L_kv), or with axes for batch and heads,
+        are booleans, True = may attend. With `need_weights` the weights of each head (N, h, L_q, L_kv)
+        are returned too. With a `cache`, key and value are added to those it holds; a key of None means
+        that it holds them all.
+        """
+        q = self.q_proj(query)
+        if key is None:
+            assert cache is not None
+            k, v = cache.get()
+        else:
+            k, v = self.k_proj(key), self.v_proj(value)
+            if cache is not None:
+                k, v = cache.append(k.data, v.data)
+        mask = attention_mask_of(padding_mask, attention_mask)
+        dropout = self.dropout if self.training else 0.0
+        if not need_weights and self.recorder is None:
+            out = mg.scaled_dot_product_attention(
+                q, k, v, mask, self.num_heads, dropout=dropout, generator=self.generator
+            )
+            return self.out_proj(out)
+        weights = attention_weights(q, k, self.num_heads, mask)  # (N, h, L_q, L_kv)
+        if self.recorder is not None:
+            self.recorder.append(unwrap(weights))
+        dropped = mg.dropout(weights, dropout, self.training, self.generator)
+        out = self.out_proj(merge_heads(mg.matmul(dropped, split_heads(v, self.num_heads))))
+        return (out, weights) if need_weights else out
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, num_heads={self.num_heads}"
+
+
+class MultiHeadSelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself."""
+
+    def forward(self, x: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """(N, L, d_model) from x (N, L, d_model); the rest as in `MultiHeadAttention`."""
+        return super().forward(x, x, x, padding_mask, attention_mask, **options)
+
+
+class MultiHeadCrossAttention(MultiHeadAttention):
+    """Multi-head attention of one sequence (the queries) to another (keys and values)."""
+
+    def forward(  # type: ignore[override]
+        self, x_q: Any, x_kv: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any
+    ) -> Any:
+        """(N, L_q, d_model) from x_q (N, L_q, ·) and x_kv (N, L_kv, ·); the rest as in `MultiHeadAttention`."""
+        return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
+
+
+@contextmanager
+def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
+    """Within this block, every multi-head attention of `model` adds its weights to a list, by its name.
+
+    Each entry is (N, h, L_q, L_kv), one for each call. Recording uses the readable form of attention
+    in place of the fused one.
+    """
+    found = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
+    try:
+        for name, module in found.items():
+            module.recorder = recorded[name]
+        yield recorded
+    finally:
+        for module in found.values():
+            module.recorder = None

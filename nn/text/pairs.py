@@ -1,0 +1,92 @@
+"""Sentence pairs from files."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["filter_pairs", "read_pairs", "split_pairs"]
+
+Pair = tuple[str, str]
+
+
+def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The lines of a UTF-8 file, plain or .gz, with their numbers."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        number = 0
+        try:
+            for number, line in enumerate(file, 1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise ValueError(f"{path}: not a whole .gz file ({error})") from None
+    if number == 0:
+        raise ValueError(f"{path}: the file is empty")
+
+
+def read_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> list[Pair]:
+    """(source, target) sentences, from one file of tab-separated columns or from two parallel files.
+
+    Of a tab-separated file the first two columns are taken, and others ignored. Files are UTF-8,
+    plain or .gz. Blank lines of one file, and pairs with an empty side, are left out. `reverse`
+    exchanges the sides.
+    """
+    pairs: list[Pair] = []
+    if target is None:
+        for number, line in _lines(source):
+            if not line.strip():
+                continue
+            columns = line.split("\t")
+            if len(columns) < 2:
+                raise ValueError(f"{source}, line {number}: expected two columns separated by a tab, got one")
+            pairs.append((columns[0].strip(), columns[1].strip()))
+    else:
+        left, right = ([line.strip() for _, line in _lines(path)] for path in (source, target))
+        if len(left) != len(right):
+            raise ValueError(f"{source} has {len(left)} lines, but {target} has {len(right)}")
+        pairs = list(zip(left, right))
+    pairs = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
+    if not pairs:
+        raise ValueError(f"{source}: no pair of sentences found")
+    return pairs
+
+
+def filter_pairs(
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]], max_len: int, max_ratio: float | None = None
+) -> list[tuple[Sequence[str], Sequence[str]]]:
+    """The pairs of token lists that have 1 to `max_len` tokens a side, one at most `max_ratio` times the other."""
+    kept = []
+    for a, b in pairs:
+        longer, shorter = max(len(a), len(b)), min(len(a), len(b))
+        if shorter >= 1 and longer <= max_len and (max_ratio is None or longer <= max_ratio * shorter):
+            kept.append((a, b))
+    return kept
+
+
+def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
+    """The pairs in parts, by source sentence: about `sizes` pairs in the first parts, the rest in the last.
+
+    No source sentence is in two parts, so that what is held out is new.
+    """
+    by_source: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_source.setdefault(pair[0], []).append(pair)
+    sources = list(by_source)
+    order = np.random.default_rng(seed).permutation(len(sources))
+    parts: list[list[Pair]] = [[] for _ in range(len(sizes) + 1)]
+    part = 0
+    for i in order:
+        while part < len(sizes) and len(parts[part]) >= sizes[part]:
+            part += 1
+        parts[part] += by_source[sources[i]]
+    if not parts[-1]:
+        raise ValueError(f"split_pairs: {len(pairs)} pairs are too few to hold out {sum(sizes)}")
+    return parts

@@ -1,0 +1,136 @@
+"""Tokenizers: text to tokens, and tokens back to text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from minigrad.extras import require
+
+__all__ = ["BPETokenizer", "CharTokenizer", "SpaceTokenizer", "Tokenizer", "WordTokenizer", "tokenizer_named"]
+
+_WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
+_CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60"
+_CHAR = re.compile(rf"[{_CJK}]|[^\W_{_CJK}]+|[^\w\s]|_")
+_OPENING, _CLOSING = "([{“‘«¿¡$£€#", ".,;:!?)]}%”’»…。，！？；：、"
+
+
+class Tokenizer:
+    """Splits text into tokens, and joins tokens to text. Subclasses define both."""
+
+    name = ""
+
+    def __init__(self, lowercase: bool = False) -> None:
+        self.lowercase = lowercase
+
+    def __call__(self, text: str) -> list[str]:
+        """The tokens of a text."""
+        return self.split(text.lower() if self.lowercase else text)
+
+    def split(self, text: str) -> list[str]:
+        raise NotImplementedError
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """The text that these tokens make."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data from which `tokenizer_named` makes this tokenizer again."""
+        return {"name": self.name, "lowercase": self.lowercase}
+
+
+class SpaceTokenizer(Tokenizer):
+    """For text that is tokenized already: splits at white space only."""
+
+    name = "space"
+
+    def split(self, text: str) -> list[str]:
+        return text.split()
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return " ".join(tokens)
+
+
+class WordTokenizer(Tokenizer):
+    """Words (with the apostrophes inside them) and single punctuation marks."""
+
+    name = "word"
+
+    def split(self, text: str) -> list[str]:
+        return _WORD.findall(text)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        text, quotes = "", 0
+        for token in tokens:
+            closing = token[0] in _CLOSING or (token == '"' and quotes % 2 == 1)
+            glued = not text or closing or text[-1] in _OPENING or (text[-1] == '"' and quotes % 2 == 1)
+            text += token if glued or text[-1] in "-/" or token in "-/" else " " + token
+            quotes += token == '"'
+        return text
+
+
+class CharTokenizer(Tokenizer):
+    """Chinese and other characters that words are not spaced by, one by one; other words and numbers whole."""
+
+    name = "char"
+
+    def split(self, text: str) -> list[str]:
+        return _CHAR.findall(text)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        text = ""
+        for token in tokens:
+            spaced = (
+                bool(text) and text[-1].isascii() and text[-1].isalnum() and token[0].isascii() and token[0].isalnum()
+            )
+            text += " " + token if spaced else token
+        return text
+
+
+class BPETokenizer(Tokenizer):
+    """Byte-level byte-pair encoding, learned from text; needs the `bpe` extra.
+
+    Sennrich, Haddow, Birch (2016), arXiv:1508.07909, by the `tokenizers` library.
+    """
+
+    name = "bpe"
+
+    def __init__(self, model: str, lowercase: bool = False) -> None:
+        super().__init__(lowercase)
+        self.model = model  # the library's JSON
+        self._tokenizer = require("tokenizers", "bpe", "BPETokenizer").Tokenizer.from_str(model)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False) -> BPETokenizer:
+        """Learn `vocab_size` pieces from texts."""
+        lib = require("tokenizers", "bpe", "BPETokenizer")
+        tokenizer = lib.Tokenizer(lib.models.BPE())
+        tokenizer.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = lib.decoders.ByteLevel()
+        alphabet = lib.pre_tokenizers.ByteLevel.alphabet()
+        trainer = lib.trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
+        tokenizer.train_from_iterator((t.lower() if lowercase else t for t in texts), trainer)
+        return cls(tokenizer.to_str(), lowercase)
+
+    def split(self, text: str) -> list[str]:
+        return list(self._tokenizer.encode(text).tokens)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return self._tokenizer.decoder.decode(list(tokens)).strip()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "model": json.loads(self.model)}
+
+
+def tokenizer_named(name: str, **options: Any) -> Tokenizer:
+    """The tokenizer of this name: "word", "char", "space", or "bpe" (with its model)."""
+    kinds: dict[str, type[Tokenizer]] = {
+        c.name: c for c in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)
+    }
+    if name not in kinds:
+        raise ValueError(f"unknown tokenizer {name!r}; expected one of {', '.join(kinds)}")
+    if "model" in options:
+        options["model"] = json.dumps(options["model"])
+    return kinds[name](**options)

@@ -1,0 +1,165 @@
+"""PyTorch's own sample inputs, run through every op that both libraries have.
+
+`op_db` is PyTorch's list of its ops, with sample inputs of each; `adapters.TABLE` says how minigrad
+expresses them. Values and gradients have to agree in float64 to 1e-8. A sample is left out only for a
+reason, which is counted and printed.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from opinfo import NO_GRADIENT
+from oracle import adapters
+from oracle.adapters import TABLE, Function, LeftOut, left_out
+
+import minigrad as mg
+from minigrad.modes import Watch
+from minigrad.op import FUNCTIONS, OPS
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Around the import of PyTorch's test utilities, which warns, and loads a hypothesis profile of its own."""
+    profile = hypothesis.settings.default
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    hypothesis.settings.register_profile("ours", profile)
+    hypothesis.settings.load_profile("ours")
+
+
+with apart():
+    torch: Any = pytest.importorskip("torch", reason="the comparison with PyTorch needs torch")
+    pytest.importorskip("expecttest", reason="the sample inputs of PyTorch need expecttest")
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_utils import set_rng_seed
+
+torch.set_num_threads(1)
+
+ENTRIES = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
+
+NOT_COMPARED = {
+    "dropout": "its results are random, except for p = 0",
+    "scatter_rows": "it is the gradient of embedding: only second derivatives differentiate it",
+}
+"""Ops whose gradients no sample compares, and why."""
+
+
+class Reached(Watch):
+    """Notes the ops that backward passes run through."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+
+    def backward(self, node: Any, rule: Any, g: Any, args: Any) -> Any:
+        self.names.add(node.op.name)
+        return super().backward(node, rule, g, args)
+
+
+def samples(op: Any) -> Iterator[Any]:
+    dtype = torch.float64 if torch.float64 in op.dtypes else torch.int64
+    set_rng_seed(0)
+    return op.sample_inputs_func(op, "cpu", dtype, requires_grad=dtype.is_floating_point and op.supports_autograd)
+
+
+def converted(value: Any, leaves: dict[Any, mg.Tensor]) -> Any:
+    """An argument in NumPy's terms; the tensors that want a gradient are noted in `leaves`."""
+    if isinstance(value, torch.Tensor):
+        array = value.detach().numpy().copy()
+        if value.requires_grad:
+            return leaves.setdefault(value, mg.Tensor(array, requires_grad=True))
+        return mg.Tensor(array) if value.is_floating_point() else array
+    if isinstance(value, (list, tuple)):
+        return type(value)([converted(part, leaves) for part in value])
+    return torch.empty((), dtype=value).numpy().dtype if isinstance(value, torch.dtype) else value
+
+
+def array(y: Any) -> np.ndarray:
+    return np.asarray(y.data if isinstance(y, mg.Tensor) else y.numpy(force=True) if isinstance(y, torch.Tensor) else y)
+
+
+def results(y: Any) -> list[Any]:
+    """What an op returns as a flat list: only what is floating, where something is."""
+    flat = [result for part in y for result in results(part)] if isinstance(y, (list, tuple)) else [y]
+    return [result for result in flat if array(result).dtype.kind == "f"] or flat
+
+
+def assert_equal(found: np.ndarray, expected: np.ndarray, what: str) -> None:
+    assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
+    if expected.dtype.kind == "f":
+        assert found.dtype == expected.dtype, f"{what}: dtype {found.dtype}, expected {expected.dtype}"
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8, err_msg=what)
+
+
+def gradients(of: Any, ys: Any, xs: Any, gs: Any) -> list[np.ndarray]:
+    """The gradients that `of` gives, with zeros where a result does not depend on an input."""
+    pairs = [(y, g) for y, g in zip(ys, gs) if getattr(y, "requires_grad", False)]
+    xs, (ys, gs) = [*xs], zip(*pairs) if pairs else ((), ())
+    found = of(ys, xs, gs, allow_unused=True) if pairs else [None] * len(xs)
+    return [np.zeros(x.shape) if g is None else array(g) for x, g in zip(xs, found)]
+
+
+def compare(op: Any, adapter: Function, sample: Any, rng: np.random.Generator) -> bool:
+    """Compare values, and gradients of the inputs for random gradients of the results; whether there were any."""
+    leaves: dict[Any, mg.Tensor] = {}
+    args = converted([sample.input, *sample.args], leaves)
+    options = {name: converted(value, leaves) for name, value in sample.kwargs.items()}
+    if any(x.dtype != np.float64 for x in leaves.values()):
+        left_out("are in single precision")
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN and infinity have to agree as well
+        ours = results(adapter(*args, **options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = results(op(sample.input, *sample.args, **sample.kwargs))
+
+    assert len(ours) == len(theirs), f"{len(ours)} results, expected {len(theirs)}"
+    for y, expected in zip(ours, theirs):
+        assert_equal(array(y), array(expected), "values")
+
+    gs = [rng.standard_normal(np.shape(y)).astype(array(y).dtype) for y in ours]
+    expected = gradients(torch.autograd.grad, theirs, leaves, map(torch.from_numpy, gs))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = gradients(mg.gradients, ours, leaves.values(), gs)
+    for f, e in zip(found, expected):
+        assert_equal(f, e, "gradients")
+    return bool(leaves)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_op(name: str, tally: Any) -> None:
+    if name not in ENTRIES:
+        pytest.skip(f"this version of PyTorch has no samples of {name}")
+    rng, agree = np.random.default_rng(0), 0
+    for sample in samples(ENTRIES[name]):
+        try:
+            with Reached(tally.reached):
+                tally.gradients += compare(ENTRIES[name], TABLE[name], sample, rng)
+        except LeftOut as reason:
+            tally.left_out[str(reason)] += 1
+        except AssertionError as error:
+            raise AssertionError(f"{sample.summary()}\n{error}") from None
+        else:
+            agree += 1
+    assert agree, "every sample was left out"
+    tally.ops += 1
+    tally.agree += agree
+
+
+def test_every_op_is_reached(tally: Any) -> None:
+    if tally.ops < len(TABLE.keys() & ENTRIES.keys()):
+        pytest.skip("only a part of the table was run")
+    assert set(OPS) - tally.reached == set(NOT_COMPARED)
+
+
+def test_every_function_is_called() -> None:
+    called = set(re.findall(r"\bmg\.(\w+)", Path(adapters.__file__).read_text(encoding="utf-8")))
+    assert set(FUNCTIONS) - NO_GRADIENT <= called

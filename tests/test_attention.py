@@ -1,0 +1,422 @@
+"""Attention and Transformer: the properties that hold whatever the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minigrad as mg
+import nn
+from minigrad import Tensor
+
+shapes = st.fixed_dictionaries(
+    {
+        "n": st.integers(1, 3),
+        "lq": st.integers(1, 4),
+        "lk": st.integers(1, 5),
+        "heads": st.sampled_from([1, 2, 4]),
+        "seed": st.integers(0, 2**32 - 1),
+    }
+)
+
+
+def made(d: dict[str, int], dtype: Any = float, **sizes: int) -> tuple[nn.MultiHeadAttention, list[np.ndarray], Any]:
+    rng = np.random.default_rng(d["seed"])
+    attention = nn.MultiHeadAttention(8, d["heads"], **sizes, dtype=dtype, generator=rng)
+    lengths = (d["lq"], d["lk"], d["lk"])
+    widths = [sizes.get(f"{name}_size", 8) for name in ("query", "key", "value")]
+    arrays = [rng.standard_normal((d["n"], length, width)).astype(dtype) for length, width in zip(lengths, widths)]
+    return attention, arrays, rng
+
+
+def masks(rng: Any, d: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    return rng.random((d["n"], d["lk"])) < 0.7, rng.random((d["lq"], d["lk"])) < 0.7
+
+
+# -- multi-head attention ------------------------------------------------------------------------------
+
+
+@given(d=shapes)
+def test_gradients(d: dict[str, int]) -> None:
+    attention, arrays, rng = made(d)
+    padding, mask = masks(rng, d)
+    weights = list(attention.parameters())
+
+    def f(q: Any, k: Any, v: Any, *parameters: Any) -> Tensor:
+        for p, new in zip(weights, parameters):
+            p._data, p._node = new.data, new._node
+        return attention(q, k, v, padding, mask)
+
+    leaves = [Tensor(x, requires_grad=True) for x in [*arrays, *[p.data.copy() for p in weights]]]
+    assert mg.gradcheck(f, leaves, elementwise=False)
+
+
+@given(d=shapes)
+def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
+    attention, (q, k, v), rng = made(d)
+    padding, mask = masks(rng, d)
+    heads, width = d["heads"], 8 // d["heads"]
+    parts = []
+    for h in range(heads):
+        one = slice(h * width, (h + 1) * width)
+        project = lambda layer, x: x @ layer.weight.data[one].T + layer.bias.data[one]  # noqa: B023
+        parts.append(
+            mg.scaled_dot_product_attention(
+                project(attention.q_proj, q), project(attention.k_proj, k), project(attention.v_proj, v),
+                nn.attention_mask_of(padding, mask),
+            ).data
+        )  # fmt: skip
+    expected = np.concatenate(parts, -1) @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
+    np.testing.assert_allclose(attention(q, k, v, padding, mask).data, expected, rtol=1e-10, atol=1e-12)
+
+
+@given(d=shapes)
+def test_it_is_the_einsum_of_the_definition(d: dict[str, int]) -> None:
+    attention, (q, k, v), rng = made(d)
+    padding, mask = masks(rng, d)
+    split = lambda layer, x: (x @ layer.weight.data.T + layer.bias.data).reshape(*x.shape[:2], d["heads"], -1)
+    score = np.einsum("nihd,njhd->nijh", split(attention.q_proj, q), split(attention.k_proj, k))
+    score /= np.sqrt(8 // d["heads"])
+    allowed = padding[:, None, :, None] & mask[None, :, :, None]
+    e = np.exp(score - score.max(2, keepdims=True)) * allowed
+    weight = np.divide(e, e.sum(2, keepdims=True), out=np.zeros_like(e), where=e.sum(2, keepdims=True) > 0)
+    value = np.einsum("nijh,njhd->nihd", weight, split(attention.v_proj, v)).reshape(d["n"], d["lq"], 8)
+    expected = value @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
+    got, weights = attention(q, k, v, padding, mask, need_weights=True)
+    np.testing.assert_allclose(attention(q, k, v, padding, mask).data, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(got.data, expected, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(weights.data, weight.transpose(0, 3, 1, 2), rtol=1e-9, atol=1e-11)
+
+
+@given(d=shapes, dtype=st.sampled_from([np.float32, np.float64]))
+def test_rows_of_weights_sum_to_one_or_zero(d: dict[str, int], dtype: Any) -> None:
+    attention, arrays, rng = made(d, dtype)
+    padding, mask = masks(rng, d)
+    y, weights = attention(*arrays, padding, mask, need_weights=True)
+    sums = weights.data.sum(-1)  # (n, h, lq)
+    some = (padding[:, None, :] & mask[None]).any(-1)[:, None]
+    np.testing.assert_allclose(sums, np.broadcast_to(some, sums.shape).astype(dtype), rtol=1e-5)
+    assert y.dtype == dtype and (weights.data >= 0).all()
+    out = mg.grad(lambda x: attention(x, *arrays[1:], padding, mask).sum())(arrays[0])
+    assert out.dtype == dtype
+
+
+@given(d=shapes)
+def test_rows_with_nothing_to_see_are_the_bias_and_have_no_gradient(d: dict[str, int]) -> None:
+    attention, arrays, _ = made(d)
+    mask = np.ones((d["lq"], d["lk"]), bool)
+    mask[0] = False
+    leaves = [Tensor(x, requires_grad=True) for x in arrays]
+    y = attention(*leaves, attention_mask=mask)
+    np.testing.assert_allclose(y.data[:, 0], np.broadcast_to(attention.out_proj.bias.data, y.data[:, 0].shape))
+    y[:, 0].sum().backward()
+    assert all(np.isfinite(x.grad.data).all() and not x.grad.data.any() for x in leaves)
+
+
+@given(d=shapes)
+def test_what_padding_holds_changes_nothing(d: dict[str, int]) -> None:
+    attention, (q, k, v), rng = made(d)
+    padding, _ = masks(rng, d)
+    padding[:, 0] = True
+    y = attention(q, k, v, padding).data
+    k2, v2 = (np.where(padding[..., None], x, 1e6 * rng.standard_normal(x.shape)) for x in (k, v))
+    np.testing.assert_allclose(attention(q, k2, v2, padding).data, y, rtol=1e-10, atol=1e-12)
+    order = rng.permutation(d["lk"])  # the order of keys does not matter either
+    np.testing.assert_allclose(attention(q, k[:, order], v[:, order], padding[:, order]).data, y, rtol=1e-9, atol=1e-11)
+
+
+def test_sizes_of_query_key_and_value_can_differ() -> None:
+    d = {"n": 2, "lq": 4, "lk": 6, "heads": 4, "seed": 0}
+    attention, arrays, _ = made(d, query_size=3, key_size=5, value_size=7)
+    assert attention(*arrays).shape == (2, 4, 8)
+    assert attention.k_proj.weight.shape == (8, 5)
+
+
+def test_attention_dropout_acts_in_training_only() -> None:
+    d = {"n": 2, "lq": 3, "lk": 6, "heads": 2, "seed": 0}
+    attention, arrays, _ = made(d)
+    attention.dropout, attention.generator = 0.5, None
+    mg.manual_seed(0)
+    a, b = attention(*arrays).data, attention(*arrays).data
+    assert not np.array_equal(a, b)
+    mg.manual_seed(0)
+    np.testing.assert_array_equal(attention(*arrays).data, a)
+    np.testing.assert_array_equal(attention.eval()(*arrays).data, attention(*arrays).data)
+
+
+def test_self_and_cross_attention() -> None:
+    rng = np.random.default_rng(0)
+    x, memory = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 5, 8))
+    own = nn.MultiHeadSelfAttention(8, 2, dtype=float)
+    np.testing.assert_array_equal(
+        own(x, attention_mask=nn.causal_mask(3)).data,
+        nn.MultiHeadAttention.forward(own, x, x, x, attention_mask=nn.causal_mask(3)).data,
+    )
+    cross = nn.MultiHeadCrossAttention(8, 2, dtype=float)
+    np.testing.assert_array_equal(cross(x, memory).data, nn.MultiHeadAttention.forward(cross, x, memory, memory).data)
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="d_model must be divisible by num_heads, got d_model=8 and num_heads=3"):
+        nn.MultiHeadAttention(8, 3)
+    x = np.ones((2, 3, 8), np.float32)
+    attention = nn.MultiHeadSelfAttention(8, 2)
+    with pytest.raises(TypeError, match="attention_mask: expected booleans, True = may attend, got dtype int64"):
+        attention(x, attention_mask=np.ones((3, 3), int))
+    with pytest.raises(ValueError, match=r"padding_mask: expected 2 axes, got shape \(3,\)"):
+        attention(x, padding_mask=np.ones(3, bool))
+    with pytest.raises(ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not broadcast to .* \(2, 2, 3, 3\)"):
+        attention(x, attention_mask=np.ones((4, 4), bool))
+    with pytest.raises(ValueError, match=r"padding_mask \(2, 1, 1, 3\) and attention_mask \(1, 1, 3, 4\) do not fit"):
+        nn.attention_mask_of(np.ones((2, 3), bool), np.ones((3, 4), bool))
+    with pytest.raises(ValueError, match=r"linear: expected x \(..., in\) and weight .* x \(2, 3, 7\)"):
+        attention(np.ones((2, 3, 7), np.float32))
+
+
+def test_masks() -> None:
+    np.testing.assert_array_equal(nn.causal_mask(3), [[1, 0, 0], [1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(nn.causal_mask(2, start=1), [[1, 1, 0], [1, 1, 1]])
+    np.testing.assert_array_equal(nn.padding_mask_of([[5, 0], [0, 7]]), [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(nn.valid_lens_mask([1, 3], (2, 2, 3)), [[[1, 0, 0]], [[1, 1, 1]]])
+    np.testing.assert_array_equal(nn.valid_lens_mask([[1, 2]], (1, 2, 3)), [[[1, 0, 0], [1, 1, 0]]])
+    with pytest.raises(ValueError, match="valid_lens: expected lengths from 0 to 3, got 1 to 4"):
+        nn.valid_lens_mask([1, 4], (2, 2, 3))
+    with pytest.raises(
+        ValueError, match=r"valid_lens: expected integers of shape \(2,\) or \(2, 2\), got int64 \(3,\)"
+    ):
+        nn.valid_lens_mask([1, 1, 1], (2, 2, 3))
+
+
+# -- attention with valid_lens ---------------------------------------------------------------------------
+
+
+@given(d=shapes, kind=st.sampled_from(["dot", "additive"]))
+def test_scored_attention(d: dict[str, int], kind: str) -> None:
+    rng = np.random.default_rng(d["seed"])
+    q, k, v = (
+        rng.standard_normal((d["n"], length, width)) for length, width in ((d["lq"], 4), (d["lk"], 4), (d["lk"], 3))
+    )
+    lens = rng.integers(0, d["lk"] + 1, d["n"])
+    if kind == "dot":
+        attention: Any = nn.DotProductAttention()
+        score = np.einsum("nid,njd->nij", q, k) / 2
+    else:
+        attention = nn.AdditiveAttention(4, 4, 6, dtype=float, generator=rng)
+        parts = [layer.weight.data for layer in (attention.query_proj, attention.key_proj, attention.score_proj)]
+        score = np.tanh((q @ parts[0].T)[:, :, None] + (k @ parts[1].T)[:, None]) @ parts[2][0]
+    y = attention(q, k, v, lens).data
+    for n in range(d["n"]):
+        for i in range(d["lq"]):
+            seen = score[n, i, : lens[n]]
+            e = np.exp(seen)
+            expected = (e / e.sum()) @ v[n, : lens[n]] if len(seen) else np.zeros(3)
+            np.testing.assert_allclose(y[n, i], expected, rtol=1e-9, atol=1e-12)
+    assert attention.weights.shape == (d["n"], d["lq"], d["lk"])
+    assert mg.gradcheck(lambda q, k, v: attention(q, k, v, lens), [q, k, v], elementwise=False)
+
+
+# -- norms and feed-forward ------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 1000),
+    rows=st.integers(1, 4),
+    width=st.integers(2, 9),
+    scale=st.floats(0.1, 100),
+    shift=st.floats(-50, 50),
+)
+def test_layer_norm_ignores_shift_and_scale(seed: int, rows: int, width: int, scale: float, shift: float) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, width)) + 3 * np.arange(width)
+    norm = nn.LayerNorm(width, eps=0.0, dtype=float)
+    np.testing.assert_allclose(norm(x * scale + shift).data, norm(x).data, rtol=1e-6, atol=1e-8)
+    rms = nn.RMSNorm(width, eps=0.0, dtype=float)
+    np.testing.assert_allclose(rms(x * scale).data, rms(x).data, rtol=1e-9)
+
+
+@given(seed=st.integers(0, 1000), shape=st.lists(st.integers(1, 3), min_size=1, max_size=3))
+def test_gradients_of_norms_and_feed_forward(seed: int, shape: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((*shape, 4)) + np.arange(4)
+    for layer in (
+        nn.LayerNorm(4, dtype=float),
+        nn.RMSNorm(4, dtype=float),
+        nn.FeedForward(4, 6, "silu", dtype=float, generator=rng),
+        nn.FeedForward(4, 6, "gelu", gated=True, dtype=float, generator=rng),
+    ):
+        for p in layer.parameters():
+            p.data += 0.1 * rng.standard_normal(p.shape)
+        assert mg.gradcheck(layer, [x], elementwise=False)
+        assert mg.gradgradcheck(layer, [x], elementwise=False, rtol=1e-5)
+
+
+# -- the Transformer -----------------------------------------------------------------------------------
+
+
+def config(**changes: Any) -> nn.TransformerConfig:
+    base = {"source_vocab_size": 11, "target_vocab_size": 13, "d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 12, "dropout": 0.0, "max_len": 16, "dtype": "float64"}  # fmt: skip
+    return nn.TransformerConfig(**{**base, **changes})
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {}, {"norm_first": True}, {"norm": "rms", "norm_first": True, "gated": True, "activation": "silu"},
+    {"positions": "learned"}, {"positions": "sinusoidal_halves", "tie": "target", "bias": False},
+    {"positions": "none", "activation": "gelu", "final_norm": True, "output_bias": False},
+    {"tie": "all", "source_vocab_size": 13}, {"scale_embedding": False, "num_encoder_layers": 1},
+]  # fmt: skip
+variants = pytest.mark.parametrize(
+    "changes", VARIANTS, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()) or "paper"
+)
+
+
+def ids(rng: Any, vocab: int, n: int, length: int) -> np.ndarray:
+    return rng.integers(4, vocab, (n, length))
+
+
+@variants
+def test_the_future_does_not_matter(changes: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Transformer(config(**changes)).eval()
+    source, target = ids(rng, 11, 2, 5), ids(rng, 13, 2, 6)
+    y = model(source, target).data
+    other = target.copy()
+    other[:, 4:] = ids(rng, 13, 2, 2)
+    np.testing.assert_allclose(model(source, other).data[:, :4], y[:, :4], rtol=1e-12)
+    assert not np.allclose(model(source, other).data[:, 4:], y[:, 4:])
+
+
+@variants
+def test_padding_of_the_source_does_not_matter(changes: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    model = nn.Transformer(config(**changes)).eval()
+    source, target = ids(rng, 11, 2, 5), ids(rng, 13, 2, 4)
+    source[1, 3:] = 0
+    y = model(source, target).data
+    longer = np.concatenate([source, np.zeros((2, 4), int)], 1)
+    np.testing.assert_allclose(model(longer, target).data, y, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model(source[1:, :3], target[1:]).data, y[1:], rtol=1e-9, atol=1e-12)
+    model.source_embedding.tokens.weight.data[0] = 100.0  # whatever stands where padding is
+    if changes.get("tie") != "all":
+        np.testing.assert_allclose(model(source, target).data, y, rtol=1e-9, atol=1e-12)
+
+
+@variants
+def test_decoding_with_the_cache_equals_full_recomputation(changes: dict[str, Any]) -> None:
+    rng = np.random.default_rng(2)
+    model = nn.Transformer(config(**changes)).eval()
+    source, target = ids(rng, 11, 3, 5), ids(rng, 13, 3, 7)
+    source[0, 2:] = 0
+    full = model(source, target).data
+    with mg.no_grad():
+        state = model.start(source)
+        for i in range(7):
+            np.testing.assert_allclose(model.step(target[:, i : i + 1], state), full[:, i], rtol=1e-9, atol=1e-11)
+            assert state.length == i + 1
+        state = model.start(source)  # several at once, and rows picked and repeated
+        model.step(target[:, :3], state)
+        state.select(np.array([2, 0, 0]))
+        np.testing.assert_allclose(model.step(target[[2, 0, 0], 3:4], state), full[[2, 0, 0], 3], rtol=1e-9, atol=1e-11)
+
+
+@variants
+def test_loss_is_that_of_the_scores(changes: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    model = nn.Transformer(config(**changes))
+    source, target = (
+        ids(rng, 11, 2, 5),
+        np.concatenate([np.ones((2, 1), int), ids(rng, 13, 2, 4), np.full((2, 1), 2)], 1),
+    )
+    target[1, 4:] = [2, 0]
+    expected = mg.cross_entropy(model(source, target[:, :-1]), target[:, 1:], ignore_index=0, label_smoothing=0.1)
+    loss = model.loss(source, target, 0.1)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
+    parameters = list(model.parameters())
+    for a, b in zip(mg.gradients(loss, parameters), mg.gradients(expected, parameters)):
+        np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
+
+
+def test_tying_shares_memory_and_gradients() -> None:
+    model = nn.Transformer(config(tie="all", source_vocab_size=13))
+    assert model.output.weight is model.target_embedding.tokens.weight is model.source_embedding.tokens.weight
+    assert "output.weight" not in model.state_dict()
+    untied = nn.Transformer(config(source_vocab_size=13))
+    assert untied.num_parameters() - model.num_parameters() == 2 * 13 * 8
+    again = nn.Transformer(config(tie="all", source_vocab_size=13))
+    again.load_state_dict(model.state_dict())
+    rng = np.random.default_rng(0)
+    s, t = ids(rng, 13, 2, 3), ids(rng, 13, 2, 3)
+    np.testing.assert_array_equal(model.eval()(s, t).data, again.eval()(s, t).data)
+
+
+def test_language_model_and_classifier() -> None:
+    rng = np.random.default_rng(0)
+    lm = nn.LanguageModel(config(tie="target")).eval()
+    x = ids(rng, 13, 2, 6)
+    full = lm(x).data
+    with mg.no_grad():
+        state = lm.start()
+        np.testing.assert_allclose(lm.step(x[:, :3], state), full[:, 2], rtol=1e-9)
+        np.testing.assert_allclose(lm.step(x[:, 3:4], state), full[:, 3], rtol=1e-9)
+    other = x.copy()
+    other[:, 5] = 4
+    np.testing.assert_allclose(lm(other).data[:, :5], full[:, :5], rtol=1e-12)
+    assert lm.loss(x).item() == pytest.approx(mg.cross_entropy(lm(x[:, :-1]), x[:, 1:], ignore_index=0).item())
+    classifier = nn.EncoderClassifier(config(), 3).eval()
+    y = ids(rng, 11, 2, 4)
+    padded = np.concatenate([y, np.zeros((2, 3), int)], 1)
+    np.testing.assert_allclose(classifier(padded).data, classifier(y).data, rtol=1e-9)
+    classifier.loss(y, np.array([0, 2])).backward()
+    assert all(p.grad is not None for p in classifier.parameters())
+
+
+def test_config_goes_round_and_is_checked() -> None:
+    c = config(tie="target", attention_dropout=0.2)
+    assert nn.TransformerConfig.from_dict(c.to_dict()) == c
+    with pytest.raises(ValueError, match="unknown settings: d_modle, heads; expected some of activation"):
+        nn.TransformerConfig.from_dict({"d_modle": 8, "heads": 2})
+    for changes, message in [
+        ({"num_heads": 3}, "d_model must be divisible by num_heads, got d_model=8 and num_heads=3"),
+        ({"activation": "swoosh"}, "activation: expected one of relu, .* got 'swoosh'"),
+        ({"dropout": 1.0}, "dropout: expected 0 <= dropout < 1, got 1.0"),
+        ({"tie": "all"}, "tie='all' needs one vocabulary, got sizes 11 and 13"),
+        ({"d_ff": 0}, "d_ff: expected at least 1, got 0"),
+        ({"dtype": "int32"}, "dtype: expected a floating dtype, got 'int32'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            config(**changes)
+    with pytest.raises(ValueError, match="expected both vocabulary sizes, got source_vocab_size=0"):
+        nn.Transformer(config(source_vocab_size=0))
+
+
+def test_bad_ids_are_refused() -> None:
+    model = nn.Transformer(config())
+    ok = np.array([[4, 5]])
+    for source, target, message in [
+        (np.array([[4, 11]]), ok, "expected indices from 0 to 10, got 4 to 11"),
+        (ok, np.array([[-1, 4]]), "expected indices from 0 to 12, got -1 to 4"),
+        (np.zeros((1, 0), int), ok, r"source: expected at least one token in each sequence, got shape \(1, 0\)"),
+        (np.array([4, 5]), ok, r"source: expected integer token ids \(N, L\), got int64 \(2,\)"),
+        (ok, np.full((1, 17), 4), "a sequence of 17 positions is longer than the table of 16"),
+    ]:
+        with pytest.raises((ValueError, IndexError), match=message):
+            model(source, target)
+
+
+def test_record_attention() -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Transformer(config()).eval()
+    source, target = ids(rng, 11, 1, 5), ids(rng, 13, 1, 4)
+    y = model(source, target).data
+    with nn.record_attention(model) as recorded:
+        np.testing.assert_allclose(model(source, target).data, y, rtol=1e-10)
+    assert recorded["decoder.layers.1.cross_attention"][0].shape == (1, 2, 4, 5)
+    assert not np.triu(recorded["decoder.layers.0.self_attention"][0][0, 0], 1).any()
+    model(source, target)
+    assert len(recorded["encoder.layers.0.self_attention"]) == 1
+    maps = nn.attention_maps(model, source[0], target[0])
+    assert [len(maps[kind]) for kind in ("encoder", "decoder", "cross")] == [2, 2, 2]
+    np.testing.assert_allclose(maps["encoder"][1], recorded["encoder.layers.1.self_attention"][0][0])

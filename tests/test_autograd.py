@@ -1,0 +1,413 @@
+"""The engine: accumulation, freeing, hooks, modes, and the errors it gives."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+import threading
+import tracemalloc
+import weakref
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import GradientError, Tensor
+
+
+def leaf(*shape: int, seed: int = 0) -> Tensor:
+    return Tensor(np.random.default_rng(seed).standard_normal(shape), requires_grad=True)
+
+
+# -- accumulation ------------------------------------------------------------------------------------
+
+
+def test_one_gradient_handed_to_two_parents_is_not_added_into() -> None:
+    a, b, c, d = (leaf(3, seed=i) for i in range(4))
+    (((a + b) * d).sum() + (a * c).sum()).backward()
+    np.testing.assert_array_equal(b.grad.data, d.data)
+    np.testing.assert_array_equal(a.grad.data, d.data + c.data)
+
+
+def test_gradients_add_up_over_backward_passes() -> None:
+    x = leaf(3)
+    (x * 2).sum().backward()
+    first = x.grad
+    (x * 3).sum().backward()
+    np.testing.assert_array_equal(x.grad.data, np.full(3, 5.0))
+    assert np.shares_memory(first.data, x.grad.data)
+    x.grad = None
+    assert x.grad is None
+
+
+def test_leaf_gradients_own_their_memory() -> None:
+    x, y, w = leaf(3), leaf(3), leaf(3)
+    g = np.ones(3)
+    (x + y).backward(g)
+    assert x.grad.data.flags.writeable
+    assert not np.shares_memory(x.grad.data, y.grad.data)
+    assert not np.shares_memory(x.grad.data, g)
+    w.backward(g)  # a leaf is its own root
+    assert not np.shares_memory(w.grad.data, g)
+    x.grad.data[...] = 7
+    np.testing.assert_array_equal(y.grad.data, np.ones(3))
+
+
+def test_broadcast_gradient_of_a_sum_is_owned() -> None:
+    x = leaf(100, 100)
+    x.sum().backward()
+    x.grad.data[0, 0] = 5
+    assert x.grad.data.sum() == 100 * 100 + 4
+
+
+def test_diamonds_are_walked_once_per_node() -> None:
+    x = y = Tensor(np.float64(1.0), requires_grad=True)
+    for _ in range(60):  # 2^60 paths
+        y = y * 0.5 + y * 0.5
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_many_contributions_are_summed_once_each() -> None:
+    x = leaf(4)
+    parts = [x * float(i) for i in range(10)]
+    mg.stack(parts).sum().backward()
+    np.testing.assert_allclose(x.grad.data, np.full(4, 45.0))
+
+
+def test_float32_stays_float32() -> None:
+    x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    y = mg.where(x > 0, x * 2 + 1.5, 0.0) / 3 - 1 + x.mean() + x.std(0) ** 2 + 1 / x + 2**x
+    assert y.dtype == np.float32
+    y.sum().backward()
+    assert x.grad.dtype == np.float32
+
+
+def test_gradient_follows_the_dtype_of_each_operand() -> None:
+    a = Tensor(np.ones(3, np.float32), requires_grad=True)
+    b = Tensor(np.ones(3, np.float64), requires_grad=True)
+    (a * b).sum().backward()
+    assert a.grad.dtype == np.float32 and b.grad.dtype == np.float64
+
+
+# -- graph lifetime ----------------------------------------------------------------------------------
+
+
+def test_a_chain_of_200_000_ops() -> None:
+    x = y = Tensor(np.ones(2), requires_grad=True)
+    for _ in range(200_000):
+        y = y + 1.0
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.data, np.ones(2))
+
+
+def test_a_long_chain_can_be_dropped_without_backward() -> None:
+    y = Tensor(np.ones(2), requires_grad=True)
+    for _ in range(200_000):
+        y = y * 1.0
+    del y
+
+
+def test_memory_returns_after_backward_with_the_collector_off() -> None:
+    w = leaf(50, 50)
+
+    def step() -> None:
+        h = w
+        for _ in range(20):
+            h = mg.tanh(h @ w) * 0.5
+        loss = h.sum()
+        loss.backward()
+        del loss
+
+    step()
+    w.grad = None
+    gc.collect()
+    gc.disable()
+    try:
+        tracemalloc.start()
+        step()
+        w.grad = None
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(5):
+            step()
+            w.grad = None
+        assert tracemalloc.get_traced_memory()[0] - before < 2000
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+def test_peak_memory_of_a_chain_that_keeps_nothing_does_not_grow() -> None:
+    def peak(depth: int) -> int:
+        x = Tensor(np.ones(100_000), requires_grad=True)
+        tracemalloc.start()
+        y = x
+        for _ in range(depth):
+            y = -(y + 1.0)
+        y.backward(np.ones(100_000))
+        result = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return result
+
+    assert peak(60) < peak(6) + 100_000  # a node takes some bytes, an array would take 800,000
+
+
+def test_memory_falls_during_backward() -> None:
+    """Each node is cut as it is used: what it kept is gone before its parents' rules run."""
+    seen: list[int] = []
+    kept: list[weakref.ref[np.ndarray]] = []
+
+    @mg.custom_op(x=lambda g, x: watched(g))
+    def probe(x, /):
+        kept.append(weakref.ref(x))
+        return x * 1.0
+
+    def watched(g: np.ndarray) -> np.ndarray:
+        seen.append(sum(k() is not None for k in kept))
+        return g * 1.0
+
+    h = leaf(10) * 1.0
+    for _ in range(5):
+        h = probe(h)
+    h = h.sum()
+    h.backward()
+    assert seen == [5, 4, 3, 2, 1]
+
+
+def test_second_backward_says_that_the_graph_is_freed() -> None:
+    x = leaf(3)
+    y = (x * x).sum()
+    y.backward()
+    with pytest.raises(GradientError, match="sum: the graph is freed; pass retain_graph=True"):
+        y.backward()
+    h = x * x
+    a, b = h.sum(), h.mean()
+    a.backward()
+    with pytest.raises(GradientError, match="multiply: the graph is freed"):
+        b.backward()
+
+
+def test_retain_graph() -> None:
+    x = leaf(3)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    np.testing.assert_allclose(x.grad.data, 4 * x.data)
+
+
+# -- hooks -------------------------------------------------------------------------------------------
+
+
+def test_hooks_see_and_replace_gradients() -> None:
+    x = leaf(3)
+    h = x * 2
+    seen = []
+    handle = h.register_hook(lambda g: seen.append(g.data.copy()))
+    h.register_hook(lambda g: g * 10)
+    x.register_hook(lambda g: g + 1)
+    (h * h).sum().backward()
+    np.testing.assert_allclose(seen[0], 4 * x.data)
+    np.testing.assert_allclose(x.grad.data, 80 * x.data + 1)
+    handle.remove()
+    handle.remove()
+    y = x * 2
+    y.register_hook(lambda g: np.zeros(2))
+    with pytest.raises(GradientError, match=r"hook returned shape \(2,\) and dtype float64 in place of .* \(3,\)"):
+        y.sum().backward()
+
+
+def test_retain_grad_keeps_the_gradient_of_a_computed_tensor() -> None:
+    x = leaf(3)
+    h = x * 2
+    assert h.grad is None
+    h.retain_grad()
+    (h * h).sum().backward()
+    np.testing.assert_allclose(h.grad.data, 4 * x.data)
+
+
+# -- modes -------------------------------------------------------------------------------------------
+
+
+def test_no_grad_and_enable_grad_nest_and_decorate() -> None:
+    x = leaf(2)
+    with mg.no_grad():
+        assert not mg.is_grad_enabled() and not (x * 2).requires_grad
+        with mg.enable_grad():
+            assert (x * 2).requires_grad
+        assert not (x * 2).requires_grad
+    assert mg.is_grad_enabled()
+
+    @mg.no_grad()
+    def f(t: Tensor) -> Tensor:
+        """Doc."""
+        return t * 2
+
+    assert f.__doc__ == "Doc." and not f(x).requires_grad
+    mode = mg.set_grad_enabled(False)
+    with mode, mode:
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+    with pytest.raises(ValueError), mg.no_grad():
+        raise ValueError
+    assert mg.is_grad_enabled()
+    with pytest.raises(TypeError, match="no_grad: cannot decorate g, a generator"):
+
+        @mg.no_grad()
+        def g():  # type: ignore[no-untyped-def]
+            yield
+
+
+def test_modes_belong_to_threads_and_tasks() -> None:
+    seen: list[bool] = []
+    with mg.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(mg.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+    async def off() -> bool:
+        with mg.no_grad():
+            await asyncio.sleep(0)
+            return mg.is_grad_enabled()
+
+    async def on() -> bool:
+        await asyncio.sleep(0)
+        return mg.is_grad_enabled()
+
+    async def both() -> list[bool]:
+        return list(await asyncio.gather(off(), on(), off()))
+
+    assert asyncio.run(both()) == [False, True, False]
+
+
+def test_threads_build_and_walk_graphs_at_once() -> None:
+    w = leaf(20, 20)
+    expected = mg.grad(lambda w: mg.tanh(w @ w).sum())(w.detach()).data
+    wrong: list[int] = []
+
+    def work() -> None:
+        for _ in range(50):
+            g = mg.grad(lambda w: mg.tanh(w @ w).sum())(w.detach())
+            if not np.array_equal(g.data, expected):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+# -- changes in place --------------------------------------------------------------------------------
+
+
+def test_a_leaf_changed_in_place_after_use_is_noticed() -> None:
+    w, x = leaf(3), leaf(3)
+    y = (w * x).sum()
+    w.data -= 0.1
+    with pytest.raises(
+        GradientError, match=r"multiply: an array of shape \(3,\) that its gradient needs was changed in place"
+    ):
+        y.backward()
+
+
+def test_a_change_that_no_rule_needs_is_allowed() -> None:
+    w, x = leaf(3), leaf(3)
+    y = (w + x).sum()
+    w.data -= 0.1
+    y.backward()
+    y = (w * 2.0).sum()
+    w.data -= 0.1
+    y.backward()
+    np.testing.assert_allclose(w.grad.data, np.full(3, 3.0))
+
+
+def test_a_change_before_use_and_a_new_array_are_allowed() -> None:
+    w = leaf(3)
+    w.data -= 0.1
+    y = (w * w).sum()
+    old = w.data.copy()
+    w.data = np.zeros(3)  # another array: the graph still has the old one
+    y.backward()
+    np.testing.assert_allclose(w.grad.data, 2 * old)
+
+
+def test_a_constant_changed_in_place_is_noticed_through_views() -> None:
+    c, x = Tensor(np.ones((2, 3))), leaf(3)
+    y = (c[0] * x).sum()
+    c.data *= 2
+    with pytest.raises(GradientError, match="multiply: .* was changed in place"):
+        y.backward()
+
+
+def test_data_refuses_another_shape_or_dtype() -> None:
+    w = leaf(3)
+    with pytest.raises(ValueError, match=r"data: expected shape \(3,\) and dtype float64, got shape \(2,\)"):
+        w.data = np.zeros(2)
+    with pytest.raises(ValueError, match="dtype float64, got shape .* dtype float32"):
+        w.data = np.zeros(3, np.float32)
+
+
+# -- errors ------------------------------------------------------------------------------------------
+
+
+def test_errors_of_backward() -> None:
+    x = leaf(2, 3)
+    with pytest.raises(
+        GradientError, match=r"can be left out only for a tensor of one element, this one has shape \(2, 3\)"
+    ):
+        (x * 2).backward()
+    with pytest.raises(
+        GradientError, match=r"expected a gradient of shape \(2, 3\) and dtype float64, got shape \(3,\)"
+    ):
+        (x * 2).backward(np.ones(3))
+    with pytest.raises(GradientError, match="and dtype float64, got shape .* and dtype float32"):
+        (x * 2).backward(np.ones((2, 3), np.float32))
+    with pytest.raises(GradientError, match="backward: this tensor does not require gradients"):
+        Tensor(1.0).backward()
+    with mg.no_grad():
+        y = x.sum()
+    with pytest.raises(GradientError, match="or it was computed under no_grad"):
+        y.backward()
+
+
+def test_errors_of_gradients_of_tensors() -> None:
+    with pytest.raises(TypeError, match="only floating-point tensors can have gradients, this one is int64"):
+        Tensor([1, 2], requires_grad=True)
+    with pytest.raises(TypeError, match="this one is bool"):
+        Tensor([True]).requires_grad_()
+    with pytest.raises(TypeError, match="this one is complex128"):
+        Tensor([1j]).requires_grad_()
+    x = leaf(3)
+    with pytest.raises(
+        GradientError, match=r"grad: expected a gradient of shape \(3,\) and dtype float64, got shape \(2,\)"
+    ):
+        x.grad = np.ones(2)
+    with pytest.raises(GradientError, match="grad: this tensor does not require gradients"):
+        Tensor(np.ones(2)).grad = np.ones(2)
+    with pytest.raises(GradientError, match="requires_grad: only a leaf can be changed"):
+        (x * 2).requires_grad = False
+    with pytest.raises(GradientError, match="register_hook: this tensor does not require gradients"):
+        Tensor(1.0).register_hook(print)
+
+
+def test_item_assignment_refuses_and_names_the_alternatives() -> None:
+    with pytest.raises(TypeError, match=r"item assignment .* where\(\), index_add\(\) or concatenate\(\)"):
+        leaf(3)[0] = 1.0
+
+
+def test_copies() -> None:
+    x = leaf(3)
+    x.sum().backward()
+    y = copy.deepcopy(x)
+    assert y.requires_grad and not np.shares_memory(x.data, y.data)
+    np.testing.assert_array_equal(y.grad.data, x.grad.data)
+    z = pickle.loads(pickle.dumps(x))
+    assert z.requires_grad and np.array_equal(z.data, x.data)
+    with pytest.raises(GradientError, match="deepcopy: only a leaf"):
+        copy.deepcopy(x * 2)
+    with pytest.raises(GradientError, match="pickle: only a leaf"):
+        pickle.dumps(x * 2)

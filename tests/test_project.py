@@ -1,0 +1,95 @@
+"""The README's examples run, its table is that of the registry, and importing is quick and light."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigrad.docs import op_table
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_readme_examples() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    examples = "\n".join(block for block in blocks if block.startswith(">>>"))
+    test = doctest.DocTestParser().get_doctest(examples, {}, "README", "README.md", 0)
+    result = doctest.DocTestRunner().run(test)
+    assert result.attempted > 5 and result.failed == 0
+
+
+def test_readme_has_the_table_of_operations() -> None:
+    assert op_table() in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_import_needs_numpy_alone() -> None:
+    code = """
+import sys, json
+sys.modules.update(dict.fromkeys(["torch", "matplotlib", "tqdm", "safetensors", "sacrebleu", "tokenizers", "scipy"]))
+import numpy, numpy.random
+before = set(sys.modules)
+import minigrad, nn
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(json.dumps(sorted(new - set(sys.stdlib_module_names) - {"minigrad", "nn", "numpy"})))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert json.loads(out) == []
+
+
+def test_import_is_quick(tmp_path: Path) -> None:
+    """What it costs over NumPy's own import, once its bytecode is cached as an installation's is."""
+    code = "import time, numpy; t = time.perf_counter(); import minigrad; print(time.perf_counter() - t)"
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    times = [
+        float(subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout) for _ in range(5)
+    ]
+    assert min(times[1:]) < 0.05, times
+
+
+def test_imports_point_down() -> None:
+    """Each floor of the house imports only from those below it."""
+    floors = [
+        ["minigrad.errors", "minigrad.extras"],
+        ["minigrad.modes"],
+        ["minigrad.autograd"],
+        ["minigrad.tensor", "minigrad.random"],
+        ["minigrad.op", "minigrad.creation"],
+        ["minigrad.ops"],
+        ["minigrad.kernels"],
+        ["minigrad"],
+        ["nn"],
+        ["examples"],
+    ]
+    import ast
+
+    def floor(module: str) -> int:
+        fits = [(len(m), i) for i, names in enumerate(floors) for m in names if (module + ".").startswith(m + ".")]
+        return max(fits)[1] if fits else -1
+
+    wrong = []
+    for path in [*ROOT.glob("minigrad/**/*.py"), *ROOT.glob("nn/**/*.py")]:
+        if path.name == "__init__.py":
+            continue
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        package = module.split(".")[:-1]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                target = ".".join([*base, node.module] if node.module else base)
+                if target.startswith(("minigrad", "nn")) and floor(target) > floor(module):
+                    wrong.append(f"{module} imports {target}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"])
+def test_top_level_files(name: str) -> None:
+    assert (ROOT / name).stat().st_size > 100

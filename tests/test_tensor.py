@@ -1,0 +1,228 @@
+"""Construction, attributes, conversion, printing, and life among NumPy's functions."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor
+
+
+def test_construction_follows_numpy() -> None:
+    assert Tensor([1, 2]).dtype == np.int64
+    assert Tensor([1.0, 2]).dtype == np.float64
+    assert Tensor([1.0], dtype=np.float32).dtype == np.float32
+    assert Tensor(np.float32(1)).dtype == np.float32
+    assert Tensor([[True]]).dtype == bool
+    a = np.ones(3)
+    assert np.shares_memory(Tensor(a).data, a)
+    assert not np.shares_memory(mg.tensor(a).data, a)
+    t = Tensor(a, requires_grad=True)
+    assert Tensor(t).data is a and not Tensor(t).requires_grad
+    with pytest.raises(TypeError, match="Tensor: expected numbers or booleans, got dtype object"):
+        Tensor([None])
+    with pytest.raises(TypeError, match="dtype <U1"):
+        Tensor("a")
+    with pytest.raises(TypeError, match="this tensor requires gradients, which an ndarray cannot carry"):
+        Tensor([t, t])
+
+
+def test_attributes() -> None:
+    t = Tensor(np.arange(6.0).reshape(2, 3))
+    assert (t.shape, t.ndim, t.size, t.dtype, t.nbytes, len(t)) == ((2, 3), 2, 6, np.float64, 48, 2)
+    assert t.T.shape == (3, 2) and mg.zeros(2, 3, 4).mT.shape == (2, 4, 3)
+    assert t.is_leaf and not t.requires_grad and t.grad is None
+    assert t.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert Tensor(2.5).item() == 2.5 and float(Tensor([2.5])) == 2.5 and int(Tensor(3)) == 3
+    assert complex(Tensor(1.0)) == 1 + 0j and [10, 20][Tensor(1)] == 20
+    assert bool(Tensor(1.0)) and 3.0 in t and 9.0 not in t
+    assert f"{Tensor(1.23456):.2f}" == "1.23"
+    with pytest.raises(ValueError, match=r"item: expected one element, got shape \(2, 3\)"):
+        t.item()
+    with pytest.raises(TypeError, match="0-d"):
+        iter(Tensor(1.0))
+    assert [row.tolist() for row in t] == t.tolist()
+    assert {t: 1}[t] == 1
+
+
+def test_repr_shows_values_dtype_and_op() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert repr(x) == "tensor([1., 2.], dtype=float64, requires_grad=True)"
+    assert repr(x * 2) == "tensor([2., 4.], dtype=float64, op=multiply)"
+    assert repr(Tensor([1], dtype=np.int32)) == "tensor([1], dtype=int32)"
+    assert repr(x[0]) == "tensor(1., dtype=float64, op=getitem)"
+
+
+def test_detach_clone_astype() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    assert np.shares_memory(x.detach().data, x.data) and not x.detach().requires_grad
+    y = x.clone()
+    assert not np.shares_memory(y.data, x.data) and y.requires_grad
+    z = x.astype(np.float32)
+    assert z.dtype == np.float32
+    z.sum().backward()
+    assert x.grad.dtype == np.float64
+
+
+_PAIRS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv]
+_COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
+
+
+@pytest.mark.parametrize("f", [*_PAIRS, *_COMPARE], ids=lambda f: f.__name__)
+def test_operators_with_arrays_and_scalars_on_either_side(f) -> None:  # type: ignore[no-untyped-def]
+    a, b = np.array([[1.5, 2.0], [3.0, 0.5]]), np.array([2.0, 1.25])
+    for left, right in [(a, b), (a, 2), (2.5, b), (a, np.float64(3)), (np.float64(3), b)]:
+        expected = f(left, right)
+        wrapped = [Tensor(v) if isinstance(v, np.ndarray) else v for v in (left, right)]
+        for x, y in [(wrapped[0], right), (left, wrapped[1]), wrapped]:
+            if isinstance(x, Tensor) or isinstance(y, Tensor):
+                got = f(x, y)
+                assert isinstance(got, Tensor) and got.dtype == expected.dtype
+                np.testing.assert_array_equal(got.data, expected)
+
+
+def test_matmul_with_an_array_on_either_side() -> None:
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    for left, right in [(Tensor(a), b), (a, Tensor(b)), (Tensor(a), Tensor(b))]:
+        got = left @ right
+        assert isinstance(got, Tensor)
+        np.testing.assert_array_equal(got.data, a @ b)
+
+
+def test_unary_and_boolean_operators() -> None:
+    t = Tensor([-1.5, 2.0])
+    np.testing.assert_array_equal((-t).data, [1.5, -2])
+    np.testing.assert_array_equal((+t).data, [-1.5, 2])
+    np.testing.assert_array_equal(abs(t).data, [1.5, 2])
+    m = t > 0
+    np.testing.assert_array_equal((~m).data, [True, False])
+    np.testing.assert_array_equal((m & ~m | m ^ m).data, [False, False])
+
+
+def test_in_place_operators_make_new_tensors() -> None:
+    x = Tensor([1.0], requires_grad=True)
+    y = x
+    y += 1
+    assert y is not x and x.item() == 1.0 and y.item() == 2.0 and y.requires_grad
+
+
+# -- NumPy -------------------------------------------------------------------------------------------
+
+
+def test_numpy_functions_dispatch() -> None:
+    x = Tensor(np.random.default_rng(0).standard_normal((3, 4)), requires_grad=True)
+    a = x.data
+    for f in [
+        np.exp, np.sum, np.mean, np.std, np.transpose, np.ravel, np.cumsum, np.abs, np.linalg.norm, np.sort, np.argsort,
+        lambda t: np.einsum("ij,kj->ik", t, t), lambda t: np.concatenate([t, t], axis=1), lambda t: np.stack([t, t]),
+        lambda t: np.add.reduce(t), lambda t: np.add.reduce(t, axis=(0, 1)), lambda t: np.multiply.reduce(t, axis=1),
+        lambda t: np.maximum.reduce(t), lambda t: np.minimum.reduce(t), lambda t: np.logaddexp.reduce(t, axis=None),
+        lambda t: np.add.accumulate(t, axis=1), lambda t: np.multiply.outer(t, t[0]), lambda t: np.reshape(t, (4, 3)),
+        lambda t: np.where(t > 0, t, 0.0), lambda t: np.clip(t, -1, 1), lambda t: np.pad(t, 1), lambda t: np.dot(t, t.T),
+        lambda t: np.linalg.inv(t @ t.T), lambda t: np.linalg.det(t[:, :3]), lambda t: np.take(t, [0, 2], axis=1),
+        lambda t: np.expand_dims(t, (0, -1)), lambda t: np.tril(t), lambda t: np.tensordot(t, t, axes=((1,), (1,))),
+        lambda t: np.var(t, axis=0, ddof=1, keepdims=True), lambda t: np.max(t, axis=1), lambda t: np.zeros_like(t),
+        lambda t: np.diagonal(t), lambda t: np.trace(t), lambda t: np.flip(t, 0), lambda t: np.roll(t, 1),
+        lambda t: np.repeat(t, 2, axis=0), lambda t: np.tile(t, (2, 1)), lambda t: np.moveaxis(t, 0, 1), np.square, np.isnan,
+    ]:  # fmt: skip
+        got = f(x)
+        assert isinstance(got, Tensor)
+        np.testing.assert_allclose(got.data, f(a), rtol=1e-12)
+    assert all(isinstance(part, Tensor) for part in np.split(x, 2, axis=1))
+    assert np.shape(x) == (3, 4) and np.ndim(x) == 2 and np.size(x) == 12
+    assert np.allclose(x, a) is True and np.array_equal(x, a)
+
+
+def test_numpy_scalars_and_arrays_on_the_left() -> None:
+    x = Tensor(np.ones(3, np.float32), requires_grad=True)
+    assert (np.float32(2) * x).dtype == np.float32
+    assert (2.0 * x).dtype == np.float32
+    assert isinstance(np.ones(3) - x, Tensor) and isinstance(np.arange(3)[:, None] + x, Tensor)
+
+
+def test_functions_without_a_rule_are_named() -> None:
+    x = Tensor(np.ones((2, 2)), requires_grad=True)
+    for call, name in [
+        (lambda: np.median(x), "np.median"),
+        (lambda: np.linalg.svd(x), "np.linalg.svd"),
+        (lambda: np.fft.fft(x), "np.fft.fft"),
+        (lambda: np.cbrt(x), "np.cbrt"),
+        (lambda: np.multiply.accumulate(x), "np.multiply.accumulate"),
+        (lambda: np.add.at(x, [0], 1.0), "np.add.at"),
+    ]:
+        with pytest.raises(TypeError, match=f"^{name.replace('.', chr(92) + '.')} has no rule for Tensors"):
+            call()
+
+
+def test_unsupported_options_are_named() -> None:
+    x = Tensor(np.ones((2, 2)), requires_grad=True)
+    with pytest.raises(TypeError, match="sum.*unexpected keyword argument 'dtype'"):
+        np.sum(x, dtype=np.float32)
+    with pytest.raises(TypeError, match="add.*unexpected keyword argument 'where'"):
+        np.add(x, x, where=np.ones((2, 2), bool))
+
+
+def test_arrays_refuse_to_lose_gradients() -> None:
+    x = Tensor(np.ones(3), requires_grad=True)
+    for call in [lambda: np.asarray(x), lambda: np.array([x, x]), lambda: x.numpy(), lambda: np.array(x, float)]:
+        with pytest.raises(TypeError, match=r"use \.detach\(\) or \.data to step out of the graph"):
+            call()
+    a = np.ones(3)
+    with pytest.raises(
+        TypeError, match=r"np\.add: the result of a tensor that requires gradients cannot be written into"
+    ):
+        a += x
+    with pytest.raises(TypeError, match="np.add: a Tensor cannot be given as out="):
+        np.add(a, a, out=x)
+    np.testing.assert_array_equal(a, np.ones(3))
+    a += x.detach()
+    np.testing.assert_array_equal(a, np.full(3, 2.0))
+    np.testing.assert_array_equal(np.asarray(x.detach()), np.ones(3))
+    assert x.detach().numpy() is x.data
+    assert np.asarray(x.detach(), np.float32).dtype == np.float32
+
+
+def test_no_function_makes_an_object_array() -> None:
+    x = Tensor(np.ones(3), requires_grad=True)
+    for result in [np.arange(3) * x, np.float64(2) / x, [1.0, 2.0, 3.0] + x, x + [1.0, 2.0, 3.0]]:
+        assert isinstance(result, Tensor) and result.dtype == np.float64
+
+
+# -- creation and randomness ---------------------------------------------------------------------------
+
+
+def test_creation() -> None:
+    assert mg.zeros(2, 3).shape == mg.zeros((2, 3)).shape == (2, 3)
+    assert mg.ones(2, dtype=np.float32).dtype == np.float32
+    assert mg.full((2,), 7).tolist() == [7, 7] and mg.full((), 1.5).item() == 1.5
+    assert mg.arange(3).tolist() == [0, 1, 2] and mg.arange(1, 7, 2).tolist() == [1, 3, 5]
+    assert mg.linspace(0, 1, 3).tolist() == [0, 0.5, 1] and mg.eye(2).tolist() == [[1, 0], [0, 1]]
+    x = Tensor(np.ones((2, 3), np.float32), requires_grad=True)
+    for like in (mg.zeros_like, mg.ones_like, mg.rand_like, mg.randn_like):
+        assert like(x).shape == (2, 3) and like(x).dtype == np.float32 and not like(x).requires_grad
+    assert mg.full_like(x, 3).tolist() == [[3] * 3] * 2
+    assert mg.zeros(3, requires_grad=True).requires_grad
+    assert mg.one_hot([1, 0], 3).tolist() == [[0, 1, 0], [1, 0, 0]]
+    with pytest.raises(IndexError, match="one_hot: expected classes 0 to 2, got 0 to 3"):
+        mg.one_hot([0, 3], 3)
+
+
+def test_randomness_is_seeded_and_can_be_given() -> None:
+    mg.manual_seed(5)
+    state = mg.get_rng_state()
+    a = mg.randn(3, 4)
+    mg.manual_seed(5)
+    np.testing.assert_array_equal(a.data, mg.randn(3, 4).data)
+    mg.set_rng_state(state)
+    np.testing.assert_array_equal(a.data, mg.randn(3, 4).data)
+    one, two = (mg.rand(5, generator=np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(one.data, two.data)
+    assert mg.randn(3, dtype=np.float16).dtype == np.float16
+    assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}
+    with pytest.raises(TypeError, match=r"generator: expected a numpy\.random\.Generator, got a int"):
+        mg.rand(2, generator=3)  # type: ignore[arg-type]
+    big = mg.randn(100_000)
+    assert abs(big.mean().item()) < 0.02 and abs(big.std().item() - 1) < 0.02

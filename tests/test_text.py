@@ -1,0 +1,219 @@
+"""Tokenizers, vocabularies, pairs from files, batches."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minigrad import MissingExtraError
+from nn.text import (
+    EOS,
+    PAD,
+    SOS,
+    SPECIALS,
+    UNK,
+    BPETokenizer,
+    CharTokenizer,
+    PairBatches,
+    SpaceTokenizer,
+    Vocabulary,
+    WordTokenizer,
+    filter_pairs,
+    padded,
+    read_pairs,
+    split_pairs,
+    tokenizer_named,
+)  # fmt: skip
+
+# -- tokenizers --------------------------------------------------------------------------------------
+
+
+def test_words_and_punctuation() -> None:
+    split = WordTokenizer()
+    text = "Don't stop (really): it's 3.5 km, isn't it?"
+    assert split(text) == [
+        "Don't",
+        "stop",
+        "(",
+        "really",
+        ")",
+        ":",
+        "it's",
+        "3",
+        ".",
+        "5",
+        "km",
+        ",",
+        "isn't",
+        "it",
+        "?",
+    ]
+    assert WordTokenizer(lowercase=True)("Ab C") == ["ab", "c"]
+    for text in ["Hello, world!", 'She said "no" to him.', "¿Qué tal?", "a (b) c", "well-known", "He's here."]:
+        assert split.join(split(text)) == text
+
+
+def test_chinese_by_characters_others_whole() -> None:
+    split = CharTokenizer()
+    assert split("我有3只cats，OK？") == ["我", "有", "3", "只", "cats", "，", "OK", "？"]
+    assert split.join(split("我有3只cats，OK？")) == "我有3只cats，OK？"
+    assert split.join(["I", "am", "Tom", "。"]) == "I am Tom。"
+
+
+def test_space_tokenizer_and_names() -> None:
+    assert SpaceTokenizer()("我 有 一只 猫") == ["我", "有", "一只", "猫"]
+    for tokenizer in (SpaceTokenizer(), WordTokenizer(lowercase=True), CharTokenizer()):
+        again = tokenizer_named(**tokenizer.to_dict())
+        assert type(again) is type(tokenizer) and again.lowercase == tokenizer.lowercase
+    with pytest.raises(ValueError, match="unknown tokenizer 'x'; expected one of word, char, space, bpe"):
+        tokenizer_named("x")
+
+
+def test_bpe() -> None:
+    pytest.importorskip("tokenizers")
+    texts = ["low lower lowest", "new newer newest", "wide wider widest"] * 20
+    split = BPETokenizer.train(texts, vocab_size=300)
+    assert split("lower newest").__len__() < len("lower newest")
+    for text in ["lower newest", "something 未见过 else!", "naïve"]:
+        assert split.join(split(text)) == text
+    again = tokenizer_named(**split.to_dict())
+    assert again("wider low") == split("wider low")
+
+
+def test_bpe_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match=r'BPETokenizer needs tokenizers: pip install "minigrad\[bpe\]"'):
+        BPETokenizer.train(["a"])
+
+
+# -- vocabulary --------------------------------------------------------------------------------------
+
+
+def test_vocabulary() -> None:
+    v = Vocabulary.build([["b", "a", "b"], ["c", "b", "a"]])
+    assert v.tokens == [*SPECIALS, "b", "a", "c"] and len(v) == 7
+    assert v.encode(["a", "x", "b"], sos=True, eos=True) == [SOS, 5, UNK, 4, EOS]
+    assert v.decode([SOS, 5, 4, PAD, EOS, 6]) == ["a", "b"]
+    assert Vocabulary.build([["b", "a", "b"]], min_count=2).tokens == [*SPECIALS, "b"]
+    assert Vocabulary.build([["b", "a", "b"]], max_size=5).tokens == [*SPECIALS, "b"]
+    assert "a" in v and "x" not in v and v == Vocabulary(v.tokens)
+    assert Vocabulary.build([["<eos>", "a"]]).tokens == [*SPECIALS, "a"]
+    with pytest.raises(ValueError, match="expected <pad>, <sos>, <eos>, <unk> first, got"):
+        Vocabulary(["a", "b"])
+    with pytest.raises(ValueError, match=r"tokens given twice: \['a'\]"):
+        Vocabulary([*SPECIALS, "a", "a"])
+    with pytest.raises(IndexError, match="expected numbers from 0 to 6, got 7"):
+        v.decode([7])
+
+
+# -- pairs -------------------------------------------------------------------------------------------
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
+def test_pairs_from_columns(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "\ufeffHi.\t你好。\tCC-BY\n\nRun!\t 跑！ \nempty\t\t\n".encode())
+    assert read_pairs(path) == [("Hi.", "你好。"), ("Run!", "跑！")]
+    assert read_pairs(path, reverse=True)[0] == ("你好。", "Hi.")
+
+
+def test_pairs_from_parallel_files(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.de", b"eins\r\nzwei\n\ndrei\n")
+    b = write(tmp_path / "b.en.gz", b"one\ntwo\nnothing\nthree\n")
+    assert read_pairs(a, b) == [("eins", "one"), ("zwei", "two"), ("drei", "three")]
+    with pytest.raises(ValueError, match="a.de has 4 lines, but .*c.en has 1"):
+        read_pairs(a, write(tmp_path / "c.en", b"one\n"))
+
+
+def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="x.tsv, line 2: expected two columns separated by a tab, got one"):
+        read_pairs(write(tmp_path / "x.tsv", b"a\tb\nc d\n"))
+    with pytest.raises(ValueError, match=r"y.tsv, line 3: not UTF-8 \(invalid start byte at byte 2\)"):
+        read_pairs(write(tmp_path / "y.tsv", b"a\tb\nc\td\ne\t\xff\n"))
+    with pytest.raises(ValueError, match="z.tsv: the file is empty"):
+        read_pairs(write(tmp_path / "z.tsv", b""))
+    with pytest.raises(ValueError, match="w.tsv: no pair of sentences found"):
+        read_pairs(write(tmp_path / "w.tsv", b"\n\n"))
+    with pytest.raises(FileNotFoundError, match="nothing.tsv: no such file"):
+        read_pairs(tmp_path / "nothing.tsv")
+    broken = tmp_path / "v.tsv.gz"
+    broken.write_bytes(gzip.compress(b"a\tb\n" * 1000)[:-20])
+    with pytest.raises(ValueError, match="v.tsv.gz: not a whole .gz file"):
+        read_pairs(broken)
+
+
+def test_filter_and_split() -> None:
+    pairs = [(["a"] * n, ["b"] * m) for n, m in [(1, 1), (3, 1), (5, 5), (0, 2), (2, 9)]]
+    assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5)] == [(1, 1), (3, 1), (5, 5)]
+    assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5, max_ratio=2)] == [(1, 1), (5, 5)]
+    many = [(f"s{i // 3}", f"t{i}") for i in range(300)]
+    test, valid, train = split_pairs(many, 30, 20, seed=1)
+    assert 30 <= len(test) < 33 and 20 <= len(valid) < 23 and len(test) + len(valid) + len(train) == 300
+    sources = [{a for a, _ in part} for part in (test, valid, train)]
+    assert not sources[0] & sources[1] and not sources[1] & sources[2] and not sources[0] & sources[2]
+    assert split_pairs(many, 30, 20, seed=1)[0] == test and split_pairs(many, 30, 20, seed=2)[0] != test
+    with pytest.raises(ValueError, match="300 pairs are too few to hold out 500"):
+        split_pairs(many, 500)
+
+
+# -- batches -----------------------------------------------------------------------------------------
+
+id_pairs = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=60)
+
+
+def made(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
+    return [([i + 4] * a, [i + 4] * b) for i, (a, b) in enumerate(lengths)]
+
+
+@given(lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans())
+def test_batches_hold_every_pair_once_and_keep_the_limit(
+    lengths: list[tuple[int, int]], max_tokens: int, seed: int, shuffle: bool
+) -> None:
+    batches = PairBatches(made(lengths), max_tokens, shuffle=shuffle, seed=seed)
+    seen: list[int] = []
+    for source, target in batches.epoch(3):
+        assert source.size <= max_tokens and target.size <= max_tokens and len(source) == len(target)
+        for a, b in zip(source, target):
+            i = int(a[0]) - 4
+            assert (a[: lengths[i][0]] == i + 4).all() and not a[lengths[i][0] :].any()
+            assert (b[: lengths[i][1]] == i + 4).all() and not b[lengths[i][1] :].any()
+            seen.append(i)
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_order_depends_on_seed_and_epoch_alone() -> None:
+    pairs = made([(i % 7 + 1, i % 5 + 1) for i in range(200)])
+    a, b = PairBatches(pairs, 30, seed=1), PairBatches(pairs, 30, seed=1)
+    whole = [s.tolist() for s, _ in a.epoch(2)]
+    assert [s.tolist() for s, _ in b.epoch(2, start=5)] == whole[5:]
+    assert [s.tolist() for s, _ in a.epoch(3)] != whole
+    assert [s.tolist() for s, _ in PairBatches(pairs, 30, seed=2).epoch(2)] != whole
+    assert len(a.plan(2)) == len(whole)
+
+
+def test_batches_of_like_length_waste_little() -> None:
+    rng = np.random.default_rng(0)
+    lengths = [(int(n), int(n)) for n in rng.integers(1, 30, 2000)]
+    batches = PairBatches(made(lengths), 600)
+    padding = sum((s == 0).sum() for s, _ in batches.epoch(0)) / sum(s.size for s, _ in batches.epoch(0))
+    assert padding < 0.05
+
+
+def test_errors_of_batches() -> None:
+    with pytest.raises(ValueError, match="PairBatches: no pairs"):
+        PairBatches([])
+    with pytest.raises(ValueError, match="PairBatches: pair 1 has an empty side"):
+        PairBatches([([1], [1]), ([1], [])])
+    with pytest.raises(ValueError, match="a sentence of 9 tokens exceeds max_tokens=8"):
+        PairBatches([([1] * 9, [1])], 8)
+    np.testing.assert_array_equal(padded([[1, 2], [3]], length=3), [[1, 2, 0], [3, 0, 0]])
