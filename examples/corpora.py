@@ -1,8 +1,8 @@
-"""Two small languages pairs, made by grammars: sentences to learn translation from.
+"""Two small language pairs, made by grammars: sentences to learn translation from.
 
-`chinese_english(n)` and `english_spanish(n)` give `n` distinct pairs, drawn by a seed. Each source sentence has
-one translation. What a model must learn is not word for word: Chinese measure words, plurals,
-agreement and the articles of English; Spanish gender, number, and adjectives after their nouns.
+`chinese_english(n)` and `english_spanish(n)` give `n` distinct pairs, drawn by a seed, those of `ALWAYS` first. Each
+source sentence has one translation. What a model must learn is not word for word: Chinese measure words, plurals,
+agreement and the articles of English; Spanish gender, number, adjectives after their nouns, and the `a` before people.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 Pair = tuple[str, str]
+
+# What everyone tries first is in every corpus.
+ALWAYS: dict[str, list[Pair]] = {
+    "zh-en": [("我 有 一只 猫", "I have a cat")],
+    "en-es": [("hello world", "hola mundo"), ("hello", "hola"), ("the world", "el mundo")],
+}
 
 
 class _Draw:
@@ -33,10 +39,12 @@ def _distinct(sentence: Callable[[_Draw], Pair], n: int, seed: int, always: list
     """`n` pairs with different sources, those of `always` first."""
     draw = _Draw(seed)
     found = dict(always)
-    for _ in range(200 * n):
-        if len(found) >= n:
-            break
+    idle = 0  # draws since the last new sentence
+    while len(found) < n:
         source, target = sentence(draw)
+        idle = idle + 1 if source in found else 0
+        if idle > 10_000:
+            raise ValueError(f"the grammar has hardly more than {len(found)} sentences, and {n} were asked for")
         found.setdefault(source, target)
     return list(found.items())[:n]
 
@@ -135,7 +143,7 @@ def _chinese_sentence(d: _Draw) -> Pair:
             return f"{head} 不 {adjective}", f"{english} {_NOUNS[noun][0]} is not {_ADJECTIVES[adjective]}"
         return f"{head} 很 {adjective}", f"{english} {_NOUNS[noun][0]} is {_ADJECTIVES[adjective]}"
     phrase, english = _chinese_phrase(d, noun)
-    if kind == "where from":  # 我 在 商店 买 一本 书 : I buy a book in the shop
+    if kind == "where from" and verb in _DEEDS:  # 我 在 商店 买 一本 书 : I buy a book in the shop
         place, at = d.one(_PLACES)
         return f"{subject} 在 {place} {verb} {phrase}", f"{who} {singular if third else base} {english} {at}"
     if kind == "past" and verb in _DEEDS:  # 昨天 我 买 了 一本 书 : yesterday I bought a book
@@ -143,30 +151,37 @@ def _chinese_sentence(d: _Draw) -> Pair:
     if kind == "question":
         return f"{subject} {verb} {phrase} 吗 ？", f"{'does' if third else 'do'} {who} {base} {english} ?"
     if kind == "not":
-        no = "没有" if verb == "有" else f"不 {verb}"
+        no = {"有": "没有", "看见": "看不见"}.get(verb, f"不 {verb}")
         return f"{subject} {no} {phrase}", f"{who} {'does' if third else 'do'} not {base} {english}"
     return f"{subject} {verb} {phrase}", f"{who} {singular if third else base} {english}"
 
 
 def chinese_english(n: int = 8000, seed: int = 0) -> list[Pair]:
     """`n` Chinese sentences, in words, and their English translations."""
-    return _distinct(_chinese_sentence, n, seed, [("我 有 一只 猫", "I have a cat")])
+    return _distinct(_chinese_sentence, n, seed, ALWAYS["zh-en"])
 
 
 # -- English to Spanish --------------------------------------------------------------------------------
 
-# noun: (English plural, Spanish, Spanish plural, feminine)
+# noun: (English plural, Spanish, Spanish plural, feminine, the adjectives that suit it)
+_OBJECT = ["red", "white", "black", "green", "blue", "small", "new", "old", "beautiful", "cheap", "ugly"]
+_CREATURE, _SITE = ["white", "black", "small", "old", "beautiful"], ["small", "new", "old", "beautiful", "ugly"]
+_HUMAN = ["tall", "young", "clever", "old", "beautiful"]
 _SPANISH_NOUNS = {
-    "cat": ("cats", "gato", "gatos", False), "dog": ("dogs", "perro", "perros", False),
-    "house": ("houses", "casa", "casas", True), "table": ("tables", "mesa", "mesas", True),
-    "book": ("books", "libro", "libros", False), "window": ("windows", "ventana", "ventanas", True),
-    "friend": ("friends", "amigo", "amigos", False), "teacher": ("teachers", "maestra", "maestras", True),
-    "flower": ("flowers", "flor", "flores", True), "tree": ("trees", "árbol", "árboles", False),
-    "apple": ("apples", "manzana", "manzanas", True), "car": ("cars", "coche", "coches", False),
-    "city": ("cities", "ciudad", "ciudades", True), "hat": ("hats", "sombrero", "sombreros", False),
-    "chair": ("chairs", "silla", "sillas", True), "train": ("trains", "tren", "trenes", False),
-    "shirt": ("shirts", "camisa", "camisas", True), "child": ("children", "niño", "niños", False),
-    "orange": ("oranges", "naranja", "naranjas", True), "bird": ("birds", "pájaro", "pájaros", False),
+    "cat": ("cats", "gato", "gatos", False, _CREATURE), "dog": ("dogs", "perro", "perros", False, _CREATURE),
+    "bird": ("birds", "pájaro", "pájaros", False, [*_CREATURE, "green"]),
+    "house": ("houses", "casa", "casas", True, _OBJECT), "table": ("tables", "mesa", "mesas", True, _OBJECT),
+    "book": ("books", "libro", "libros", False, _OBJECT), "window": ("windows", "ventana", "ventanas", True, _OBJECT),
+    "flower": ("flowers", "flor", "flores", True, _OBJECT),
+    "tree": ("trees", "árbol", "árboles", False, ["green", "tall", "small", "old", "beautiful"]),
+    "apple": ("apples", "manzana", "manzanas", True, ["red", "green", "small", "cheap"]),
+    "orange": ("oranges", "naranja", "naranjas", True, ["green", "small", "beautiful", "cheap"]),
+    "car": ("cars", "coche", "coches", False, _OBJECT), "hat": ("hats", "sombrero", "sombreros", False, _OBJECT),
+    "chair": ("chairs", "silla", "sillas", True, _OBJECT), "train": ("trains", "tren", "trenes", False, _OBJECT),
+    "shirt": ("shirts", "camisa", "camisas", True, _OBJECT), "city": ("cities", "ciudad", "ciudades", True, _SITE),
+    "world": ("worlds", "mundo", "mundos", False, _SITE),
+    "friend": ("friends", "amigo", "amigos", False, _HUMAN), "child": ("children", "niño", "niños", False, _HUMAN),
+    "teacher": ("teachers", "maestra", "maestras", True, _HUMAN),
 }  # fmt: skip
 # adjective: Spanish masculine, feminine, masculine plural, feminine plural
 _SPANISH_ADJECTIVES = {
@@ -175,9 +190,11 @@ _SPANISH_ADJECTIVES = {
     "blue": ("azul", "azul", "azules", "azules"), "small": ("pequeño", "pequeña", "pequeños", "pequeñas"),
     "new": ("nuevo", "nueva", "nuevos", "nuevas"), "old": ("viejo", "vieja", "viejos", "viejas"),
     "beautiful": ("hermoso", "hermosa", "hermosos", "hermosas"), "cheap": ("barato", "barata", "baratos", "baratas"),
-    "ugly": ("feo", "fea", "feos", "feas"),
+    "ugly": ("feo", "fea", "feos", "feas"), "tall": ("alto", "alta", "altos", "altas"),
+    "young": ("joven", "joven", "jóvenes", "jóvenes"),
+    "clever": ("inteligente", "inteligente", "inteligentes", "inteligentes"),
 }  # fmt: skip
-# subject: (Spanish, third person singular, person: 0 yo, 1 tú, 2 él, 3 nosotros, 4 ellos)
+# subject: (Spanish, person: 0 yo, 1 tú, 2 él, 3 nosotros, 4 ellos)
 _SPANISH_SUBJECTS = {
     "I": ("yo", 0), "you": ("tú", 1), "he": ("él", 2), "she": ("ella", 2), "we": ("nosotros", 3), "they": ("ellos", 4),
     "Maria": ("María", 2), "Juan": ("Juan", 2), "my brother": ("mi hermano", 2), "my sisters": ("mis hermanas", 4),
@@ -191,65 +208,89 @@ _SPANISH_VERBS = {
     "draw": ("draws", ("dibujo", "dibujas", "dibuja", "dibujamos", "dibujan")),
     "need": ("needs", ("necesito", "necesitas", "necesita", "necesitamos", "necesitan")),
     "sell": ("sells", ("vendo", "vendes", "vende", "vendemos", "venden")),
+    "know": ("knows", ("conozco", "conoces", "conoce", "conocemos", "conocen")),
 }  # fmt: skip
+_OF_PEOPLE, _OF_THINGS = ["see", "draw", "know"], [v for v in _SPANISH_VERBS if v != "know"]
+_PEOPLE = [noun for noun, entry in _SPANISH_NOUNS.items() if entry[4] is _HUMAN]
+_THINGS = [noun for noun in _SPANISH_NOUNS if noun not in _PEOPLE]
 _SPANISH_NUMBERS = {"two": "dos", "three": "tres", "four": "cuatro", "five": "cinco", "six": "seis"}
 _THIS = {"this": ("este", "esta", "estos", "estas"), "that": ("ese", "esa", "esos", "esas")}
 
 
-def _spanish_phrase(d: _Draw) -> tuple[str, str, bool, bool, list[str]]:
-    """An English noun phrase, the Spanish one, whether it is plural and feminine."""
-    noun, (plural, spanish, spanish_plural, feminine) = d.one(_SPANISH_NOUNS)
-    many = d.chance(0.45)
+def _spanish_noun(d: _Draw, noun: str, many: bool) -> Pair:
+    """A noun and perhaps an adjective, which Spanish puts behind it and gives its gender and number."""
+    plural, spanish, spanish_plural, feminine, adjectives = _SPANISH_NOUNS[noun]
+    english, spanish = (plural, spanish_plural) if many else (noun, spanish)
+    if d.chance(0.55):
+        adjective = d.one(adjectives)
+        english, spanish = f"{adjective} {english}", f"{spanish} {_SPANISH_ADJECTIVES[adjective][2 * many + feminine]}"
+    return english, spanish
+
+
+def _spanish_phrase(d: _Draw, noun: str) -> tuple[str, str, bool]:
+    """An English noun phrase, the Spanish one, and whether it is plural."""
+    feminine = _SPANISH_NOUNS[noun][3]
+    kind, many = d.one(["the", "a", "this", "number", "many"]), d.chance(0.45)
+    if kind in ("number", "many"):
+        many = True
+    elif kind == "a":
+        many = False
     form = 2 * many + feminine
-    kind = d.one(["the", "a", "this", "number", "many"])
-    if kind == "number":
-        many, form = True, 2 + feminine
-    head = plural if many else noun
-    words = [spanish_plural if many else spanish]
-    for adjective in [d.one(list(_SPANISH_ADJECTIVES))] if d.chance(0.55) else []:
-        head = f"{adjective} {head}"
-        words.append(_SPANISH_ADJECTIVES[adjective][form])
+    english, spanish = _spanish_noun(d, noun, many)
     if kind == "the":
-        english, first = f"the {head}", ("el", "la", "los", "las")[form]
+        english, first = f"the {english}", ("el", "la", "los", "las")[form]
     elif kind == "this":
         this = d.one(list(_THIS))
-        english, first = f"{ ({'this': 'these', 'that': 'those'}[this] if many else this) } {head}", _THIS[this][form]
+        english, first = f"{ {'this': 'these', 'that': 'those'}[this] if many else this } {english}", _THIS[this][form]
     elif kind == "number":
         number, first = d.one(_SPANISH_NUMBERS)
-        english = f"{number} {head}"
-    elif many:
-        english, first = f"many {head}", ("muchos", "muchas")[feminine]
+        english = f"{number} {english}"
+    elif kind == "many":
+        english, first = f"many {english}", ("muchos", "muchas")[feminine]
     else:
-        english, first = _article(head), ("un", "una")[feminine]
-    return english, " ".join([first, *words]), many, feminine, words
+        english, first = _article(english), ("un", "una")[feminine]
+    return english, f"{first} {spanish}", many
+
+
+def _spanish_object(d: _Draw, people: bool) -> Pair:
+    """What a verb acts on. Before people stands `a`, which contracts with `el`."""
+    english, spanish, _ = _spanish_phrase(d, d.one(_PEOPLE if people else _THINGS))
+    if people:
+        spanish = f"al {spanish[3:]}" if spanish.startswith("el ") else f"a {spanish}"
+    return english, spanish
 
 
 def _spanish_sentence(d: _Draw) -> Pair:
-    kind = d.one(["verb", "verb", "verb", "not", "question", "is", "is not", "two"])
+    kind = d.one(["verb", "verb", "verb", "not", "question", "is", "is not", "two", "hello"])
+    noun = d.one(list(_SPANISH_NOUNS))
+    if kind == "hello":
+        english, spanish = _spanish_noun(d, noun, many=False)
+        return f"hello {english}", f"hola {spanish}"
     if kind in ("is", "is not"):
-        english, spanish, many, feminine, _ = _spanish_phrase(d)
-        adjective = d.one(list(_SPANISH_ADJECTIVES))
+        english, spanish, many = _spanish_phrase(d, noun)
+        feminine, adjectives = _SPANISH_NOUNS[noun][3:]
+        adjective = d.one(adjectives)
         no, not_ = ("no ", "not ") if kind == "is not" else ("", "")
         form = _SPANISH_ADJECTIVES[adjective][2 * many + feminine]
         return (
             f"{english} {'are' if many else 'is'} {not_}{adjective}",
             f"{spanish} {no}{'son' if many else 'es'} {form}",
         )
-    (subject, (who, person)), (verb, (third, forms)) = d.one(_SPANISH_SUBJECTS), d.one(_SPANISH_VERBS)
-    english, spanish, *_ = _spanish_phrase(d)
+    people = noun in _PEOPLE
+    (subject, (who, person)), verb = d.one(_SPANISH_SUBJECTS), d.one(_OF_PEOPLE if people else _OF_THINGS)
+    third, forms = _SPANISH_VERBS[verb]
+    english, spanish = _spanish_object(d, people)
     does = "does" if person == 2 else "do"
     if kind == "not":
         return f"{subject} {does} not {verb} {english}", f"{who} no {forms[person]} {spanish}"
     if kind == "question":
         return f"{does} {subject} {verb} {english} ?", f"¿ {forms[person]} {who} {spanish} ?"
     if kind == "two":
-        other, otro, *_ = _spanish_phrase(d)
+        other, otro = _spanish_object(d, people)
         english, spanish = f"{english} and {other}", f"{spanish} y {otro}"
     return f"{subject} {third if person == 2 else verb} {english}", f"{who} {forms[person]} {spanish}"
 
 
 def english_spanish(n: int = 8000, seed: int = 0) -> list[Pair]:
     """`n` English sentences and their Spanish translations."""
-    return _distinct(
-        _spanish_sentence, n, seed, [("hello world", "hola mundo"), ("hello", "hola"), ("the world", "el mundo")]
-    )
+    return _distinct(_spanish_sentence, n, seed, ALWAYS["en-es"])

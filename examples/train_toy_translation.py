@@ -19,18 +19,19 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpora import chinese_english, english_spanish
+from corpora import ALWAYS, chinese_english, english_spanish
 
 import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.serialization import write_json
-from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights
+from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights, plots
 from nn.text import (
     BPETokenizer,
     PairBatches,
@@ -50,67 +51,74 @@ TOY = {
     "lr": 2e-3, "warmup": 100, "label_smoothing": 0.05, "valid_size": 200, "test_size": 600, "max_len": 64,
 }  # fmt: skip
 REAL = {
-    "d_model": 256, "num_heads": 4, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 30, "batch_tokens": 2048,
+    "d_model": 256, "num_heads": 4, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 24, "batch_tokens": 2048,
     "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500, "test_size": 1000, "max_len": 128,
 }  # fmt: skip
 
 
+def _count(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options]"
+    )
+    count: dict[str, Any] = {"type": _count, "metavar": "N"}
     add = parser.add_argument_group("what to learn from").add_argument
     add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="which toy corpus (default: %(default)s)")
-    add("--sentences", type=int, default=8000, metavar="N", help="how many toy pairs to make (default: %(default)s)")
+    add("--sentences", **count, default=8000, help="how many toy pairs to make (default: %(default)s)")
     add("--data", metavar="FILE", help="pairs to learn instead: UTF-8, two columns with a tab between, plain or .gz")
-    add("--source", metavar="FILE", help="or two parallel files, a sentence a line: this one ...")
+    add("--source", metavar="FILE", help="or two parallel files, a sentence a line, plain or .gz: this one ...")
     add("--target", metavar="FILE", help="... and its translations")
     add("--reverse", action="store_true", help="exchange source and target")
-    add("--source-tokenizer", metavar="NAME", help="word, char, space or bpe (default: char for Chinese, else word)")
-    add("--target-tokenizer", metavar="NAME", help="likewise for the target")
+    tokenizers = {"choices": ["word", "char", "space", "bpe"]}
+    add("--source-tokenizer", **tokenizers, help="(default: space toy; char for Chinese files, else word)")
+    add("--target-tokenizer", **tokenizers, help="likewise for the target")
     add("--lowercase", action="store_true", help="fold all text to lower case")
-    add("--min-count", type=int, default=None, metavar="N", help="rarer tokens become <unk> (default: 1 toy, 2 files)")
-    add(
-        "--vocab-size", type=int, default=8000, metavar="N", help="pieces to learn for bpe, and the most tokens to know"
-    )
-    add("--max-len", type=int, metavar="N", help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
-    add("--valid-size", type=int, metavar="N", help="pairs that decide which weights are best")
-    add("--test-size", type=int, metavar="N", help="pairs held out to the end (default: 600 toy, 1000 files)")
+    add("--min-count", **count, help="rarer tokens become <unk> (default: 1 toy, 2 files)")
+    add("--vocab-size", **count, default=8000, help="most tokens a side; pieces that bpe learns (default: %(default)s)")
+    add("--max-len", **count, help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
+    add("--valid-size", **count, help="pairs that decide which weights are best (default: 200 toy, 500 files)")
+    add("--test-size", **count, help="pairs held out to the end (default: 600 toy, 1000 files)")
     add = parser.add_argument_group("the model").add_argument
-    add("--d-model", type=int, metavar="N", help="width (default: 128 toy, 256 files)")
-    add("--num-heads", type=int, metavar="N", help="attention heads (default: 4)")
-    add("--layers", type=int, metavar="N", help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
-    add("--d-ff", type=int, metavar="N", help="width of the feed-forward nets (default: 256 toy, 1024 files)")
-    add("--dropout", type=float, metavar="P", help="(default: 0.05 toy, 0.3 files)")
+    add("--d-model", **count, help="width of all vectors (default: 128 toy, 256 files)")
+    add("--num-heads", **count, help="attention heads, which share the width (default: 4)")
+    add("--layers", **count, help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
+    add("--d-ff", **count, help="width of the feed-forward nets (default: 256 toy, 1024 files)")
+    add(
+        "--dropout", type=float, metavar="P", help="share of values left out in training (default: 0.05 toy, 0.3 files)"
+    )
     add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ... (default: %(default)s)")
     add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
-    add("--tie", choices=["none", "target"], default="target", help="share output weights with the target embedding")
+    tied = "target: the output layer shares the weights of the target embedding (default: %(default)s)"
+    add("--tie", choices=["none", "target"], default="target", help=tied)
     add = parser.add_argument_group("training").add_argument
-    add("--epochs", type=int, metavar="N", help="passes over the training pairs (default: 9 toy, 30 files)")
-    add("--steps", type=int, metavar="N", help="stop after this many steps, whatever the epoch")
-    add("--batch-tokens", type=int, metavar="N", help="tokens a side in a batch (default: 1024 toy, 2048 files)")
-    add("--accumulate", type=int, default=1, metavar="N", help="batches to average for one step (default: %(default)s)")
-    add(
-        "--schedule",
-        choices=["noam", "inverse-sqrt", "cosine", "linear"],
-        default="cosine",
-        help="(default: %(default)s)",
-    )
-    add("--lr", type=float, help="largest learning rate; a factor for noam (default: 2e-3 toy, 1e-3 files)")
-    add("--warmup", type=int, metavar="N", help="steps of rising learning rate (default: 100 toy, 1000 files)")
-    add("--label-smoothing", type=float, metavar="P", help="(default: 0.05 toy, 0.1 files)")
+    add("--epochs", **count, help="passes over the training pairs (default: 9 toy, 24 files)")
+    add("--steps", **count, help="stop after this many steps, whatever the epoch")
+    add("--batch-tokens", **count, help="tokens a side in a batch (default: 1024 toy, 2048 files)")
+    add("--accumulate", **count, default=1, help="batches to average for one step (default: %(default)s)")
+    schedules = {"choices": ["noam", "inverse-sqrt", "cosine", "linear"], "default": "cosine"}
+    add("--schedule", **schedules, help="how the learning rate falls after its rise (default: %(default)s)")
+    add("--lr", type=float, metavar="X", help="largest learning rate; noam: a factor (default: 2e-3 toy, 1e-3 files)")
+    add("--warmup", **count, help="steps of rising learning rate (default: 100 toy, 1000 files)")
+    smoothed = "share of the target's probability that goes to all tokens alike (default: 0.05 toy, 0.1 files)"
+    add("--label-smoothing", type=float, metavar="P", help=smoothed)
     add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
-    add("--patience", type=int, metavar="N", help="stop after N epochs without a better validation loss")
-    add("--save-every", type=int, default=200, metavar="N", help="steps between saved states (default: %(default)s)")
-    add("--seed", type=int, default=0, help="(default: %(default)s)")
+    add("--patience", **count, help="stop after N epochs without a better validation loss")
+    add("--save-every", **count, default=200, help="steps between saved states (default: %(default)s)")
+    add("--seed", type=int, default=0, metavar="N", help="of corpus, split, weights and batches (default: %(default)s)")
     add = parser.add_argument_group("the run").add_argument
     add("--out", type=Path, metavar="DIR", help="run directory (default: runs/PAIR, or runs/NAME of the file)")
-    add("--resume", action="store_true", help="go on where the run in --out was cut off, with its settings")
     add(
-        "--beam",
-        type=int,
-        default=4,
-        metavar="N",
-        help="beam for the held-out sentences; 1 is greedy (default: %(default)s)",
+        "--resume",
+        action="store_true",
+        help="go on where the run in --out was cut off, with the settings it began with",
     )
+    add("--beam", **count, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
     add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
     args = parser.parse_args(argv)
     if bool(args.source) != bool(args.target):
@@ -124,7 +132,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if args.min_count is None:
         args.min_count = 2 if from_file else 1
     if args.out is None:
-        args.out = Path("runs") / (Path(from_file).name.split(".")[0] if from_file else args.pair)
+        pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
+        args.out = Path("runs") / (Path(from_file).name.split(".")[0] if from_file else pair)
     if args.resume:
         args = resumed(args, parser)
     elif (args.out / "last.safetensors").exists():
@@ -137,8 +146,9 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser) -> argpar
     path = args.out / "config.json"
     if not path.exists():
         return args  # it was cut off before it had begun
-    saved = json.loads(path.read_text(encoding="utf-8")).get("settings")
-    if saved is None:
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))["settings"]
+    except (ValueError, KeyError, TypeError):
         parser.error(f"{path} has no settings to resume with")
     return argparse.Namespace(**{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet})
 
@@ -154,9 +164,10 @@ def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[P
     else:
         made = (chinese_english if args.pair == "zh-en" else english_spanish)(args.sentences, args.seed)
         made = [(b, a) for a, b in made] if args.reverse else made
-        fixed, pairs = made[:3], made[3:]  # those that the texts speak of are always learnt
+        known = len(ALWAYS[args.pair])
+        fixed, pairs = made[:known], made[known:]  # what everyone tries first is always learnt, and well
     test, valid, train = split_pairs(pairs, args.test_size, args.valid_size, seed=args.seed)
-    return fixed + train, valid, test
+    return fixed + train + 7 * fixed, valid, test
 
 
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
@@ -195,22 +206,20 @@ def prepare(args: argparse.Namespace, train: list[Pair]) -> tuple[Translator, Ca
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-def bleu(hypotheses: list[str], references: list[list[str]], chinese: bool) -> tuple[float | None, str]:
-    """Corpus BLEU and its signature, by sacrebleu where it is installed."""
-    try:
-        library = require("sacrebleu.metrics", "examples", "BLEU")
-    except MissingExtraError as error:
-        return None, str(error)
-    metric = library.BLEU(tokenize="zh" if chinese else "13a")
+def bleu(hypotheses: list[str], references: list[list[str]], chinese: bool) -> tuple[float, str]:
+    """Corpus BLEU and its signature, by sacrebleu."""
+    metric = require("sacrebleu.metrics", "examples", "BLEU").BLEU(tokenize="zh" if chinese else "13a")
     most = max(map(len, references))
     columns = [[r[i] if i < len(r) else None for r in references] for i in range(most)]  # None: fewer references
     return metric.corpus_score(hypotheses, columns).score, str(metric.get_signature())
 
 
-def evaluate(
-    translator: Translator, test: list[Pair], args: argparse.Namespace
-) -> tuple[dict[str, Any], list[Translation]]:
+Judged = tuple[Translation, str, bool]  # a translation, the reference to show beside it, whether it matches one
+
+
+def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace) -> tuple[dict[str, Any], list[Judged]]:
     """Exact matches and BLEU of the held-out sentences. Each of several references of a source counts."""
+    normal = lambda text: translator.target_tokenizer.join(translator.target_tokenizer(text))
     references: dict[str, list[str]] = {}
     for a, b in test:
         references.setdefault(a, []).append(b)
@@ -219,30 +228,34 @@ def evaluate(
     began = time.perf_counter()
     translations = translator.translate(sources, beam_size=args.beam)
     seconds = time.perf_counter() - began
-    normal = lambda text: translator.target_tokenizer.join(translator.target_tokenizer(text))
-    exact = sum(any(t.text == normal(r) for r in references[t.source]) for t in translations)
-    chinese = any(unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100]))
+    judged = []
+    for t in translations:
+        matching = [r for r in references[t.source] if normal(r) == t.text]
+        judged.append((t, [*matching, references[t.source][0]][0], bool(matching)))
     cased = [[r.lower() if args.lowercase else r for r in references[t.source]] for t in translations]
-    score, signature = bleu([t.text for t in translations], cased, chinese)
+    chinese = any(unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100]))
     result = {
-        "sentences": len(translations), "exact_match": exact / len(translations), "bleu": score,
-        "bleu_signature": signature, "translation_seconds": round(seconds, 2),
+        "sentences": len(judged), "exact_match": sum(match for *_, match in judged) / len(judged), "bleu": None,
+        "bleu_signature": None, "translation_seconds": round(seconds, 2),
     }  # fmt: skip
-    return result, translations
+    with suppress(MissingExtraError):  # the last line of the run says so
+        score, signature = bleu([t.text for t in translations], cased, chinese)
+        result |= {"bleu": score, "bleu_signature": signature}
+    return result, judged
 
 
-def draw(translator: Translator, shown: list[Translation], history: list[dict[str, Any]], out: Path) -> list[str]:
-    """The pictures of a run; what could not be drawn is said."""
+def draw(translator: Translator, shown: Translation, history: list[dict[str, Any]], args: argparse.Namespace) -> str:
+    """Draw the pictures of a run; without matplotlib, say so and give the attention as text."""
+    maps, source, target = translator.attention(shown)
+    title = f"loss by step; training with dropout {args.dropout:g} and label smoothing {args.label_smoothing:g}"
     try:
-        from nn import plots
-
-        plots.loss_curve(history, "loss by step", out / "loss.png")
-        maps, source, target = translator.attention(shown[0])
-        title = f"{shown[0].source}  →  {shown[0].text}" if shown[0].source.isascii() else shown[0].text
-        plots.attention_grid(maps["cross"], target, source, f"cross-attention: {title}", out / "attention.png")
+        plots.loss_curve(history, title, args.out / "loss.png")
+        title = f"cross-attention: {shown.source}  →  {shown.text}"
+        plots.attention_grid(maps["cross"], target, source, title, args.out / "attention.png")
     except MissingExtraError as error:
-        return [str(error)]
-    return [str(out / name) for name in ("loss.png", "attention.png")]
+        text = plots.text_heatmap(maps["cross"][-1].mean(0), target, source)
+        return f"no pictures: {error}\ncross-attention of the last layer, mean of its heads:\n{text}"
+    return f"pictures: {args.out / 'loss.png'}, {args.out / 'attention.png'}"
 
 
 # -- the run ---------------------------------------------------------------------------------------
@@ -258,10 +271,10 @@ def make_schedule(optimizer: Adam, args: argparse.Namespace, steps: int) -> Sche
     return Schedule(optimizer, factor)
 
 
-def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    began = time.perf_counter()
-    args = parse(argv)
-    say = (lambda *_: None) if args.quiet else print
+def begin(args: argparse.Namespace, say: Callable[..., Any]) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
+    """All that a run needs before its first step, resumed if asked for; the held-out pairs, as batches and as text."""
+    resuming = args.resume and (args.out / "config.json").exists()
+    before = Translator.load(args.out, weights=None) if resuming else None
     mg.manual_seed(args.seed)
     train, valid, test = load_pairs(args)
     translator, ids = prepare(args, train)
@@ -281,41 +294,56 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         max_epochs=args.epochs, max_steps=args.steps, accumulate=args.accumulate, patience=args.patience,
         save_every=args.save_every, run_dir=out, progress=not args.quiet,
     )  # fmt: skip
-    settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
-    if not args.resume or not (out / "config.json").exists():
+    if before is None:
+        settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
         translator.save(out, settings=settings)
+    elif (before.source_vocab, before.target_vocab) != (translator.source_vocab, translator.target_vocab):
+        raise ValueError(f"{out}: its vocabulary is not that of this data; has the data changed since it began?")
+    if args.resume:
+        say(
+            f"going on from step {trainer.step:,}" if trainer.resume() else f"nothing in {out} to go on with: beginning"
+        )
+    return translator, trainer, held[1], test
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    began = time.perf_counter()
+    args = parse(argv)
+    say = (lambda *_: None) if args.quiet else print
     try:
-        history = trainer.fit(resume=args.resume)
+        translator, trainer, held_out, test = begin(args, say)
+    except (OSError, ValueError, MissingExtraError) as error:
+        raise SystemExit(f"error: {error}") from None
+    try:
+        history = trainer.fit()
+    except (FloatingPointError, MissingExtraError) as error:
+        raise SystemExit(f"error: {error}") from None
     except KeyboardInterrupt:
-        print(f"\nstopped at step {trainer.step}; go on with --out {out} --resume", file=sys.stderr)
+        print(f"\nstopped at step {trainer.step}; go on with --out {args.out} --resume", file=sys.stderr)
         raise SystemExit(130) from None
 
-    load_weights(out / "best.safetensors", model)
+    load_weights(args.out / "best.safetensors", translator.model)
     summary = {
         "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,
-        "held_out_loss": trainer.evaluate(held[1]),
+        "held_out_loss": trainer.evaluate(held_out),
     }  # fmt: skip
-    result, translations = evaluate(translator, test, args)
+    result, judged = evaluate(translator, test, args)
     summary |= result
-    references = dict(test)
-    chosen = np.random.default_rng(args.seed).permutation(len(translations))[:10]
-    samples = [translations[i] for i in chosen]
-    summary["samples"] = [
-        {"source": t.source, "translation": t.text, "reference": references[t.source]} for t in samples
-    ]
+    samples = [judged[i] for i in np.random.default_rng(args.seed).permutation(len(judged))[:10]]
+    summary["samples"] = [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]
+    for t, reference, match in samples:
+        say(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
+    say(draw(translator, next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0]), history, args))
     summary["seconds"] = round(time.perf_counter() - began, 1)
-    write_json(out / "summary.json", summary)
-    pictures = draw(translator, [t for t in samples if len(t.tokens) <= 20] or samples, history, out)
-    for t in samples:
-        mark = "=" if t.text == references[t.source] else "≠"
-        say(f"  {t.source}\n    → {t.text}\n    {mark} {references[t.source]}")
-    score = "BLEU needs sacrebleu" if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
-    say(f"pictures: {', '.join(pictures)}")
-    say(f"signature: {summary['bleu_signature']}") if summary["bleu"] is not None else None
+    write_json(args.out / "summary.json", summary)
+    if summary["bleu"] is not None:
+        say(f"signature of BLEU: {summary['bleu_signature']}")
+    say(f'try it: python examples/translate.py {args.out} "{samples[0][0].source}"')
+    score = 'no BLEU (pip install "minigrad[examples]")' if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
     print(
         f"{summary['sentences']} held-out sentences: loss {summary['held_out_loss']:.3f}, exact match "
         f"{summary['exact_match']:.1%}, {score}; {summary['steps']} steps in {summary['training_seconds']:.0f} s, "
-        f"{summary['seconds']:.0f} s in all; run directory {out}"
+        f"{summary['seconds']:.0f} s in all; run directory {args.out}"
     )
     return summary
 

@@ -4,6 +4,7 @@ python examples/translate.py runs/zh-en "我 有 一只 猫"      sentences as a
 python examples/translate.py runs/zh-en < sentences.txt        one on each line of standard input
 python examples/translate.py runs/zh-en                        at a prompt
 python examples/translate.py runs/zh-en --attention a.png "我 有 一只 猫"
+python examples/translate.py runs/zh-en --explore a.html "我 有 一只 猫"
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from minigrad import MissingExtraError
-from nn import Translation, Translator
+from nn import Translation, Translator, attention_page
 from nn.plots import attention_grid, text_heatmap
 
 
@@ -29,8 +30,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-len", type=int, metavar="N", help="the most tokens of a translation")
     parser.add_argument("--weights", default="best.safetensors", metavar="FILE", help="(default: %(default)s)")
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
+    parser.add_argument("--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser")
     parser.add_argument("--scores", action="store_true", help="show the mean log-probability of each translation")
-    return parser.parse_args(argv)
+    return parser.parse_intermixed_args(argv)  # sentences can follow options
 
 
 def sentences(args: argparse.Namespace) -> Iterator[list[str]]:
@@ -54,33 +56,60 @@ def _asked() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
+    if args.beam < 1:
+        print(f"error: --beam: expected at least 1, got {args.beam}", file=sys.stderr)
+        return 1
     try:
         translator = Translator.load(args.run_dir, args.weights)
     except (OSError, ValueError, MissingExtraError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     last: Translation | None = None
+    status = 0
     for texts in sentences(args):
-        try:
-            found = translator.translate(texts, args.beam, args.length_penalty, args.max_len)
-        except ValueError as error:
-            print(f"error: {error}", file=sys.stderr)
-            if args.text:
-                return 1
-            continue
-        for last in found:
+        for found in translated(translator, texts, args):
+            if found is None:
+                status = 1
+                print(flush=True)  # a line for each sentence, come what may
+                continue
+            last = found
             if unknown := translator.unknown(last):
                 print(f"not in the vocabulary: {' '.join(unknown)}", file=sys.stderr)
             print(f"{last.text}\t{last.score:.3f}" if args.scores else last.text, flush=True)
-    if args.attention and last is not None:
-        maps, source, target = translator.attention(last)
+    if last is not None and (args.attention or args.explore):
         try:
-            attention_grid(maps["cross"], target, source, "cross-attention", args.attention)
+            show(translator, last, args)
+        except (OSError, ValueError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            status = 1
+    return status
+
+
+def translated(translator: Translator, texts: list[str], args: argparse.Namespace) -> list[Translation | None]:
+    """The translations; None for a sentence that cannot be translated, which is told."""
+    try:
+        return list(translator.translate(texts, args.beam, args.length_penalty, args.max_len))
+    except ValueError as error:
+        if len(texts) > 1:
+            return [found for text in texts for found in translated(translator, [text], args)]
+        print(f"error: {error}", file=sys.stderr)
+        return [None]
+
+
+def show(translator: Translator, last: Translation, args: argparse.Namespace) -> None:
+    """What a translation attended to, as a page, a picture or text."""
+    maps, source, target = translator.attention(last)
+    title = f"{last.source} → {last.text}"
+    if args.explore:
+        attention_page(maps, source, target, args.explore, title)
+        print(f"attention: {args.explore}", file=sys.stderr)
+    if args.attention:
+        try:
+            attention_grid(maps["cross"], target, source, title, args.attention)
             print(f"attention: {args.attention}", file=sys.stderr)
         except MissingExtraError as error:
             print(f"{error}; the last layer, heads averaged:", file=sys.stderr)
             print(text_heatmap(maps["cross"][-1].mean(0), target, source), file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from .kernels.dropout import *
 from .kernels.embedding import *
 from .kernels.linear import *
 from .kernels.normalization import *
+from .memory import *
 from .modes import *
 from .op import *
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
@@ -26,7 +27,10 @@ from .ops.linalg import *
 from .ops.reduction import *
 from .ops.shape import *
 from .ops.softmax import *
+from .parallel import *
+from .profiler import *
 from .random import *
 from .tensor import *
+from .threads import *
 
 __version__ = "0.1.0"

@@ -7,8 +7,9 @@ that stay in the cache, however many parameters there are; clipping by norm is f
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,19 +32,30 @@ class _Group:
         self.parameters = parameters
         self.settings = settings
         self.steps = 0
-        size = sum(p.size for p in parameters)
-        self.data, self.grad = (np.zeros(size, parameters[0].dtype) for _ in range(2))
-        self.state = {name: np.zeros_like(self.data) for name in state_names}
-        self.places: list[slice] = []
-        start = 0
-        for p in parameters:
-            place = slice(start, start + p.size)
-            start += p.size
-            self.places.append(place)
+        ends = list(itertools.accumulate(p.size for p in parameters))
+        self.places = [slice(end - p.size, end) for p, end in zip(parameters, ends)]
+        self.size = ends[-1]
+        self.state = dict.fromkeys(state_names, np.zeros(1))
+        self.move(np.zeros)
+
+    def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
+        """Move everything into flat arrays that `zeros(size, dtype)` makes."""
+        dtype = self.parameters[0].dtype
+        self.data = zeros(self.size, dtype)
+        for p, place in zip(self.parameters, self.places):
             view = self.data[place].reshape(p.shape)
             view[...] = p.data
             p._data = view
-            notes_of(p._needed_node("Optimizer")).room = self.grad[place].reshape(p.shape)
+        for name, old in self.state.items():
+            self.state[name] = zeros(self.size, dtype)
+            self.state[name][...] = old
+        self.collect_in(zeros(self.size, dtype))
+
+    def collect_in(self, grad: np.ndarray) -> None:
+        """Let the gradients of the parameters be collected in this flat array."""
+        self.grad = grad
+        for p, place in zip(self.parameters, self.places):
+            notes_of(p._needed_node("Optimizer")).room = grad[place].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
         """The stretches of the flat arrays whose parameters have a gradient, which is brought there."""
@@ -52,7 +64,7 @@ class _Group:
             if p._data.base is not self.data:
                 raise RuntimeError(
                     f"a parameter of shape {p.shape} has other memory than when its optimizer was made; "
-                    "convert a model (astype) before its optimizer is made"
+                    "convert (astype) or prune a model before its optimizer is made"
                 )
             g = None if p._node is None else p._node.grad
             if g is None:
@@ -67,9 +79,7 @@ class _Group:
         return runs
 
 
-def _blocks(run: slice) -> Iterator[slice]:
-    for start in range(run.start, run.stop, BLOCK):
-        yield slice(start, min(start + BLOCK, run.stop))
+Work = list[tuple[_Group, slice]]  # blocks of flat arrays, to be gone through one by one
 
 
 class Optimizer:
@@ -122,26 +132,49 @@ class Optimizer:
 
         A norm that is not finite is a FloatingPointError, and changes nothing.
         """
-        runs = [group.gathered() for group in self._groups]
-        norm, factor = None, 1.0
-        if self.clip_norm is not None:
-            squares = (
-                float(np.dot(g.grad[b], g.grad[b])) for g, rs in zip(self._groups, runs) for r in rs for b in _blocks(r)
-            )
-            norm = math.sqrt(sum(squares))
-            if not math.isfinite(norm):
-                raise FloatingPointError(
-                    f"the norm of the gradients is {norm}; detect_anomaly() finds the operation that made it so"
-                )
-            factor = min(1.0, self.clip_norm / (norm + 1e-6))
-        for group, found in zip(self._groups, runs):
-            group.steps += 1
-            constants = self._constants(group.settings, group.steps)
-            for run in found:
-                for block in _blocks(run):
-                    self._update(group, block, factor, constants)
-            mark_changed(group.data)
+        work = self.work([group.gathered() for group in self._groups])
+        norm, factor = self.clipping(0.0 if self.clip_norm is None else self.squares(work))
+        self.update(work, factor, self.advance())
         return norm
+
+    # The parts of a step, which `minigrad.parallel` lets several processes do.
+
+    def work(self, runs: list[list[slice]]) -> Work:
+        """The stretches of each group, in blocks."""
+        return [
+            (group, slice(start, min(start + BLOCK, run.stop)))
+            for group, found in zip(self._groups, runs)
+            for run in found
+            for start in range(run.start, run.stop, BLOCK)
+        ]
+
+    def squares(self, work: Work) -> float:
+        """The sum of the squares of gradients."""
+        return sum(float(np.dot(group.grad[block], group.grad[block])) for group, block in work)
+
+    def clipping(self, squares: float) -> tuple[float | None, float]:
+        """The norm of all gradients, if it is to be clipped, and the factor that clips them."""
+        if self.clip_norm is None:
+            return None, 1.0
+        norm = math.sqrt(squares) if squares >= 0 else math.nan
+        if not math.isfinite(norm):
+            raise FloatingPointError(
+                f"the norm of the gradients is {norm}; detect_anomaly() finds the operation that made it so"
+            )
+        return norm, min(1.0, self.clip_norm / (norm + 1e-6))
+
+    def advance(self) -> list[Any]:
+        """Count a step; the constants of each group for it."""
+        for group in self._groups:
+            group.steps += 1
+            mark_changed(group.data)
+        return [self._constants(group.settings, group.steps) for group in self._groups]
+
+    def update(self, work: Work, factor: float, constants: list[Any]) -> None:
+        """Change parameters, for gradients to be multiplied by `factor`."""
+        own = dict(zip(map(id, self._groups), constants))
+        for group, block in work:
+            self._update(group, block, factor, own[id(group)])
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         """What all blocks of a step share."""

@@ -5,8 +5,10 @@ from .attention import *
 from .cache import *
 from .config import *
 from .decoding import *
+from .explorer import *
 from .feedforward import *
 from .layers import *
+from .marian import *
 from .masks import *
 from .module import *
 from .norm import *

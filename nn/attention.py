@@ -6,7 +6,8 @@ additive form. Masks are booleans, True = may attend: see `nn.masks`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from .module import Module
 
 __all__ = [
     "AdditiveAttention", "DotProductAttention", "MultiHeadAttention", "MultiHeadCrossAttention",
-    "MultiHeadSelfAttention", "record_attention",
+    "MultiHeadSelfAttention", "gate_heads", "record_attention",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class MultiHeadAttention(Module):
         self.d_model = d_model
         self.num_heads = num_heads
         self.d_k = d_model // num_heads
+        self.pruned_heads: tuple[int, ...] = ()
         self.dropout = dropout
         self.generator = generator
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
@@ -106,6 +108,7 @@ class MultiHeadAttention(Module):
             for size in (query_size, key_size, value_size, None)
         )
         self.recorder: list[np.ndarray] | None = None  # set by record_attention
+        self.head_gate: Any = None  # set by gate_heads
 
     def forward(
         self, query: Any, key: Any, value: Any, padding_mask: Any = None, attention_mask: Any = None,
@@ -132,16 +135,68 @@ class MultiHeadAttention(Module):
             out = mg.scaled_dot_product_attention(
                 q, k, v, mask, self.num_heads, dropout=dropout, generator=self.generator
             )
-            return self.out_proj(out)
+            return self.out_proj(self._gated(out))
         weights = attention_weights(q, k, self.num_heads, mask)  # (N, h, L_q, L_kv)
         if self.recorder is not None:
             self.recorder.append(unwrap(weights))
         dropped = mg.dropout(weights, dropout, self.training, self.generator)
-        out = self.out_proj(merge_heads(mg.matmul(dropped, split_heads(v, self.num_heads))))
+        out = self.out_proj(self._gated(merge_heads(mg.matmul(dropped, split_heads(v, self.num_heads)))))
         return (out, weights) if need_weights else out
 
+    def _gated(self, heads: Tensor) -> Tensor:
+        """The heads side by side (N, L_q, h·d_k), each times its gate."""
+        if self.head_gate is None:
+            return heads
+        n, length, width = heads.shape
+        gate = mg.astype(self.head_gate, heads.dtype)
+        h = self.num_heads
+        if gate.shape not in ((h,), (n, h)):
+            raise ValueError(f"gate_heads: expected a gate of shape ({h},) or {n, h}, got {gate.shape}")
+        parts = mg.reshape(heads, n, length, h, self.d_k)  # (N, L_q, h, d_k)
+        return mg.reshape(parts * mg.reshape(gate, -1, 1, h, 1), n, length, width)
+
+    def prune_heads(self, heads: Iterable[int]) -> None:
+        """Remove heads for good: their rows of the query, key and value projections, their columns of the output's.
+
+        The result is what it would be with the output of these heads set to zero; `num_heads` and the
+        parameters shrink, `d_model` and `d_k` stay. Heads keep the numbers that they were made with,
+        0 to h - 1, whatever was pruned before; `pruned_heads` lists those that are gone. Gradients are
+        dropped, and an optimizer is to be made afterwards: one made before refuses its next step. To
+        keep what was pruned in the configuration of a model, use the model's own `prune_heads`.
+        """
+        left, kept = self._without(heads)  # numbers of the heads that stay, and their places among the present ones
+        rows = (np.array(kept)[:, None] * self.d_k + np.arange(self.d_k)).reshape(-1)
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            projection.weight.replace(projection.weight.data[rows])
+            if projection.bias is not None:
+                projection.bias.replace(projection.bias.data[rows])
+            projection.out_features = len(rows)
+        self.out_proj.weight.replace(np.ascontiguousarray(self.out_proj.weight.data[:, rows]))
+        self.out_proj.in_features = len(rows)
+        made = self.num_heads + len(self.pruned_heads)
+        self.pruned_heads = tuple(head for head in range(made) if head not in left)
+        self.num_heads = len(left)
+        self.zero_grad()
+
+    def _without(self, heads: Iterable[int]) -> tuple[list[int], list[int]]:
+        """The heads that would stay, and their places among the present ones."""
+        heads = [operator.index(head) for head in heads]
+        made = self.num_heads + len(self.pruned_heads)
+        present = [head for head in range(made) if head not in self.pruned_heads]
+        if wrong := [head for head in heads if not 0 <= head < made]:
+            raise IndexError(f"prune_heads: expected heads from 0 to {made - 1}, got {wrong}")
+        if gone := [head for head in heads if head in self.pruned_heads]:
+            raise ValueError(f"prune_heads: heads {gone} are pruned already; left are {present}")
+        if len(set(heads)) < len(heads):
+            raise ValueError(f"prune_heads: a head is given twice in {heads}")
+        left = [head for head in present if head not in heads]
+        if not left:
+            raise ValueError(f"prune_heads: no head would be left of {present}")
+        return left, [present.index(head) for head in left]
+
     def extra_repr(self) -> str:
-        return f"d_model={self.d_model}, num_heads={self.num_heads}"
+        pruned = f", pruned_heads={self.pruned_heads}" if self.pruned_heads else ""
+        return f"d_model={self.d_model}, num_heads={self.num_heads}{pruned}"
 
 
 class MultiHeadSelfAttention(MultiHeadAttention):
@@ -178,3 +233,23 @@ def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
     finally:
         for module in found.values():
             module.recorder = None
+
+
+@contextmanager
+def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
+    """Within this block, the output of each head is multiplied by its gate, before the output projection.
+
+    `gates` has, by the name of a multi-head attention in `model` (the names that `record_attention`
+    gives), one number for each head (h,), or for each sequence and head (N, h). A gate of 0 silences a
+    head; the gradient at a gate of 1 tells how much the loss depends on it.
+    """
+    found = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
+    if unknown := sorted(set(gates) - set(found)):
+        raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {list(found)}")
+    try:
+        for name, gate in gates.items():
+            found[name].head_gate = gate
+        yield
+    finally:
+        for name in gates:
+            found[name].head_gate = None

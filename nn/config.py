@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from .layers import ACTIVATIONS
+from .text.vocabulary import EOS, PAD, SOS
 
 __all__ = ["TransformerConfig"]
 
@@ -20,7 +21,8 @@ class TransformerConfig:
     `tie`: "none"; "target" shares the output projection with the target embedding; "all" shares
     both with the source embedding (one vocabulary). `final_norm` adds a norm after each stack; left
     at None it does so where `norm_first`. `positions`: "sinusoidal" (interleaved, as the paper),
-    "sinusoidal_halves", "learned" or "none".
+    "sinusoidal_halves", "learned" or "none". `pruned_heads` lists, by the name of an attention, the
+    heads that a model's `prune_heads` removed.
     """
 
     source_vocab_size: int = 0  # 0 where there is no encoder
@@ -44,8 +46,11 @@ class TransformerConfig:
     max_len: int = 512
     scale_embedding: bool = True  # by the root of d_model, as the paper's section 3.4
     tie: str = "none"
-    pad_id: int = 0
+    pad_id: int = PAD
+    sos_id: int = SOS
+    eos_id: int = EOS
     dtype: str = "float32"
+    pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         for name in ("d_model", "num_heads", "d_ff", "max_len"):
@@ -87,7 +92,7 @@ class TransformerConfig:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TransformerConfig:
         """The configuration that `to_dict` gave; an unknown name is an error."""
-        known = {field.name for field in fields(cls)}
+        known = {f.name for f in fields(cls)}
         if unknown := sorted(set(data) - known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         return cls(**data)

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.kernels.blocks import row_blocks
 from minigrad.memory import keep_freed_memory
 from minigrad.modes import no_grad
 from minigrad.random import default_generator
 
 from .attention import record_attention
 from .module import Module
-from .text.vocabulary import EOS, SOS
 
 __all__ = ["Hypothesis", "attention_maps", "beam_search", "greedy_search", "sample"]
 
@@ -35,8 +35,27 @@ class Hypothesis:
 
 
 def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    scores = scores - scores.max(-1, keepdims=True)
-    return scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    return scores - _log_sum_exp(scores)
+
+
+def _log_sum_exp(scores: np.ndarray) -> np.ndarray:
+    """log Σ exp of each row, (rows, 1)."""
+    result = np.empty((len(scores), 1), scores.dtype)
+    for block in row_blocks(*scores.shape):
+        top = scores[block].max(-1, keepdims=True)
+        e = np.subtract(scores[block], top)
+        np.exp(e, out=e)
+        np.log(e.sum(-1, keepdims=True), out=result[block])
+        result[block] += top
+    return result
+
+
+OWN = -1
+"""As an end mark: the one in the model's configuration."""
+
+
+def _end(model: Any, eos: int | None) -> int | None:
+    return model.config.eos_id if eos == OWN else eos
 
 
 class _Evaluation:
@@ -64,20 +83,21 @@ def _begin(model: Any, source: Any, prompt: Any, max_len: int) -> tuple[Any, np.
         raise ValueError(f"expected max_len of at least 1, got {max_len}")
     if source is not None:
         source = np.asarray(source)
-        return model.start(source), np.full((len(source), 1), SOS)
+        return model.start(source), np.full((len(source), 1), model.config.sos_id)
     if prompt is None:
         raise ValueError("expected source ids (for an encoder-decoder model) or a prompt (for a language model)")
     return model.start(), np.asarray(prompt)
 
 
 def greedy_search(
-    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, eos: int | None = EOS
+    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, eos: int | None = OWN
 ) -> list[Hypothesis]:
     """The likeliest next token, again and again, until the end mark or `max_len` tokens.
 
     `source` (N, L) are the source ids of an encoder-decoder model, `prompt` (N, L) the first tokens
     for a language model. `eos=None` always decodes `max_len` tokens.
     """
+    eos = _end(model, eos)
     with _Evaluation(model):
         state, tokens = _begin(model, source, prompt, max_len)
         n = len(tokens)
@@ -86,7 +106,7 @@ def greedy_search(
         for _ in range(max_len):
             scores = model.step(tokens, state)  # (rows, vocab)
             best = scores.argmax(-1)
-            log_probs = _log_softmax(scores)[np.arange(len(best)), best]
+            log_probs = scores[np.arange(len(best)), best] - _log_sum_exp(scores)[:, 0]
             for row, token, log_prob in zip(rows, best.tolist(), log_probs.tolist()):
                 hypotheses[row].tokens.append(token)
                 hypotheses[row].log_prob += log_prob
@@ -105,7 +125,7 @@ def greedy_search(
 
 def beam_search(
     model: Any, source: Any = None, *, prompt: Any = None, beam_size: int = 4, max_len: int = 128,
-    length_penalty: float = 1.0, n_best: int = 1, eos: int = EOS,
+    length_penalty: float = 1.0, n_best: int = 1, eos: int | None = OWN,
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `n_best` best-scoring sequences of each sentence that a beam of `beam_size` finds, best first.
 
@@ -115,17 +135,19 @@ def beam_search(
     """
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"beam_search: expected 1 <= n_best <= beam_size, got {n_best} and {beam_size}")
+    eos = _end(model, eos)
     with _Evaluation(model):
         state, tokens = _begin(model, source, prompt, max_len)
         search = [_Beam(beam_size, n_best, max_len, length_penalty, eos) for _ in range(len(tokens))]
         live = search  # the sentences in the batch, each with a row for every hypothesis in its beam
         while True:
-            log_probs = _log_softmax(model.step(tokens, state))  # (rows, vocab)
-            log_probs += np.array([[h.log_prob] for beam in live for h in beam.alive], log_probs.dtype)
+            scores = model.step(tokens, state)  # (rows, vocab)
+            so_far = np.array([[h.log_prob] for beam in live for h in beam.alive], scores.dtype)
+            totals = scores + (so_far - _log_sum_exp(scores))
             first, rows = 0, []
             for beam in live:
                 end = first + len(beam.alive)
-                picks = beam.advance(log_probs[first:end])
+                picks = beam.advance(totals[first:end])
                 if not beam.done:
                     rows += [first + pick for pick in picks]
                 first = end
@@ -136,10 +158,23 @@ def beam_search(
             tokens = np.array([[h.tokens[-1]] for beam in live for h in beam.alive])
 
 
+def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
+    """Where the `count` largest of x (n,) are, largest first."""
+    places = np.arange(len(x))
+    if len(x) > 4 * count * width:  # they are in the stretches with the largest maxima, or in the rest
+        whole = len(x) // width * width
+        tops = x[:whole].reshape(-1, width).max(1)
+        stretches = np.argpartition(tops, -count)[-count:]
+        places = np.r_[(stretches[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
+        places.sort()  # of equals the first wins
+    best = places[np.argpartition(-x[places], count - 1)[:count]]
+    return best[np.argsort(-x[best], kind="stable")]
+
+
 class _Beam:
     """The beam of one sentence."""
 
-    def __init__(self, size: int, n_best: int, max_len: int, length_penalty: float, eos: int) -> None:
+    def __init__(self, size: int, n_best: int, max_len: int, length_penalty: float, eos: int | None) -> None:
         self.size, self.n_best, self.max_len, self.length_penalty, self.eos = size, n_best, max_len, length_penalty, eos
         self.alive = [Hypothesis()]
         self.finished: list[Hypothesis] = []
@@ -149,9 +184,7 @@ class _Beam:
         """Extend every hypothesis, given the total log-probabilities (alive, vocab); the rows that go on."""
         vocab = totals.shape[1]
         flat = totals.reshape(-1)
-        count = min(2 * self.size, len(flat))  # enough, even if half of them end
-        best = np.argpartition(-flat, count - 1)[:count]
-        best = best[np.argsort(-flat[best], kind="stable")]
+        best = _largest(flat, min(2 * self.size, len(flat)))  # enough, even if half of them end
         alive: list[Hypothesis] = []
         picks: list[int] = []
         for place in best.tolist():
@@ -184,7 +217,7 @@ class _Beam:
 
 def sample(
     model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, temperature: float = 1.0,
-    top_k: int | None = None, top_p: float | None = None, eos: int | None = EOS,
+    top_k: int | None = None, top_p: float | None = None, eos: int | None = OWN,
     generator: np.random.Generator | None = None,
 ) -> list[Hypothesis]:  # fmt: skip
     """Tokens drawn by their probability, until the end mark or `max_len` tokens.
@@ -198,7 +231,7 @@ def sample(
         raise ValueError(f"sample: expected top_k of at least 1, got {top_k}")
     if top_p is not None and not 0 < top_p <= 1:
         raise ValueError(f"sample: expected 0 < top_p <= 1, got {top_p}")
-    rng = default_generator(generator)
+    rng, eos = default_generator(generator), _end(model, eos)
     with _Evaluation(model):
         state, tokens = _begin(model, source, prompt, max_len)
         hypotheses = [Hypothesis() for _ in range(len(tokens))]
@@ -245,7 +278,7 @@ def attention_maps(model: Any, source: Any, target: Sequence[int] | np.ndarray) 
     last two is the step that chose token i of the target.
     """
     source, target = np.asarray(source).reshape(1, -1), np.asarray(target).reshape(1, -1)
-    seen = np.concatenate([[[SOS]], target[:, :-1]], axis=1)
+    seen = np.concatenate([[[model.config.sos_id]], target[:, :-1]], axis=1)
     with _Evaluation(model), record_attention(model) as recorded:
         model.hidden(source, seen)
     maps: dict[str, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}

@@ -23,8 +23,15 @@ class Parameter(Tensor):
 
     def convert(self, dtype: Any) -> None:
         """Change the dtype; the gradient is dropped."""
+        self.replace(self._data.astype(dtype))
+
+    def replace(self, data: np.ndarray) -> None:
+        """Other numbers, of any shape and dtype, in memory of their own; the gradient is dropped.
+
+        An optimizer that was made before refuses its next step.
+        """
         requires_grad = self.requires_grad
-        self._data, self._node = self._data.astype(dtype), None
+        self._data, self._node = data, None
         self.requires_grad = requires_grad
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 from minigrad.extras import require
 from minigrad.modes import no_grad
 from minigrad.optim import Optimizer, Schedule
+from minigrad.parallel import DataParallel
 from minigrad.random import get_rng_state, set_rng_state
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 from minigrad.tensor import Tensor
@@ -44,11 +45,17 @@ class TranslationLoss:
     """The loss of a `Transformer` on a batch (source ids, target ids), and what it is to be divided by."""
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"TranslationLoss: expected 0 <= label_smoothing <= 1, got {label_smoothing}")
         self.label_smoothing = label_smoothing
 
     def count(self, batch: Any) -> int:
         """The target tokens that are predicted."""
         return int((batch[1][:, 1:] != PAD).sum())
+
+    def split(self, batch: Any, parts: int) -> list[Any]:
+        """At most `parts` batches that make up this one, of like sizes."""
+        return [tuple(side[i::parts] for side in batch) for i in range(min(parts, len(batch[0])))]
 
     def total(self, model: Any, batch: Any) -> Tensor:
         """The sum of their losses."""
@@ -78,7 +85,8 @@ class Trainer:
     `validate_every` steps, the loss on `valid` is taken (without smoothing); after `patience` of
     these without a better one, training stops. With a `run_dir`, the best weights, the last state
     (every `save_every` steps and after each validation) and the metrics are kept there. `loss` says
-    how a batch is judged: see `TranslationLoss`.
+    how a batch is judged and split: see `TranslationLoss`. With several `processes`, each has a part
+    of every batch (see `minigrad.DataParallel`).
     """
 
     def __init__(
@@ -86,7 +94,7 @@ class Trainer:
         schedule: Schedule | None = None, loss: Any = None, max_epochs: int | None = None, max_steps: int | None = None,
         accumulate: int = 1, patience: int | None = None, validate_every: int | None = None,
         save_every: int | None = None, log_every: int = 10, run_dir: str | Path | None = None, progress: bool = True,
-        on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
+        processes: int = 1, on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         if max_epochs is None and max_steps is None:
             raise ValueError("Trainer: expected max_epochs or max_steps")
@@ -94,6 +102,7 @@ class Trainer:
             raise ValueError(f"Trainer: expected accumulate of at least 1, got {accumulate}")
         self.model, self.optimizer, self.train, self.valid, self.schedule = model, optimizer, train, valid, schedule
         self.loss = loss or TranslationLoss()
+        self.parallel = DataParallel(optimizer, self._part_of_loss, processes)
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
         self.patience, self.validate_every, self.save_every = patience, validate_every, save_every
         self.log_every, self.progress, self.on_validation = log_every, progress, on_validation
@@ -114,13 +123,15 @@ class Trainer:
 
         Ctrl-C keeps the state before it stops the run.
         """
+        if self.run_dir is not None:
+            require("safetensors.numpy", "train", "saving weights")  # now, rather than at the first save
         if resume:
             self.resume()
         elif self.run_dir is not None:
             self._write_metrics()
         self.model.train()
         began = time.perf_counter() - self.seconds
-        with self._bar() as bar:
+        with self.parallel, self._bar() as bar:
             try:
                 while not self._is_done():
                     self._run_epoch(bar, began)
@@ -179,20 +190,22 @@ class Trainer:
     def _step(self, batches: list[Any]) -> tuple[float, int, float | None]:
         """One change of the parameters: the mean loss, what it was divided by, the norm of the gradients."""
         n = sum(map(self.loss.count, batches))
-        self.optimizer.zero_grad()
         loss = 0.0
-        for batch in batches:
-            part = self.loss.total(self.model, batch) / max(n, 1)
-            part.backward()
-            loss += part.item()
+        for i, batch in enumerate(batches):
+            shards = [(part, max(n, 1)) for part in self.loss.split(batch, self.parallel.processes)]
+            loss += sum(self.parallel.backward(shards, add=i > 0))
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"step {self.step + 1}: the loss is {loss}; the parameters are as they were before it"
             )
-        norm = self.optimizer.step()
+        norm = self.parallel.step()
         if self.schedule is not None:
             self.schedule.step()
         return loss, n, norm
+
+    def _part_of_loss(self, shard: tuple[Any, int]) -> Tensor:
+        part, n = shard
+        return self.loss.total(self.model, part) / n
 
     @property
     def _lr(self) -> float:

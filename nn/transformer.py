@@ -8,7 +8,8 @@ True = may attend.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import minigrad as mg
 from minigrad.tensor import Tensor
 
 from . import init
-from .attention import MultiHeadCrossAttention, MultiHeadSelfAttention
+from .attention import MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention
 from .cache import LayerCache
 from .config import TransformerConfig
 from .feedforward import FeedForward
@@ -48,10 +49,11 @@ class _Layer(Module):
         self.norm_first = config.norm_first
         self.dropout = Dropout(config.dropout, generator)
 
-    def _residual(self, x: Any, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
+    def _residual(self, x: Any, norm: LayerNorm | RMSNorm, sublayer: Callable[[Any], Tensor]) -> Tensor:
         if self.norm_first:
             return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x)))
+        p = self.dropout.p if self.training else 0.0
+        return norm(x, sublayer(x), p, self.dropout.generator)  # one kernel: norm(x + dropout(update))
 
 
 def _attention(kind: Any, config: TransformerConfig, generator: Generator | None) -> Any:
@@ -192,18 +194,42 @@ class DecodingState:
             cache.select(rows)
 
 
-def _reset(model: Module, generator: Generator | None) -> None:
-    """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
-    tables = {id(m.weight) for m in model.modules() if isinstance(m, (Embedding, LearnedPositions))}
-    for module in model.modules():
-        if isinstance(module, Linear):
-            if id(module.weight) not in tables:
-                init.xavier_uniform_(module.weight, generator=generator)
-            if module.bias is not None:
-                init.zeros_(module.bias)
+class _Model(Module):
+    """What the models share: a configuration, how their weights start, and heads that can be removed."""
+
+    config: TransformerConfig
+
+    def _reset(self, generator: Generator | None) -> None:
+        """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
+        tables = {id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))}
+        for module in self.modules():
+            if isinstance(module, Linear):
+                if id(module.weight) not in tables:
+                    init.xavier_uniform_(module.weight, generator=generator)
+                if module.bias is not None:
+                    init.zeros_(module.bias)
+        if self.config.pruned_heads:
+            self.prune_heads(self.config.pruned_heads)
+
+    def prune_heads(self, heads: Mapping[str, Iterable[int]]) -> None:
+        """Remove heads for good, by the name of their attention: `{"encoder.layers.0.self_attention": [1, 3]}`.
+
+        `MultiHeadAttention.prune_heads` tells more. An error leaves the model as it was. The heads are
+        listed in `config.pruned_heads`, so that a model made from `config` loads the pruned weights.
+        """
+        found = {name: module for name, module in self.named_modules() if isinstance(module, MultiHeadAttention)}
+        if unknown := sorted(set(heads) - set(found)):
+            raise KeyError(f"prune_heads: no multi-head attention is named {unknown}; there are {list(found)}")
+        lists = {name: list(some) for name, some in heads.items()}
+        for name, some in lists.items():
+            found[name]._without(some)  # an error here comes before any change
+        for name, some in lists.items():
+            found[name].prune_heads(some)
+        pruned = {name: list(module.pruned_heads) for name, module in found.items() if module.pruned_heads}
+        self.config = replace(self.config, pruned_heads=pruned)
 
 
-class Transformer(Module):
+class Transformer(_Model):
     """The encoder-decoder model: source and target token ids to scores of the next target token."""
 
     def __init__(self, config: TransformerConfig, generator: Generator | None = None) -> None:
@@ -222,7 +248,7 @@ class Transformer(Module):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie != "none":
             self.output.weight = self.target_embedding.tokens.weight
-        _reset(self, generator)
+        self._reset(generator)
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
         """The memory (N, L_s, d_model) of source ids (N, L_s); the mask is made from `pad_id` unless given."""
@@ -275,7 +301,7 @@ class Transformer(Module):
         return self.output(hidden[:, -1]).data
 
 
-class EncoderClassifier(Module):
+class EncoderClassifier(_Model):
     """An encoder, the mean of its outputs over the real tokens, and a linear layer: scores of classes."""
 
     def __init__(self, config: TransformerConfig, num_classes: int, generator: Generator | None = None) -> None:
@@ -284,7 +310,7 @@ class EncoderClassifier(Module):
         self.encoder = Encoder(config, config.num_encoder_layers, generator)
         self.dropout = Dropout(config.dropout, generator)
         self.output = Linear(config.d_model, num_classes, dtype=config.dtype, generator=generator)
-        _reset(self, generator)
+        self._reset(generator)
 
     def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
         """Scores (N, num_classes) from token ids (N, L)."""
@@ -299,7 +325,7 @@ class EncoderClassifier(Module):
         return mg.cross_entropy(self.forward(ids), classes, label_smoothing=label_smoothing)
 
 
-class LanguageModel(Module):
+class LanguageModel(_Model):
     """A decoder-only model: token ids to scores of the next token, each position seeing those before it."""
 
     def __init__(self, config: TransformerConfig, generator: Generator | None = None) -> None:
@@ -309,7 +335,7 @@ class LanguageModel(Module):
         self.output = Linear(config.d_model, config.target_vocab_size, config.output_bias, config.dtype, generator)
         if config.tie != "none":
             self.output.weight = self.embedding.tokens.weight
-        _reset(self, generator)
+        self._reset(generator)
 
     def hidden(self, ids: Any, caches: list[LayerCache] | None = None) -> Tensor:
         """What the output projection sees, (N, L, d_model)."""

@@ -108,7 +108,7 @@ class Translator:
         for start in range(0, len(order), batch_size):
             part = order[start : start + batch_size]
             width = max(len(tokens[i]) for i in part)
-            limit = min(max_len or 2 * width + 10, self.model.config.max_len)
+            limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
             source = ids[part, :width]
             best: list[Hypothesis]
             if beam_size == 1:

@@ -411,3 +411,12 @@ def test_copies() -> None:
         copy.deepcopy(x * 2)
     with pytest.raises(GradientError, match="pickle: only a leaf"):
         pickle.dumps(x * 2)
+
+
+def test_shares_of_infinite_terms() -> None:
+    x = Tensor([np.inf, 800.0, 0.0, -np.inf], requires_grad=True)
+    mg.softplus(x).backward(np.array([2.0, 3.0, 4.0, 5.0]))
+    assert x.grad.tolist() == [2.0, 3.0, 2.0, 0.0]
+    x = Tensor([[-np.inf, -np.inf], [np.inf, 1.0], [-np.inf, 1.0]], requires_grad=True)
+    mg.logsumexp(x, axis=1).backward(np.array([1.0, 2.0, 3.0]))
+    assert x.grad.tolist() == [[0, 0], [2, 0], [0, 3]]

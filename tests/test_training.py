@@ -296,6 +296,19 @@ def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: i
     assert validations(whole).items() <= validations(again).items()
 
 
+def test_resuming_with_several_processes(tmp_path: Path) -> None:
+    one, whole, cut = (trainer(tmp_path / name, processes=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)])
+    cut.max_steps = 7
+    for t in (one, whole, cut):
+        mg.manual_seed(3)
+        t.fit()
+    again = trainer(tmp_path / "cut", processes=2)
+    again.fit(resume=True)
+    assert one.best == pytest.approx(whole.best, rel=0.05) and one.best != whole.best  # other random numbers
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
 SCRIPT = """
 import sys; sys.path.insert(0, {tests!r})
 from pathlib import Path

@@ -15,11 +15,16 @@ __all__ = ["dropout"]
 _LEVELS = 256  # a random byte for each element
 
 
-def keep_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
-    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, and 1 / (1 - p')."""
+def checked_p(p: float) -> float:
+    """A probability to leave out with, or an error."""
     if not 0 <= p < 1:
         raise ValueError(f"dropout: expected 0 <= p < 1, got {p}")
-    dropped = max(1, round(p * _LEVELS)) if p else 0
+    return p
+
+
+def keep_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
+    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, and 1 / (1 - p')."""
+    dropped = max(1, round(checked_p(p) * _LEVELS)) if p else 0
     n = int(np.prod(shape))
     words = default_generator(generator).integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)

@@ -1,4 +1,7 @@
-"""Layer norm (Ba, Kiros, Hinton 2016, arXiv:1607.06450) and RMS norm (Zhang, Sennrich 2019, arXiv:1910.07467)."""
+"""Layer norm (Ba, Kiros, Hinton 2016, arXiv:1607.06450) and RMS norm (Zhang, Sennrich 2019, arXiv:1910.07467).
+
+One kernel does both, alone or of a residual sum, x + dropout(update), whose parts it then need not keep.
+"""
 
 from __future__ import annotations
 
@@ -10,120 +13,136 @@ from ..op import function, op
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import mean
 from ..tensor import Tensor
-from .blocks import as_rows, ones, row_blocks
+from .blocks import BLOCK, as_rows, ones, row_blocks
+from .dropout import checked_p, keep_mask
 
 __all__ = ["layer_norm", "rms_norm"]
 
 
-def layer_norm_definition(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """(x - mean) / √(variance + eps) · weight + bias, of each row."""
-    centred = x - mean(x, -1, True)
-    y = centred / sqrt(mean(square(centred), -1, True) + eps)
+def row_norm_definition(
+    x: Any, update: Any, weight: Any, bias: Any, eps: float, centred: bool, keep: Any, keep_scale: float
+) -> Tensor:
+    """c / √(mean of c² + eps) · weight + bias of each row, where c is the sum, less its mean if `centred`."""
+    if update is not None:
+        x = x + (update if keep is None else update * keep * keep_scale)
+    c = x - mean(x, -1, True) if centred else x
+    y = c / sqrt(mean(square(c), -1, True) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
-def _layer_norm_vjp(g: Any, x: Any, weight: Any, bias: Any, eps: Any, kept: Any, needs: Any) -> tuple[Any, Any, Any]:
-    g, rows = as_rows(g), as_rows(x)
-    middle, scale = kept
-    width = rows.shape[1]
-    one = ones(width, rows.dtype) / width
-    gx = np.empty_like(rows)
-    gw, gb = np.zeros(width, rows.dtype), np.zeros(width, rows.dtype)
-    for block in row_blocks(*rows.shape):
-        gr, s = g[block], scale[block]
-        normal = rows[block] - middle[block]
-        normal *= s
-        if needs[1]:
-            gw += np.add.reduce(gr * normal, axis=0)
+def _row_norm_vjp(
+    g: Any, x: Any, update: Any, weight: Any, bias: Any, eps: Any, centred: Any, keep: Any, keep_scale: Any,
+    kept: Any, needs: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """With n the normalised rows, s their factor and h = g · weight: s (h - mean(h) - n mean(h n))."""
+    shape = g.shape
+    g = as_rows(g)
+    normal, scale = kept
+    width = g.shape[1]
+    one = ones(width, g.dtype) / width
+    gx = np.empty_like(g)
+    updates = needs[1] and keep is not None
+    gu = np.empty_like(g) if updates else gx
+    kept_rows: Any = None if keep is None else keep.reshape(g.shape)
+    gw, gb = np.zeros(width, g.dtype), np.zeros(width, g.dtype)
+    work = np.empty((min(len(g), 1 + BLOCK // width), width), g.dtype)
+    for block in row_blocks(*g.shape):
+        h, n, s, out = g[block], normal[block], scale[block], gx[block]
+        part = np.multiply(h, n, out=work[: len(h)])
         if needs[2]:
-            gb += np.add.reduce(gr, axis=0)
-        if needs[0]:
-            gn = gr if weight is None else gr * weight
-            slope = np.vecdot(gn, normal)[:, None] / width
-            out = np.subtract(gn, gn @ one, out=gx[block])
-            np.multiply(normal, slope, out=normal)
-            np.subtract(out, normal, out=out)
-            np.multiply(out, s, out=out)
-    return gx.reshape(x.shape) if needs[0] else None, gw if needs[1] else None, gb if needs[2] else None
+            gw += np.add.reduce(part, axis=0)
+        if needs[3]:
+            gb += np.add.reduce(h, axis=0)
+        if weight is not None:
+            h = np.multiply(h, weight, out=out)
+        slope = np.vecdot(h, n)[:, None]
+        slope /= width
+        np.multiply(n, slope, out=part)
+        if centred:
+            part += h @ one
+        np.subtract(h, part, out=out)
+        out *= s
+        if updates:
+            np.multiply(out, kept_rows[block], out=gu[block])
+            gu[block] *= keep_scale
+    if needs[0] and needs[1] and not updates:
+        gu = gx.copy()
+    found = (gx.reshape(shape), gu.reshape(shape), gw, gb)
+    return tuple(c if needed else None for c, needed in zip(found, needs))
 
 
-@op(vjp=_layer_norm_vjp, definition=layer_norm_definition)
-def _layer_norm(x, weight, bias, /, eps=1e-5):
+@op(vjp=_row_norm_vjp, definition=row_norm_definition)
+def _row_norm(x, update, weight, bias, /, eps, centred, keep, keep_scale):
     rows = as_rows(x)
-    width = rows.shape[1]
+    n, width = rows.shape
+    if update is not None and update.shape != x.shape:
+        raise ValueError("expected an update of the shape of x")
+    updates = None if update is None else as_rows(update)
+    kept_rows: Any = None if keep is None else keep.reshape(n, width)
     one = ones(width, rows.dtype) / width
+    normal, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     y = np.empty_like(rows)
-    middle, scale = (np.empty((len(rows), 1), rows.dtype) for _ in range(2))
-    for block in row_blocks(*rows.shape):
-        part, m, s = y[block], middle[block], scale[block]
-        np.matmul(rows[block], one, out=m)
-        np.subtract(rows[block], m, out=part)
-        s[:, 0] = np.vecdot(part, part)
+    for block in row_blocks(n, width):
+        c, part, s = rows[block], normal[block], scale[block]
+        if updates is not None and kept_rows is None:
+            c = np.add(c, updates[block], out=part)
+        elif updates is not None:
+            np.multiply(updates[block], kept_rows[block], out=part)
+            np.multiply(part, keep_scale, out=part)
+            c = np.add(part, c, out=part)
+        if centred:
+            c = np.subtract(c, c @ one, out=part)
+        s[:, 0] = np.vecdot(c, c)
         s /= width
         s += eps
         np.sqrt(s, out=s)
         np.reciprocal(s, out=s)
-        part *= s
+        np.multiply(c, s, out=part)
         if weight is not None:
-            part *= weight
-        if bias is not None:
-            part += bias
-    return y.reshape(x.shape), (middle, scale)
+            part = np.multiply(part, weight, out=y[block])
+        if bias is not None or weight is None:
+            np.add(part, 0 if bias is None else bias, out=y[block])
+    return y.reshape(x.shape), (normal, scale)
+
+
+def _normalised(
+    x: Any, update: Any, weight: Any, bias: Any, eps: float, centred: bool, p: float, generator: Any
+) -> Tensor:
+    keep, keep_scale = keep_mask(np.shape(x), p, generator) if update is not None and checked_p(p) else (None, 1.0)
+    return _row_norm(x, update, weight, bias, eps, centred, keep, keep_scale)
 
 
 @function()
-def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    update: Any = None,
+    dropout: float = 0.0,
+    generator: np.random.Generator | None = None,
+) -> Tensor:
     """Each row of x (its last axis) brought to mean 0 and variance 1, times `weight`, plus `bias`.
 
-    The variance is the biased one, as in PyTorch; `weight` and `bias` have the length of a row.
+    The variance is the biased one, as in PyTorch; `weight` and `bias` have the length of a row. With
+    `update`, of the shape of x, it is the sum x + dropout(update, p) that is normalised, for the
+    probability p = `dropout`.
     """
-    return _layer_norm(x, weight, bias, eps=eps)
-
-
-def rms_norm_definition(x: Any, weight: Any = None, eps: float = 1e-5) -> Tensor:
-    """x / √(mean of squares + eps) · weight, of each row."""
-    y = x / sqrt(mean(square(x), -1, True) + eps)
-    return y if weight is None else y * weight
-
-
-def _rms_norm_vjp(g: Any, x: Any, weight: Any, eps: Any, kept: Any, needs: Any) -> tuple[Any, Any]:
-    g, rows = as_rows(g), as_rows(x)
-    width = rows.shape[1]
-    gx = np.empty_like(rows)
-    gw = np.zeros(width, rows.dtype)
-    for block in row_blocks(*rows.shape):
-        gr, s = g[block], kept[block]
-        normal = rows[block] * s
-        if needs[1]:
-            gw += np.add.reduce(gr * normal, axis=0)
-        if needs[0]:
-            gn = gr if weight is None else gr * weight
-            normal *= np.vecdot(gn, normal)[:, None] / width
-            np.subtract(gn, normal, out=gx[block])
-            gx[block] *= s
-    return gx.reshape(x.shape) if needs[0] else None, gw if needs[1] else None
-
-
-@op(vjp=_rms_norm_vjp, definition=rms_norm_definition)
-def _rms_norm(x, weight, /, eps=1e-5):
-    rows = as_rows(x)
-    y = np.empty_like(rows)
-    scale = np.empty((len(rows), 1), rows.dtype)
-    for block in row_blocks(*rows.shape):
-        part, s = rows[block], scale[block]
-        s[:, 0] = np.vecdot(part, part)
-        s /= rows.shape[1]
-        s += eps
-        np.sqrt(s, out=s)
-        np.reciprocal(s, out=s)
-        np.multiply(part, s, out=y[block])
-        if weight is not None:
-            y[block] *= weight
-    return y.reshape(x.shape), scale
+    return _normalised(x, update, weight, bias, eps, True, dropout, generator)
 
 
 @function()
-def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each row of x (its last axis) divided by the root of its mean square, times `weight`."""
-    return _rms_norm(x, weight, eps=eps)
+def rms_norm(
+    x: Any,
+    weight: Any = None,
+    eps: float = 1e-5,
+    update: Any = None,
+    dropout: float = 0.0,
+    generator: np.random.Generator | None = None,
+) -> Tensor:
+    """Each row of x (its last axis) divided by the root of its mean square, times `weight`.
+
+    `update` and `dropout` as in `layer_norm`.
+    """
+    return _normalised(x, update, weight, None, eps, False, dropout, generator)

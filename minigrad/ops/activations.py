@@ -22,9 +22,9 @@ def relu(x, /):
 
 @op(methods="sigmoid", x=lambda g, y: g * y * (1 - y))
 def sigmoid(x, /):
-    """1 / (1 + e⁻ˣ), without overflow."""
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, e) / (1 + e)
+    """1 / (1 + e⁻ˣ)."""
+    with np.errstate(over="ignore"):  # where e⁻ˣ is infinite, the result is 0
+        return 1 / (1 + np.exp(-x))
 
 
 @function(methods="softplus")

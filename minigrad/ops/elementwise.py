@@ -86,8 +86,9 @@ def rsqrt(x: Any) -> Tensor:
 
 
 def exp_share(g: Any, x: Any, y: Any) -> Any:
-    """g · eˣ⁻ʸ, and 0 where y is -inf, that is, where every term is -inf."""
-    return g * np.exp(x - np.where(np.isneginf(y), 0, y))
+    """g · eˣ⁻ʸ; 0 where y is -inf, that is, where every term is, and g where x and y are both +inf."""
+    same = (x == y) & (y == np.inf)  # all of it: a share of 1, and no inf - inf
+    return g * np.exp(np.where(same, 0, x) - np.where(same | np.isneginf(y), 0, y))
 
 
 logaddexp = ufunc(

@@ -105,14 +105,22 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
 @function(numpy=np.sort, methods="sort")
 def sort(x: Any, axis: int = -1) -> Tensor:
     """The elements in rising order along `axis`; equal ones keep their order."""
+    _axis_length("sort", x, axis)
     return take_along_axis(x, argsort(x, axis=axis, kind="stable"), axis)
+
+
+def _axis_length(name: str, x: Any, axis: int) -> int:
+    shape = np.shape(x)
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"{name}: axis {axis} is not one of the {len(shape)} axes of shape {shape}")
+    return shape[axis]
 
 
 @function(methods="top_k")
 def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, np.ndarray]:
     """The k largest elements along `axis`, largest first, and where they stood."""
     array = np.asarray(unwrap(x))
-    length = array.shape[axis]
+    length = _axis_length("top_k", x, axis)
     if not 0 < k <= length:
         raise ValueError(f"top_k: expected 1 <= k <= {length}, got {k}")
     largest = np.argpartition(-array, k - 1, axis).take(np.arange(k), axis)

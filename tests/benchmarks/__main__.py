@@ -1,37 +1,180 @@
-"""Benchmarks, by hand: `python tests/benchmarks ops`.
+"""Benchmarks, by hand: `python tests/benchmarks all`, or one of
 
-ops   time per recorded op, forward and backward, on small arrays, against PyTorch
+train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
+decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
+ops       one recorded op, forward and backward, on small arrays
+scaling   how a training step grows with batch, length and width, as slopes of log-log lines
+imports   what `import` costs over `import numpy`
+
+Each library has a process of its own, and they take turns; what is compared is the median. Libraries
+that are not installed are left out. Figures go to OUT.json, and a picture of them to OUT.png.
 """
 
 from __future__ import annotations
 
 import argparse
-from statistics import geometric_mean
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
 
-from harness import compare, machine
+import numpy as np
+from harness import Worker, compare, machine
+from sizes import SIZES
 
+TRAINERS = ["minigrad", "torch", "torch:compiled", "jax", "autograd", "mygrad"]
+NAMES = {
+    "minigrad": "minigrad", "torch": "PyTorch", "torch:compiled": "torch.compile", "jax": "JAX jit",
+    "autograd": "HIPS autograd", "mygrad": "MyGrad", "ctranslate2": "CTranslate2",
+}  # fmt: skip
 OPS = [
     "add", "multiply", "divide", "negative", "tanh", "relu", "exp, log", "square", "matmul",
     "reshape", "transpose", "slice", "mean", "softmax", "maximum", "where",
 ]  # fmt: skip
 
 
-def ops(rounds: int) -> None:
-    """µs for one op, in a chain of 200 on 8 × 8 float64 arrays."""
+def figures(workers: list[Worker], reference: str = "torch") -> dict[str, Any]:
+    """Median milliseconds, ratio to the reference, peak megabytes over the idle process, by library."""
+    base = next((w.median for w in workers if w.library == reference), None)
+    return {
+        w.library: {
+            "ms": w.median * 1e3,
+            "ratio": None if base is None else w.median / base,
+            "peak_mb": w.peak / 1e6,
+            "version": w.facts["version"],
+            "rounds_ms": [1e3 * seconds for seconds in w.seconds],
+        }
+        for w in workers
+    }
+
+
+def train(rounds: int) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    print("training step            ms   ratio to PyTorch   peak MB")
+    for size, s in SIZES.items():
+        slow = size == "base"  # where the slowest would take minutes
+        found = figures(compare([t for t in TRAINERS if not (slow and t in ("autograd", "mygrad"))], "train",
+                                {"size": size}, rounds, warmup=3))  # fmt: skip
+        (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
+        ours = found["minigrad"]
+        for library, f in found.items():
+            ratio = "" if f["ratio"] is None else f"{f['ratio']:.2f}"
+            print(f"{size:6}{NAMES[library]:14}{f['ms']:9.1f}{ratio:>14}{f['peak_mb']:14.0f}", flush=True)
+        rate = s.useful_flops() / gemm.median
+        share = s.useful_flops() / (ours["ms"] / 1e3) / rate
+        print(
+            f"{size:6}products alone{gemm.median * 1e3:9.1f}   ({rate / 1e9:.0f} GFLOP/s; share of a step {share:.0%})"
+        )
+        result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": share}
+    return result
+
+
+def decode(rounds: int) -> dict[str, Any]:
+    result = {}
+    print("32 tokens             ms   ratio to Hugging Face")
+    with tempfile.TemporaryDirectory() as path:
+        made = Worker("torch", "marian", {"path": path})
+        made.close()
+        for batch, beams in ((1, 1), (32, 1), (1, 4)):
+            name = f"batch {batch}, beam {beams}"
+            config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
+            result[name] = figures(compare(["minigrad", "torch", "ctranslate2"], "decode", config, rounds))
+            for library, f in result[name].items():
+                label = "Hugging Face" if library == "torch" else NAMES[library]
+                ratio = "" if f["ratio"] is None else f"{f['ratio']:.2f}"
+                print(f"{name:18}{label:14}{f['ms']:9.1f}{ratio:>8}", flush=True)
+    return result
+
+
+def ops(rounds: int) -> dict[str, Any]:
+    result = {}
     print("op, 8 × 8 float64        minigrad    PyTorch    ratio")
-    ratios = []
     for name in OPS:
         ours, theirs = compare(["minigrad", "torch"], "ops", {"name": name, "n": 200, "side": 8}, rounds, warmup=5)
         ratio = ours.median / theirs.median
-        ratios.append(ratio)
-        print(f"{name:20}{ours.median / 200 * 1e6:10.2f} µs{theirs.median / 200 * 1e6:8.2f} µs{ratio:8.2f}", flush=True)
-    print(f"geometric mean of the ratios: {geometric_mean(ratios):.2f}")
+        result[name] = {"us": ours.median / 200 * 1e6, "torch_us": theirs.median / 200 * 1e6, "ratio": ratio}
+        print(f"{name:20}{result[name]['us']:10.2f} µs{result[name]['torch_us']:8.2f} µs{ratio:8.2f}", flush=True)
+    mean = geometric_mean([r["ratio"] for r in result.values()])
+    print(f"geometric mean of the ratios: {mean:.2f}")
+    return {"ops": result, "mean_ratio": mean}
+
+
+def scaling(rounds: int) -> dict[str, Any]:
+    """The slope of log time over log size, from the size small; all but the length is halved or doubled once."""
+    result: dict[str, Any] = {}
+    print("growth of a training step: the exponent of its time")
+    lines = {"batch": [16, 32, 64, 128], "length": [10, 20, 40, 80], "d_model": [128, 256, 512]}
+    for what, values in lines.items():
+        for library in ("minigrad", "torch"):
+            times = []
+            for value in values:
+                changes = {what: value} | ({"d_ff": 4 * value} if what == "d_model" else {})
+                (worker,) = compare([library], "train", {"size": "small", **changes}, min(rounds, 3))
+                times.append(worker.median)
+            slope = float(np.polyfit(np.log(values), np.log(times), 1)[0])
+            result.setdefault(what, {})[library] = {"values": values, "seconds": times, "slope": slope}
+            print(f"{what:10}{NAMES[library]:12}{slope:6.2f}", flush=True)
+    return result
+
+
+def imports(rounds: int) -> dict[str, Any]:
+    result = {}
+    for library in ("minigrad", "torch", "jax", "autograd", "mygrad"):
+        code = f"import time, numpy; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+                for _ in range(rounds + 1)]  # fmt: skip
+        if runs[0].returncode == 0:
+            result[library] = 1e3 * median(float(run.stdout) for run in runs[1:])
+            print(f"import {library:10}{result[library]:8.0f} ms over import numpy", flush=True)
+    return result
+
+
+PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "train": train, "decode": decode, "ops": ops, "scaling": scaling, "imports": imports,
+}  # fmt: skip
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Bars: the time of a training step, and of decoding, as a multiple of PyTorch's."""
+    from matplotlib.figure import Figure
+
+    panels = [(f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()]
+    panels += [(f"decoding, {name}", r) for name, r in results.get("decode", {}).items()]
+    if not panels:
+        return
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
+    for place, (title, found) in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        found = {library: f for library, f in found.items() if f["ratio"] is not None}
+        labels = ["Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found]
+        ratios = [f["ratio"] for f in found.values()]
+        bars = axes.barh(labels, ratios, color=["#2a6fbb" if n == "minigrad" else "#b8b8b8" for n in found])
+        axes.bar_label(bars, [f"{f['ms']:.0f} ms" for f in found.values()], padding=3, fontsize=8)
+        axes.set(title=title, xlabel="time, as a multiple of PyTorch's", xlim=(0, 1.3 * max(ratios)))
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.invert_yaxis()
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["ops"], help="which benchmark")
-    parser.add_argument("--rounds", type=int, default=9, help="turns of each library (default: %(default)s)")
+    parser.add_argument("what", choices=["all", *PARTS], help="which benchmark")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each library (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)")
     args = parser.parse_args()
-    print(machine())
-    {"ops": ops}[args.what](args.rounds)
+    results: dict[str, Any] = {"machine": machine(), "rounds": args.rounds}
+    print(results["machine"])
+    for name in PARTS if args.what == "all" else [args.what]:
+        results[name] = PARTS[name](args.rounds)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    draw(results, args.out.with_suffix(".png"))
+    print(f"figures: {args.out.with_suffix('.json')}, picture: {args.out.with_suffix('.png')}")

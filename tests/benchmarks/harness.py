@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -85,12 +86,28 @@ def machine() -> str:
     return f"{model}, {cores} cores, Python {platform.python_version()}"
 
 
+def _children() -> list[int]:
+    path = Path("/proc/self/task") / str(os.getpid()) / "children"
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
+
+
+def _private(pid: int) -> int:
+    """The bytes of a process that it shares with no other: what a forked worker takes beside its parent."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1024
+
+
 def serve(library: str, task: str, config: dict[str, Any]) -> None:
     """What a worker does: prepare the task, and run it once for each line of input."""
     import resource
 
     sys.path.insert(0, str(HERE.parent.parent))
+    library, _, variant = library.partition(":")  # torch:compiled is the task train_compiled of with_torch
     module = importlib.import_module(f"with_{library}")
+    task = f"{task}_{variant}" if variant else task
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     step = getattr(module, task)(**config)
     facts = step.facts if hasattr(step, "facts") else {}
@@ -99,7 +116,7 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
         start = time.perf_counter()
         step()
         seconds = time.perf_counter() - start
-        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024
+        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024 + sum(map(_private, _children()))
         print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
 
 import minigrad as mg
-from minigrad import Tensor
+import nn
+from minigrad import Tensor, optim
 
 VERSION = mg.__version__
 
@@ -45,5 +48,57 @@ def ops(name: str, n: int, side: int) -> Callable[[], None]:
             h = op(h)
         h.sum().backward()
         x.grad = w.grad = None
+
+    return step
+
+
+def train(size: str, processes: int = 2, **changes: int) -> Callable[[], None]:
+    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
+    s = SIZES[size]._replace(**changes)
+    mg.manual_seed(0)
+    config = nn.TransformerConfig(
+        s.vocab, s.vocab, s.d_model, s.num_heads, s.layers, s.layers, s.d_ff, dropout=DROPOUT, max_len=s.length
+    )
+    model = nn.Transformer(config)
+    optimizer = optim.Adam(model.parameters(), LR, clip_norm=CLIP)
+    source, target = s.data()
+    shards = [(source[i::processes], target[i::processes]) for i in range(processes)]
+    n = s.batch * s.length
+    parallel = mg.DataParallel(
+        optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n, processes
+    )
+
+    def step() -> None:
+        parallel.backward(shards)
+        parallel.step()
+
+    return step
+
+
+def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
+    """Exactly `steps` tokens for `batch` sources, with the cache."""
+    model = nn.load_marian(path)
+    source = np.random.default_rng(0).integers(1, 1000, (batch, length))
+    if beams == 1:
+        return lambda: nn.greedy_search(model, source, max_len=steps, eos=None)
+    return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
+
+
+def gemm(size: str) -> Callable[[], None]:
+    """The matrix products of a training step alone: forward, gradient of the input, gradient of the weight."""
+    s = SIZES[size]
+    rng = np.random.Generator(np.random.SFC64(0))
+    n, d = s.batch * s.length, s.d_model
+    shapes = [(d, d, 12 * s.layers), (d, s.d_ff, 2 * s.layers), (s.d_ff, d, 2 * s.layers), (d, s.vocab, 1)]
+    work = []
+    for n_in, n_out, times in shapes:
+        x, w, g = (rng.random(shape, np.float32) for shape in ((n, n_in), (n_out, n_in), (n, n_out)))
+        work += [(x, w, g)] * times
+
+    def step() -> None:
+        for x, w, g in work:
+            x @ w.T
+            g @ w
+            g.T @ x
 
     return step

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
 
 VERSION = torch.__version__
 torch.set_num_threads(2)
@@ -41,5 +43,97 @@ def ops(name: str, n: int, side: int) -> Callable[[], None]:
             h = op(h)
         h.sum().backward()
         x.grad = w.grad = None
+
+    return step
+
+
+class Translator(torch.nn.Module):
+    """Embeddings, sinusoidal positions, torch.nn.Transformer, projection."""
+
+    def __init__(self, s: Size) -> None:
+        super().__init__()
+        d = s.d_model
+        self.source, self.target = (torch.nn.Embedding(s.vocab, d, padding_idx=0) for _ in range(2))
+        place, k = torch.arange(s.length)[:, None], torch.arange(d // 2) * 2 / d
+        angles = place / 10000**k
+        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).reshape(s.length, d))
+        self.dropout = torch.nn.Dropout(DROPOUT)
+        self.transformer = torch.nn.Transformer(d, s.num_heads, s.layers, s.layers, s.d_ff, DROPOUT, batch_first=True)
+        self.transformer.encoder.norm = self.transformer.decoder.norm = None  # post-norm, as the paper
+        self.output = torch.nn.Linear(d, s.vocab)
+        self.register_buffer("causal", torch.nn.Transformer.generate_square_subsequent_mask(s.length))
+        self.scale = d**0.5
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        padding = torch.zeros(source.shape, dtype=torch.float32).masked_fill(source == 0, float("-inf"))
+        x = self.dropout(self.source(source) * self.scale + self.positions)
+        y = self.dropout(self.target(target) * self.scale + self.positions)
+        h = self.transformer(
+            x,
+            y,
+            tgt_mask=self.causal,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        return self.output(h)
+
+
+def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], None]:
+    """A training step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
+    s = SIZES[size]._replace(**changes)
+    torch.manual_seed(0)
+    model = Translator(s)
+    forward = torch.compile(model) if compiled else model
+    adam = torch.optim.Adam(model.parameters(), LR, fused=True)
+    source, target = map(torch.tensor, s.data())
+
+    def step() -> None:
+        adam.zero_grad()
+        logits = forward(source, target[:, :-1])
+        loss = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, s.vocab), target[:, 1:].reshape(-1), label_smoothing=SMOOTHING
+        )
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        adam.step()
+
+    return step
+
+
+def train_compiled(size: str, **changes: int) -> Callable[[], None]:
+    """The same, through torch.compile."""
+    return train(size, compiled=True, **changes)
+
+
+def marian(path: str) -> dict[str, int]:
+    """Write a model of OPUS-MT's shape with random weights into a directory; its number of parameters."""
+    from transformers import MarianConfig, MarianMTModel
+
+    torch.manual_seed(0)
+    config = MarianConfig(
+        vocab_size=58101, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
+        decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, activation_function="swish",
+        max_position_embeddings=512, pad_token_id=58100, decoder_start_token_id=58100, eos_token_id=0,
+        forced_eos_token_id=None, scale_embedding=True,
+    )  # fmt: skip
+    model = MarianMTModel(config)
+    model.save_pretrained(path)
+    return {"parameters": model.num_parameters()}
+
+
+def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
+    """Exactly `steps` tokens for `batch` sources, by Hugging Face's `generate`."""
+    from transformers import MarianMTModel
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    model = MarianMTModel.from_pretrained(path).eval()
+    source = torch.tensor(np.random.default_rng(0).integers(1, 1000, (batch, length)))
+    options = {"num_beams": beams, "max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return model.generate(source, attention_mask=torch.ones_like(source), **options)
 
     return step

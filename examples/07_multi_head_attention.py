@@ -1,0 +1,538 @@
+"""Multi-head attention: the questions of a discussion, and their answers in code.
+
+"Multi-head attention" (the text, 004_36d00249ebd8060a.txt) is the discussion below a chapter of a course: readers ask
+and answer. What is split, and what is not; how the heads run at once; what `valid_lens` keeps; what an exercise
+should show; whether values must be split too. Each is run here. Which heads matter, and what happens when the others
+are removed, is in 08_pruning_heads.py.
+
+    python examples/07_multi_head_attention.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from walk import Walk, fastest
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from minigrad.extras import require
+from minigrad.kernels.attention import attention_weights, merge_heads, split_heads
+
+HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
+P = HIDDENS // HEADS  # 20, the size of one head
+N, QUERIES, PAIRS = 2, 4, 6  # sequences, queries, key-value pairs
+VALID_LENS = np.array([3, 2])
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def made(seed: int, **sizes: int) -> nn.MultiHeadAttention:
+    return nn.MultiHeadAttention(
+        HIDDENS, HEADS, **sizes, bias=False, dtype=float, generator=np.random.default_rng(seed)
+    )
+
+
+def one_head(attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, mask: Any = None) -> np.ndarray:
+    """Head h by itself: its own three networks, and dot-product attention, (N, L_q, p)."""
+    own = slice(h * P, (h + 1) * P)  # the p rows that are the network of head h
+    Q, K, V = (
+        x @ projection.weight.data[own].T  # (N, L, p)
+        for x, projection in ((q, attention.q_proj), (k, attention.k_proj), (v, attention.v_proj))
+    )
+    scores = Q @ K.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
+    return softmax(scores if mask is None else np.where(mask, scores, -np.inf)) @ V
+
+
+# -- sizes and shapes --------------------------------------------------------------------------------------
+
+
+def the_sizes(walk: Walk) -> None:
+    walk.section("Sizes: query_size, key_size, value_size and num_hiddens")
+    attention = made(0, query_size=7, key_size=8, value_size=9)
+    shapes = [p.weight.shape[::-1] for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    walk.fact(
+        "queries, keys and values have sizes of their own, and num_hiddens after W_q, W_k, W_v",
+        shapes == [(7, HIDDENS), (8, HIDDENS), (9, HIDDENS)],
+        f"W_q {shapes[0]}, W_k {shapes[1]}, W_v {shapes[2]}",
+    )
+    layer = nn.TransformerEncoderLayer(nn.TransformerConfig(d_model=HIDDENS, num_heads=HEADS)).self_attention
+    square = {p.shape for name, p in layer.named_parameters() if name.endswith("weight")}
+    walk.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
+    walk.fact(
+        "there are h heads, and p_q = p_k = p_v = p_o / h: the chapter is right",
+        layer.num_heads == HEADS and layer.d_k * HEADS == HIDDENS,
+        f"h = {HEADS}, p = {layer.d_k}, p_o = {HIDDENS}",
+    )
+
+
+def one_wide_projection(walk: Walk) -> None:
+    walk.section("One wide projection is h small ones, run at once")
+    rng = np.random.default_rng(1)
+    attention = made(1)
+    q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
+    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
+    heads = [one_head(attention, h, q, k, k, mask) for h in range(HEADS)]  # h × (N, L_q, p)
+    expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
+    y = attention(q, k, k, padding_mask=mask[:, 0]).data
+    gap = abs(y - expected).max()
+    walk.fact(
+        "the weights of all h heads are inside W_q, W_k, W_v: h separate heads give the same",
+        gap < 1e-12,
+        f"largest gap {gap:.0e}",
+    )
+    Q = attention.q_proj(q)  # (N, L_q, h·p)
+    split = split_heads(Q, HEADS)  # (N, h, L_q, p)
+    batch = split.reshape(N * HEADS, QUERIES, P)  # what the chapter's transpose_qkv returns
+    walk.fact(
+        "transpose_qkv makes the heads part of the batch",
+        batch.shape == (N * HEADS, QUERIES, P),
+        f"{Q.shape} becomes {batch.shape}: the batch times h",
+    )
+    walk.fact(
+        "it splits the projected queries, not the queries",
+        np.allclose(split.data[:, 2], q @ attention.q_proj.weight.data[40:60].T),
+        "head 3 is what rows 40 to 59 of W_q make of the whole query",
+    )
+    walk.fact("transpose_output is the way back", np.array_equal(merge_heads(split).data, Q.data))
+    walk.fact(
+        "nothing is copied h times",
+        np.shares_memory(split.data, Q.data) and split.size == Q.size,
+        "the heads are views of the one projection",
+    )
+    x = rng.standard_normal((32, 20, HIDDENS))
+    wide = lambda: attention(x, x, x)
+    loop = lambda: np.concatenate([one_head(attention, h, x, x, x) for h in range(HEADS)], -1) @ W_o
+    W_o = attention.out_proj.weight.data.T
+    with mg.no_grad():
+        together, apart = fastest(wide, loop)
+    walk.fact(
+        "the heads are put together to compute them faster",
+        together < apart,
+        f"32 sequences of 20: {1e3 * together:.1f} ms together, {1e3 * apart:.1f} ms head by head",
+    )
+    d, n = 3, 5  # five networks that embed into three dimensions
+    small = [rng.standard_normal((d, 8)) for _ in range(n)]
+    x = rng.standard_normal(8)
+    wide = np.concatenate(small) @ x  # (n·d,)
+    by_d, by_n = wide.reshape(n, d), wide.reshape(d, n)
+    walk.fact("N networks side by side are one with 3N outputs", wide.shape == (3 * n,), f"N = {n}: {wide.shape}")
+    walk.erratum(
+        "which outputs belong together",
+        "that each N nodes in turn are one of the networks",
+        "each 3, the size that a network embeds into; there are N such groups",
+        all(np.allclose(by_d[i], small[i] @ x) for i in range(n)) and not np.allclose(by_n[0][:d], small[1] @ x),
+        "the two are one only where N = 3",
+    )
+    packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
+    three = np.split(q @ packed.T, 3, -1)
+    walk.fact(
+        "PyTorch's layer does the same",
+        np.allclose(three[0], Q.data, rtol=1e-12),
+        f"it goes one step further: its in_proj_weight {packed.shape} is W_q, W_k and W_v in one; that the two "
+        "layers agree in results and gradients is a test of this project (tests/oracle)",
+    )
+
+
+def what_a_head_sees(walk: Walk) -> None:
+    walk.section("What a head sees: all features, through a projection of its own")
+    rng = np.random.default_rng(2)
+    attention = made(2)
+    q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
+    x = mg.Tensor(q, requires_grad=True)
+    score = split_heads(attention.q_proj(x), HEADS)[:, 0].sum()  # head 0 alone
+    (gradient,) = mg.gradients(score, [x])
+    seen = int((abs(gradient.data[0, 0]) > 0).sum())
+    walk.erratum(
+        "the input of one head, for an input (2, 4, 100)",
+        "(2, 4, 20), a fifth of the features",
+        "(2, 4, 100); only its projection is (2, 4, 20)",
+        seen == HIDDENS and attention.q_proj(q).shape == (N, QUERIES, HIDDENS),
+        f"the queries of head 1 depend on all {seen} features",
+    )
+    first = q.copy()
+    first[..., P:] = 0  # leave head 1 "its" 20 features
+    walk.erratum(
+        "what is divided among the heads",
+        "the features of the input: each head sees a local part",
+        "the space that the input is projected to",
+        not np.allclose(one_head(attention, 0, first, k, k), one_head(attention, 0, q, k, k), atol=0.01),
+        "which features make a part is learned; neighbours in the input are not neighbours in a head",
+    )
+    Q, K = (split_heads(p(z), HEADS).data for p, z in ((attention.q_proj, q), (attention.k_proj, k)))  # (N, h, L, p)
+    parts = Q @ K.swapaxes(-1, -2)  # (N, h, L_q, L_kv)
+    whole = attention.q_proj(q).data @ attention.k_proj(k).data.swapaxes(1, 2)  # (N, L_q, L_kv)
+    weights = softmax(parts / np.sqrt(P))  # (N, h, L_q, L_kv)
+    walk.fact(
+        "one head compares over all features at once; h heads compare each part by itself",
+        np.allclose(parts.sum(1), whole) and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
+        "the products of the parts add up to the whole product, and each has a softmax of its own",
+    )
+    heads = [one_head(attention, h, q, k, k) for h in range(HEADS)]  # (N, L_q, p) each
+    blocks = np.split(attention.out_proj.weight.data.T, HEADS)  # W_o in h blocks (p, p_o)
+    total = sum(head @ block for head, block in zip(heads, blocks))
+    walk.fact(
+        "W_o weighs the parts and adds them up",
+        np.allclose(total, attention(q, k, k).data),
+        "concatenating and multiplying by W_o is the sum over heads of head · (its block of W_o)",
+    )
+
+
+def how_many(walk: Walk) -> None:
+    walk.section("How many queries, how many keys and values")
+    attention = made(3)
+    X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
+    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
+    y = attention(X, Y, Y, padding_mask=mask)
+    walk.fact("attention(X, Y, Y, valid_lens).shape", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
+    walk.fact(
+        "the second number is that of the queries, whatever the number of pairs",
+        all(attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100) for n in (1, 6, 9)),
+        "each query gets one result",
+    )
+    walk.fact(
+        "their length, after the projections, is num_hiddens",
+        attention.q_proj(X).shape[-1] == attention.k_proj(Y).shape[-1] == attention.v_proj(Y).shape[-1] == HIDDENS,
+        f"queries {attention.q_proj(X).shape}, keys and values {attention.k_proj(Y).shape}",
+    )
+    q, k = (np.random.default_rng(3).standard_normal((N, n, HIDDENS)) for n in (QUERIES, PAIRS))
+    one_by_one = [attention(q[:, i : i + 1], k, k).data for i in range(QUERIES)]
+    walk.fact(
+        "how many queries are asked at once is a free choice",
+        np.allclose(np.concatenate(one_by_one, 1), attention(q, k, k).data),
+        "each is answered by itself: four at once are four times one",
+    )
+    own = nn.MultiHeadSelfAttention(HIDDENS, HEADS, dtype=float)
+    walk.fact(
+        "in self-attention queries, keys and values come from the same tokens: then the numbers are equal",
+        own(Y, need_weights=True)[1].shape == (N, HEADS, PAIRS, PAIRS),
+        "the example with 4 and 6 is attention to another sequence",
+    )
+    config = nn.TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
+    model = nn.Transformer(config).eval()
+    source = np.full((1, PAIRS), 4)
+    with mg.no_grad(), nn.record_attention(model) as recorded:
+        state = model.start(source)
+        for _ in range(3):
+            model.step(np.array([[1]]), state)
+    cross = [w.shape[2:] for w in recorded["decoder.layers.0.cross_attention"]]
+    walk.fact(
+        "their number is the length of the sentence; with one word predicted at a time there is one query",
+        cross == [(1, PAIRS)] * 3,
+        f"(queries, pairs) of three steps of decoding: {cross}",
+    )
+
+
+# -- masks ---------------------------------------------------------------------------------------------------
+
+
+def highest_mask(scores: np.ndarray, lens: np.ndarray) -> np.ndarray:
+    """The other idea: of each row of scores (N, L_q, L_kv), keep the `lens` (N,) highest."""
+    rank = (-scores).argsort(-1).argsort(-1)  # 0 for the highest
+    return rank < lens[:, None, None]
+
+
+def valid_lens(walk: Walk) -> None:
+    walk.section("valid_lens: the first keys, or those with the highest scores?")
+    walk.say(
+        """A reader asks whether valid_lens should not keep the highest scores of each row, since the code keeps the
+        first ones. The answer given: what is cut is padding, which means nothing and must not take part. Both are
+        tried on queries and keys where the last keys are padding."""
+    )
+    rng = np.random.default_rng(4)
+    q = rng.standard_normal((N, QUERIES, P))
+    keys = rng.standard_normal((N, PAIRS, P))
+    real = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
+    other = np.where(real.swapaxes(1, 2), keys, 3 * rng.standard_normal(keys.shape))  # other numbers in the padding
+    score = lambda k: q @ k.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
+    attend = lambda k, mask: softmax(np.where(mask, score(k), -np.inf)) @ k
+    by_place = [attend(k, real) for k in (keys, other)]
+    by_score = [attend(k, highest_mask(score(k), VALID_LENS)) for k in (keys, other)]
+    layer = nn.DotProductAttention()(q, keys, keys, VALID_LENS).data
+    walk.fact("the library keeps the first keys", np.allclose(layer, by_place[0], rtol=1e-12))
+    walk.fact(
+        "padding takes no part: what stands in it does not matter",
+        np.array_equal(by_place[0], by_place[1]),
+        "other numbers in the padding, the same result",
+    )
+    kept = highest_mask(score(keys), VALID_LENS)
+    padding = (kept & ~real).sum() / kept.sum()
+    walk.fact(
+        "keeping the highest scores would let padding in",
+        padding > 0.2 and not np.allclose(by_score[0], by_score[1], atol=0.1),
+        f"{padding:.0%} of what it keeps is padding, and the result changes with it",
+    )
+    weights = nn.DotProductAttention()
+    weights(q, keys, keys, VALID_LENS)
+    w = weights.weights.data
+    order = [(np.argsort(w[n, i, :length]) == np.argsort(score(keys)[n, i, :length])).all()
+             for n, length in enumerate(VALID_LENS) for i in range(QUERIES)]  # fmt: skip
+    walk.fact(
+        "nor is it needed: among real keys the softmax already prefers high scores",
+        all(order),
+        "their weights are in the order of their scores",
+    )
+
+
+# -- pictures of weights, and the exercise -----------------------------------------------------------------------
+
+
+def additive_and_dot_product(walk: Walk) -> None:
+    walk.section("Additive beside dot-product, and the shape (1, 1, 2, 10)")
+    rng = np.random.default_rng(5)
+    keys = np.ones((2, 10, 2))
+    values = np.tile(np.arange(40.0).reshape(1, 10, 4), (2, 1, 1))
+    lens = np.array([2, 6])
+    additive = nn.AdditiveAttention(20, 2, 8, dtype=float, generator=rng)
+    dot = nn.DotProductAttention()
+    results = [additive(rng.standard_normal((2, 1, 20)), keys, values, lens).data,
+               dot(rng.standard_normal((2, 1, 2)), keys, values, lens).data]  # fmt: skip
+    weights = additive.weights.data  # (2, 1, 10)
+    expected = np.array([[1 / 2] * 2 + [0] * 8, [1 / 6] * 6 + [0] * 4])
+    walk.fact(
+        "in the earlier example both kinds of attention give the same picture",
+        np.allclose(weights[:, 0], expected) and np.allclose(dot.weights.data, weights) and np.allclose(*results),
+        "all keys are equal, so that any score spreads the weight evenly over the 2 and the 6 real ones",
+    )
+    walk.fact(
+        "weights drawn as (1, 1, 2, 10) and as (2, 1, 1, 10) are the same numbers",
+        np.array_equal(weights.reshape(1, 1, 2, 10).ravel(), weights.reshape(2, 1, 1, 10).ravel()),
+        "one map of two rows, or two maps of one row",
+    )
+    walk.say(
+        f"""The weights are {weights.shape}: 2 sequences, 1 query, 10 keys. As (rows of maps, maps in a row, queries,
+        keys) that is (2, 1, 1, 10), as the reader says; (1, 1, 2, 10) shows the two sequences as if they were two
+        queries of one."""
+    )
+    walk.fact(
+        "additive attention takes queries and keys of different sizes, dot-product does not",
+        results[0].shape == (2, 1, 4) and refuses(dot, np.ones((2, 1, 20)), keys, values),
+        "queries of size 20, keys of size 2",
+    )
+    q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))  # keys that differ
+    other = nn.AdditiveAttention(2, 2, 8, dtype=float, generator=rng)
+    for attention in (other, dot):
+        attention(q, k, k, np.array([8]))
+    apart = abs(other.weights.data - dot.weights.data).max()
+    walk.fact("with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart")
+    maps = {"additive": other.weights.data[0], "dot-product": dot.weights.data[0]}
+    walk.picture(
+        "additive_and_dot_product.png",
+        lambda path: draw_maps(path, maps, "queries", "keys (the last two are padding)"),
+    )
+
+
+def refuses(attention: Any, *arguments: Any) -> bool:
+    try:
+        attention(*arguments)
+    except ValueError:
+        return True
+    return False
+
+
+def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, per_row: int = 5) -> None:
+    """Maps of weights side by side."""
+    count = min(per_row, len(maps))
+    lines = -(-len(maps) // count)
+    size = (2.6 * count + 1.0, 2.1 * lines + 0.6)
+    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=size, layout="constrained")
+    cells = figure.subplots(lines, count, squeeze=False, sharex=True, sharey=True)
+    for cell, (title, weights) in zip(cells.ravel(), maps.items()):
+        image = cell.imshow(weights, cmap="Reds", vmin=0, vmax=max(w.max() for w in maps.values()))
+        cell.set_title(title, fontsize=10)
+        cell.set_xticks(range(weights.shape[1]))
+        cell.set_yticks(range(weights.shape[0]))
+    figure.supxlabel(columns, fontsize=10)
+    figure.supylabel(rows, fontsize=10)
+    figure.colorbar(image, ax=cells, label="weight", shrink=0.8)
+    figure.savefig(path, dpi=150)
+
+
+def the_exercise(walk: Walk) -> None:
+    walk.section("The exercise: draw the weights of all heads")
+    attention = made(6)
+    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
+    X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
+    _, weights = attention(X, Y, Y, padding_mask=mask, need_weights=True)  # (N, h, L_q, L_kv)
+    expected = np.zeros((N, HEADS, QUERIES, PAIRS))
+    expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
+    walk.fact(
+        "a reader's result looks like the earlier example: it is right",
+        np.allclose(weights.data, expected),
+        "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
+    )
+    rng = np.random.default_rng(7)
+    X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
+    _, random = attention(X, Y, Y, padding_mask=mask, need_weights=True)
+    apart = min(abs(random.data[:, a] - random.data[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b)
+    walk.fact("with inputs that differ the heads differ", apart > 0.05, f"any two by at least {apart:.2f} somewhere")
+    walk.say(
+        "A reader asks what a picture was drawn with. These are drawn with matplotlib, from the weights themselves."
+    )
+    for name, w in (("heads_of_ones.png", weights.data), ("heads_of_random.png", random.data)):
+        maps = {f"sequence {n + 1}, head {h + 1}": w[n, h] for n in range(N) for h in range(HEADS)}
+        walk.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"))
+
+
+# -- learning -----------------------------------------------------------------------------------------------------
+
+LENGTH, FEATURES = 8, 16
+
+
+def shifted(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs (n, 8, 24), 16 features and the place as one of 8; targets (n, 8, 16).
+
+    Four features are to come from one place before, four from two before, and so on: a task for four heads.
+    """
+    x = rng.standard_normal((n, LENGTH, FEATURES)).astype(np.float32)
+    parts = [np.roll(part, shift, 1) for shift, part in enumerate(np.split(x, 4, -1), 1)]
+    place = np.broadcast_to(np.eye(LENGTH, dtype=np.float32), (n, LENGTH, LENGTH))
+    return np.concatenate([x, place], -1), np.concatenate(parts, -1)
+
+
+class Heads(nn.Module):
+    """Four heads, whose values are "split" as usual, or whole for each head and then "summed" or "joined"."""
+
+    def __init__(self, kind: str, generator: np.random.Generator, heads: int = 4) -> None:
+        size = FEATURES + LENGTH
+        self.kind, self.heads = kind, heads
+        self.q_proj, self.k_proj = (nn.Linear(size, 8 * heads, generator=generator) for _ in range(2))
+        self.v_proj = nn.Linear(size, FEATURES, generator=generator)
+        self.out_proj = nn.Linear(FEATURES * (heads if kind == "joined" else 1), FEATURES, generator=generator)
+
+    def weights(self, x: np.ndarray) -> mg.Tensor:
+        return attention_weights(self.q_proj(x), self.k_proj(x), self.heads)  # (N, h, L, L)
+
+    def forward(self, x: np.ndarray) -> mg.Tensor:
+        """(N, L, 16)."""
+        A, V = self.weights(x), self.v_proj(x)  # (N, h, L, L), (N, L, 16)
+        if self.kind == "split":
+            Z = merge_heads(A @ split_heads(V, self.heads))  # (N, L, h · 4)
+        elif self.kind == "summed":
+            Z = (A @ mg.expand_dims(V, 1)).sum(1)  # (N, L, 16)
+        else:
+            Z = merge_heads(A @ mg.expand_dims(V, 1))  # (N, L, h · 16)
+        return self.out_proj(Z)
+
+
+def learn(model: Heads, steps: int, seed: int = 0) -> float:
+    """Train on `shifted`; the share of the targets' variance that is not explained, on new data."""
+    rng = np.random.default_rng(seed)
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    schedule = optim.Schedule(optimizer, optim.cosine_schedule(steps, warmup=10))
+    for _ in range(steps):
+        x, y = shifted(64, rng)
+        loss = mg.mean((model(x) - y) ** 2)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    x, y = shifted(500, np.random.default_rng(10_000))
+    with mg.no_grad():
+        return float(((model(x).data - y) ** 2).mean() / y.var())
+
+
+def heads_differ(model: Heads, x: np.ndarray) -> float:
+    """The largest difference between the weights of two heads."""
+    A = model.weights(x).data
+    return float(abs(A[:, :1] - A[:, 1:]).max())
+
+
+def alike_at_first(walk: Walk) -> None:
+    walk.section('"Alike at first, different after training"')
+    rng = np.random.default_rng(8)
+    x, _ = shifted(50, rng)
+    usual = Heads("split", np.random.default_rng(0))
+    alike = Heads("split", np.random.default_rng(0))
+    for p, rows in ((alike.q_proj, 8), (alike.k_proj, 8), (alike.v_proj, 4)):  # every head a copy of the first
+        p.weight.data[...] = np.tile(p.weight.data[:rows], (4, 1))
+        p.bias.data[...] = np.tile(p.bias.data[:rows], 4)
+    alike.out_proj.weight.data[...] = np.tile(alike.out_proj.weight.data[:, :4], (1, 4))
+    before = heads_differ(usual, x), heads_differ(alike, x)
+    learn(usual, 60)
+    learn(alike, 60)
+    after = heads_differ(usual, x), heads_differ(alike, x)
+    walk.show("weights of two heads differ by at most, before and after training: usual", [before[0], after[0]], 6)
+    walk.show("heads that begin as copies of each other", [before[1], after[1]], 6)
+    walk.erratum(
+        "the heads before training",
+        "the same at first, different after learning",
+        "different from the start, since their first weights are random",
+        min(before[0], after[0]) > 0.1 and max(before[1], after[1]) < 1e-3,
+        "heads that are truly the same get the same gradients, and never part",
+    )
+
+
+def whole_values(walk: Walk) -> None:
+    walk.section("What if the values are not split?")
+    walk.say(
+        """A reader asks: leave the values whole, num_hiddens for each head, and add up what the heads make of them, or
+        put it side by side. Is that sensible, and what does it do? First by algebra, then on a task that needs four
+        heads: each quarter of the features has to come from another place."""
+    )
+    rng = np.random.default_rng(9)
+    x, _ = shifted(5, rng)
+    summed = Heads("summed", rng)
+    A, V = summed.weights(x).data, summed.v_proj(x).data  # (N, h, L, L), (N, L, 16)
+    walk.fact(
+        "added up, the heads are one head",
+        np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
+        "Σ A_h V = (Σ A_h) V: one map of weights for all features",
+    )
+    split, joined = Heads("split", np.random.default_rng(1)), Heads("joined", np.random.default_rng(1))
+    for a, b in zip(joined.parameters(), split.parameters()):
+        if a.shape == b.shape:
+            a.data[...] = b.data
+    W = np.zeros((FEATURES, 4, FEATURES), np.float32)  # W_o of the joined form: an input for each head and feature
+    for h in range(4):
+        own = slice(4 * h, 4 * h + 4)
+        W[:, h, own] = split.out_proj.weight.data[:, own]
+    joined.out_proj.weight.data[...] = W.reshape(FEATURES, -1)
+    walk.fact(
+        "side by side, the split form is a special case",
+        np.allclose(joined(x).data, split(x).data, atol=1e-5),
+        "W_o takes from each head only its own features, and zeros elsewhere",
+    )
+    print("\n  values   parameters   not explained after 300 steps")
+    left = {}
+    for kind in ("split", "summed", "joined"):
+        model = Heads(kind, np.random.default_rng(1))
+        left[kind] = learn(model, 300)
+        print(f"  {kind:<9}{model.num_parameters():10,}{left[kind]:32.1%}")
+    print()
+    walk.fact(
+        "added up, it is not sensible: what several heads are for is lost",
+        left["summed"] > 0.7 > 7 * left["split"],
+        f"{left['summed']:.0%} of the variance is not explained, {left['split']:.1%} with split values. One map w "
+        "explains w_i² / Σ w² of a part that comes from place i: 1 in sum over the four, a quarter on average",
+    )
+    walk.fact(
+        "side by side, it works and costs more",
+        left["joined"] < 0.1,
+        f"{left['joined']:.1%} not explained; the values and W_o take h times the work, W_o h times the parameters",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    walk = Walk("07_multi_head_attention", __doc__ or "", argv)
+    the_sizes(walk)
+    additive_and_dot_product(walk)
+    the_exercise(walk)
+    valid_lens(walk)
+    one_wide_projection(walk)
+    what_a_head_sees(walk)
+    alike_at_first(walk)
+    whole_values(walk)
+    how_many(walk)
+    return walk.end()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,298 @@
+"""Which heads matter, and what happens when the others are removed.
+
+"Multi-head attention" (the text, 004_36d00249ebd8060a.txt) says that the heads learn different things, each for a part
+of the features. Then some should matter more than others. This script trains a model of 16 heads (10 seconds, on the
+sentences of 05_self_attention.py), asks of each head how much the loss depends on it, in two ways, and removes the
+least important: their parameters are gone, and the model is smaller and faster.
+
+After Michel, Levy, Neubig (2019), "Are sixteen heads really better than one?", arXiv:1905.10650.
+
+    python examples/08_pruning_heads.py
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from walk import Walk, fastest
+
+import minigrad as mg
+import nn
+from minigrad.extras import require
+
+course = importlib.import_module("05_self_attention")
+
+HEADS, LAYERS, D_MODEL, STEPS = 8, 2, 64, 400
+NAMES = [f"encoder.layers.{i}.self_attention" for i in range(LAYERS)]
+Gates = np.ndarray  # (layers, heads), 1 or 0
+
+
+def gated(model: Any, gates: Any, ids: np.ndarray) -> mg.Tensor:
+    """Scores (N, words) with the output of each head times its gate: gates (layers, h), or (layers, N, h)."""
+    with nn.gate_heads(model, dict(zip(NAMES, gates))):
+        return model(ids)
+
+
+def loss_and_accuracy(model: Any, gates: Gates, ids: np.ndarray, nouns: np.ndarray) -> tuple[float, float]:
+    with mg.no_grad():
+        scores = gated(model, gates, ids)
+        return mg.cross_entropy(scores, nouns).item(), float((scores.data.argmax(-1) == nouns).mean())
+
+
+def importance_by_gradient(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np.ndarray:
+    """The mean over sentences of |dL/dgate|, with a gate of 1 for each sentence and head: (layers, heads)."""
+    gates = [mg.Tensor(np.ones((len(ids), HEADS), np.float32), requires_grad=True) for _ in NAMES]  # (N, h) each
+    loss = mg.cross_entropy(gated(model, gates, ids), nouns, reduction="sum")  # each gate has its sentence's gradient
+    return np.stack([abs(g.data).mean(0) for g in mg.gradients(loss, gates)])  # (layers, h)
+
+
+def importance_by_ablation(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np.ndarray:
+    """How much the loss grows without each head: (layers, heads)."""
+    whole, _ = loss_and_accuracy(model, np.ones((LAYERS, HEADS)), ids, nouns)
+    grows = np.zeros((LAYERS, HEADS))
+    for head in np.ndindex(LAYERS, HEADS):
+        gates = np.ones((LAYERS, HEADS))
+        gates[head] = 0
+        grows[head] = loss_and_accuracy(model, gates, ids, nouns)[0] - whole
+    return grows
+
+
+def removal_order(importance: np.ndarray) -> list[tuple[int, int]]:
+    """All heads but one of each layer, the least important first."""
+    order = [divmod(int(i), HEADS) for i in importance.ravel().argsort()]
+    last = {layer: max((h for h in order if h[0] == layer), key=order.index) for layer in range(LAYERS)}
+    return [head for head in order if head != last[head[0]]]
+
+
+def without(heads: Sequence[tuple[int, int]]) -> Gates:
+    gates = np.ones((LAYERS, HEADS))
+    for head in heads:
+        gates[head] = 0
+    return gates
+
+
+def ranks_agree(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's correlation: that of the ranks."""
+    return float(np.corrcoef(*(x.ravel().argsort().argsort() for x in (a, b)))[0, 1])
+
+
+# -- the walk --------------------------------------------------------------------------------------------
+
+
+def the_model(walk: Walk) -> tuple[Any, np.ndarray, np.ndarray]:
+    walk.section("A model of sixteen heads")
+    model = course.train(course.Resolver(course.settings(D_MODEL, HEADS, LAYERS)), steps=STEPS)
+    sentences, nouns, held = course.corpus()
+    ids, nouns = course.encode(sentences)[held], nouns[held]
+    loss, accuracy = loss_and_accuracy(model, np.ones((LAYERS, HEADS)), ids, nouns)
+    walk.say(
+        f"""It names the noun that "it" stands for, as in 05_self_attention.py, with {LAYERS} layers of {HEADS} heads of
+        size {D_MODEL // HEADS} and {model.num_parameters():,} parameters. On the {len(ids)} held-out sentences its loss
+        is {loss:.4f}."""
+    )
+    walk.fact("the model has learned its task", accuracy > 0.97, f"{accuracy:.1%} of the held-out sentences")
+    looks = model.looks(ids)  # (N, layers, h, L)
+    apart = [
+        abs(looks[:, i, a] - looks[:, i, b]).sum(-1).mean() / 2
+        for i in range(LAYERS) for a in range(HEADS) for b in range(a)
+    ]  # fmt: skip
+    walk.fact(
+        "after training the heads are different",
+        np.mean(apart) > 0.1,
+        f'two heads of a layer lay {np.mean(apart):.0%} of the weight of "it" on different words, on average',
+    )
+    return model, ids, nouns
+
+
+def importance(walk: Walk, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
+    walk.section("How important is each head?")
+    walk.say(
+        """The output of each head gets a gate: 1 leaves it, 0 silences it. Two questions. By ablation: how much does
+        the loss grow when the gate of a head is 0? One pass over the data for each head. By gradient: how much does
+        the loss of a sentence change with its gate, |dL/dgate| at 1, on average? One pass for all of them."""
+    )
+    gate = mg.Tensor(np.ones((LAYERS, HEADS), np.float32), requires_grad=True)
+    total = mg.cross_entropy(gated(model, [gate[i] for i in range(LAYERS)], ids), nouns)
+    (slope,) = mg.gradients(total, [gate])
+    step, (i, j) = 0.05, np.unravel_index(abs(slope.data).argmax(), slope.shape)
+    near = []
+    for sign in (1, -1):
+        gates = np.ones((LAYERS, HEADS))
+        gates[i, j] += sign * step
+        near.append(loss_and_accuracy(model, gates, ids, nouns)[0])
+    difference = (near[0] - near[1]) / (2 * step)
+    walk.fact(
+        "the gradient at a gate is the change of the loss with it",
+        np.isclose(difference, slope.data[i, j], rtol=0.1),
+        f"layer {i + 1}, head {j + 1}: {slope.data[i, j]:+.5f}, by differences {difference:+.5f}",
+    )
+    found = {
+        "gradient": importance_by_gradient(model, ids, nouns),
+        "ablation": importance_by_ablation(model, ids, nouns),
+    }
+    for name, values in found.items():
+        walk.show(f"importance by {name} (layers, heads)", values)
+    agree = ranks_agree(*found.values())
+    walk.fact("both ways agree on the whole", agree > 0.3, f"Spearman's correlation of the two rankings is {agree:.2f}")
+    walk.say(
+        """The gradient is the cheaper one, and sees only what a small change does; to silence a head is a large one.
+        Michel et al. divide the importances of each layer by their norm before they compare layers; here the plain
+        ones order the heads as well."""
+    )
+    spread = found["ablation"].max() / max(np.median(found["ablation"]), 1e-9)
+    walk.fact(
+        "some heads matter much more than others",
+        spread > 3,
+        f"without the most important the loss grows by {found['ablation'].max():.3f}, {spread:.0f} times the median",
+    )
+    return found
+
+
+def how_many_can_go(
+    walk: Walk, model: Any, found: dict[str, np.ndarray], ids: np.ndarray, nouns: np.ndarray
+) -> tuple[dict[str, list[float]], int]:
+    """Accuracy by the number of silent heads, for several orders; how many can go at no more than 1 %."""
+    walk.section("How many can be silent?")
+    rng = np.random.default_rng(0)
+    orders = {
+        "least by gradient first": removal_order(found["gradient"]),
+        "least by ablation first": removal_order(found["ablation"]),
+        "most by gradient first": removal_order(-found["gradient"]),
+    }
+    curves = {
+        name: [loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for n in range(len(order) + 1)]
+        for name, order in orders.items()
+    }
+    drawn = [removal_order(rng.random((LAYERS, HEADS))) for _ in range(5)]
+    curves["at random (mean of 5)"] = [
+        float(np.mean([loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]))
+        for n in range(len(drawn[0]) + 1)
+    ]
+    print("  heads silenced          " + "".join(f"{n:>6}" for n in range(0, 15, 2)))
+    for name, curve in curves.items():
+        print(f"  {name:<24}" + "".join(f"{accuracy:6.0%}" for accuracy in curve[::2]))
+    print()
+    area = {name: float(np.mean(curve)) for name, curve in curves.items()}
+    least, most, random = (
+        area[name] for name in ("least by gradient first", "most by gradient first", "at random (mean of 5)")
+    )
+    walk.fact(
+        "the gradient tells which heads can go",
+        least > most + 0.1 and least > random - 0.02,
+        f"mean accuracy along the way: {least:.0%} in its order, {random:.0%} at random, {most:.0%} in reverse",
+    )
+    curve = curves["least by gradient first"]
+    free = max(n for n in range(len(curve)) if min(curve[: n + 1]) >= curve[0] - 0.01)
+    walk.fact(
+        "many heads are not needed", free >= 3, f"{free} of 16 can be silent at a cost of at most 1 % of accuracy"
+    )
+    return curves, free
+
+
+def remove(walk: Walk, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray, nouns: np.ndarray) -> None:
+    walk.section("Really removed")
+    heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
+    walk.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: {heads}.")
+    pruned = copied(model)
+    pruned.prune_heads(heads)
+    with mg.no_grad():
+        silent, removed = gated(model, without(order[:free]), ids).data, pruned(ids).data
+    walk.fact(
+        "the result is that of silent heads",
+        np.allclose(silent, removed, atol=1e-4),
+        f"largest gap {abs(silent - removed).max():.0e}",
+    )
+    size = D_MODEL // HEADS
+    gone = free * (4 * size * D_MODEL + 3 * size)  # rows of three matrices and biases, columns of the fourth
+    before, after = (m.num_parameters() for m in (model, pruned))
+    walk.fact("their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after")
+
+    walk.section("Most of them removed, and trained on")
+    count = 10
+    small = copied(model)
+    heads = {name: [h for i, h in order[:count] if i == layer] for layer, name in enumerate(NAMES)}
+    small.prune_heads(heads)
+    rate = lambda m: float((m.answer(ids) == nouns).mean())
+    first = rate(small)
+    course.train(small, steps=150, lr=1e-3, seed=1)  # makes a new optimizer, as one must
+    last = rate(small)
+    walk.fact(
+        f"with {16 - count} of 16 heads left, a little training brings the accuracy back",
+        last > 0.97,
+        f"{first:.1%} after pruning, {last:.1%} after 150 more steps",
+    )
+    again = course.Resolver(small.config)  # config.pruned_heads says which heads are gone
+    again.load_state_dict(small.state_dict())
+    walk.fact(
+        "a pruned model is loaded from its configuration and weights",
+        np.array_equal(again.eval().answer(ids), small.answer(ids)),
+        f"config.pruned_heads = {small.config.pruned_heads}",
+    )
+    x = np.random.default_rng(0).standard_normal((256, course.LENGTH, D_MODEL)).astype(np.float32)
+    layer = NAMES[0]
+    large, little = (dict(m.named_modules())[layer] for m in (model, small))
+    with mg.no_grad():
+        one, other = fastest(lambda: large(x), lambda: little(x))
+        whole, part = fastest(lambda: model(ids), lambda: small(ids))
+    share = little.num_heads / HEADS
+    print("                     parameters    heads    one attention    whole model    accuracy")
+    for name, m, attention, everything, accuracy in (
+        ("as trained", model, one, whole, rate(model)), ("pruned", small, other, part, last),
+    ):  # fmt: skip
+        left = sum(dict(m.named_modules())[name].num_heads for name in NAMES)
+        times = f"{1e3 * attention:14.2f} ms{1e3 * everything:12.1f} ms"
+        print(f"  {name:<18}{m.num_parameters():11,}{left:9}{times}{accuracy:12.1%}")
+    print()
+    walk.fact(
+        "and it is faster",
+        other < 0.9 * one and part < whole,
+        f"attention with {share:.0%} of its heads takes {other / one:.0%} of the time; the whole model, whose "
+        f"feed-forward nets are as they were, {part / whole:.0%}",
+    )
+
+
+def copied(model: Any) -> Any:
+    """A model of its own with the same weights."""
+    other = course.Resolver(model.config)
+    other.load_state_dict(model.state_dict())
+    return other.eval()
+
+
+def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]]) -> None:
+    """The importance of each head, and accuracy by how many are silent."""
+    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(11, 4), layout="constrained")
+    maps = figure.subfigures(1, 2, width_ratios=[1, 1.25])
+    cells = maps[0].subplots(2, 1)
+    for axes, (name, values) in zip(cells, found.items()):
+        image = axes.imshow(values, cmap="Greens", vmin=0, aspect="auto")
+        axes.set_xticks(range(HEADS), range(1, HEADS + 1))
+        axes.set_yticks(range(LAYERS), [f"layer {i + 1}" for i in range(LAYERS)])
+        axes.set_title(f"importance by {name}", fontsize=10)
+        maps[0].colorbar(image, ax=axes)
+    cells[-1].set_xlabel("head")
+    axes = maps[1].subplots()
+    for (name, curve), style in zip(curves.items(), ("-o", "--s", "-v", ":")):
+        axes.plot(range(len(curve)), curve, style, label=name, ms=4, lw=1.4)
+    axes.set_xlabel("heads silenced, of 16")
+    axes.set_ylabel("accuracy on held-out sentences")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path, dpi=150)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    walk = Walk("08_pruning_heads", __doc__ or "", argv)
+    model, ids, nouns = the_model(walk)
+    found = importance(walk, model, ids, nouns)
+    curves, free = how_many_can_go(walk, model, found, ids, nouns)
+    walk.picture("heads.png", lambda path: draw(path, found, curves))
+    remove(walk, model, removal_order(found["gradient"]), free, ids, nouns)
+    return walk.end()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

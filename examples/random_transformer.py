@@ -1,0 +1,207 @@
+"""The model of "Random Transformer" (walks 01 and 02): its printed weights, its layers, how it is used and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+import nn
+from minigrad.extras import require
+from minigrad.optim import Adam, Schedule, cosine_schedule
+from nn.text import padded
+
+Array = np.ndarray
+Rng = np.random.Generator
+
+# The weights that the text prints: two heads, each from 4 dimensions to 3, and the projection of both back to 4.
+WK1 = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1], [0, 1, 0]])
+WV1 = np.array([[0, 1, 1], [1, 0, 0], [1, 0, 1], [0, 1, 0]])
+WQ1 = np.array([[0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 0, 0]])
+WK2 = np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 0]])
+WV2 = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0]])
+WQ2 = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]])
+W = np.array([
+    [0.79445237, 0.1081456, 0.27411536, 0.78394531],
+    [0.29081936, -0.36187258, -0.32312791, -0.48530339],
+    [-0.36702934, -0.76471963, -0.88058366, -1.73713022],
+    [-0.02305587, -0.64315981, -0.68306653, -1.25393866],
+    [0.29077448, -0.04121674, 0.01509932, 0.13149906],
+    [0.57451867, -0.08895355, 0.02190485, 0.24535932],
+])  # fmt: skip
+
+# The ten words, and the vectors that the text drew for them.
+VOCABULARY = ["hello", "mundo", "world", "how", "?", "EOS", "SOS", "a", "hola", "c"]
+INDEX = {word: i for i, word in enumerate(VOCABULARY)}
+VECTORS = np.array([
+    [-1.19489531, -1.08007463, 1.41277762, 0.72054139],
+    [-0.70265064, -0.58361306, -1.7710761, 0.87478862],
+    [0.52480342, 2.03519246, -0.45100608, -1.92472193],
+    [-1.14693176, -1.55761929, 1.09607545, -0.21673596],
+    [-0.23689522, -1.12496841, -0.03733462, -0.23477603],
+    [0.5180958, -0.39844119, 0.30004136, 0.03881324],
+    [2.00439161, 2.19477149, -0.84901634, -0.89269937],
+    [1.63558337, -1.2556952, 1.65365362, 0.87639945],
+    [-0.5805717, -0.93861149, 1.06847734, -0.34408367],
+    [-2.79741142, 0.70521986, -0.44929098, -1.66167776],
+])  # fmt: skip
+
+# The text's sizes. No sentence here needs the word "c", so it can fill up short ones.
+CONFIG = nn.TransformerConfig(
+    source_vocab_size=10, target_vocab_size=10, d_model=4, num_heads=2, num_encoder_layers=6, num_decoder_layers=6,
+    d_ff=8, dropout=0.0, norm_eps=1e-6, scale_embedding=False, max_len=16, pad_id=INDEX["c"], dtype="float64",
+)  # fmt: skip
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def two_heads_of_3(kind: type[nn.MultiHeadAttention], rng: Rng | None = None) -> Any:
+    """An attention layer from 4 dimensions to 4 whose two heads have 3 dimensions each, without biases.
+
+    The library's heads divide the width of their layer. So it is made for width 6 = 2 · 3, and its last
+    projection leads from there to 4.
+    """
+    layer = kind(6, 2, 4, 4, 4, bias=False, dtype=float, generator=rng)
+    layer.out_proj = nn.Linear(6, 4, bias=False, dtype=float, generator=rng)
+    return layer
+
+
+def at_text_size(module: Any, rng: Rng | None = None) -> Any:
+    """A layer or model of CONFIG, with attention layers that have heads of 3."""
+    for part in list(module.modules()):
+        for name, child in list(part.named_children()):
+            if isinstance(child, nn.MultiHeadAttention):
+                setattr(part, name, two_heads_of_3(type(child), rng))
+    return module
+
+
+def randn(module: Any, rng: Rng) -> Any:
+    """Every weight and bias drawn from N(0, 1), as the text draws them; norms keep γ = 1 and β = 0."""
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Embedding)):
+            for parameter in part.parameters():
+                nn.init.normal_(parameter, generator=rng)
+    return module
+
+
+def random_encoder_block(x: Any, rng: Rng) -> Array:
+    """(N, L, 4) from x of that shape, by a block with new random weights."""
+    return randn(at_text_size(nn.TransformerEncoderLayer(CONFIG)), rng)(x).data
+
+
+def random_decoder_block(x: Any, memory: Any, rng: Rng) -> Array:
+    """(N, L, 4) from x of that shape and memory (N, L_m, 4), by a block with new random weights."""
+    return randn(at_text_size(nn.TransformerDecoderLayer(CONFIG)), rng)(x, memory).data
+
+
+def random_transformer(seed: int) -> nn.Transformer:
+    """The text's whole model: six blocks each, weights from N(0, 1), and the printed vectors of the words."""
+    model = randn(at_text_size(nn.Transformer(CONFIG)), np.random.default_rng(seed))
+    for embedding in (model.source_embedding, model.target_embedding):
+        embedding.tokens.weight.data[...] = VECTORS
+    return model
+
+
+# -- use and training ------------------------------------------------------------------------------
+
+
+def generate(model: nn.Transformer, words: Sequence[str], max_iters: int = 10) -> list[tuple[str, float]]:
+    """The next word again and again, each with its probability, until EOS."""
+    model.eval()
+    sequence, found = [INDEX["SOS"]], []
+    with mg.no_grad():
+        memory = model.encode(np.array([[INDEX[word] for word in words]]))  # (1, L_s, d_model), once
+        for _ in range(max_iters):
+            hidden = model.decode(np.array([sequence]), memory)[:, -1]  # (1, d_model), at the last word
+            probs = mg.softmax(model.output(hidden)).data[0]  # (vocab,)
+            sequence.append(int(probs.argmax()))
+            found.append((VOCABULARY[sequence[-1]], float(probs.max())))
+            if sequence[-1] == INDEX["EOS"]:
+                break
+    return found
+
+
+def batch(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Array, Array]:
+    """Pairs of sentences as source ids (N, L_s) and target ids (N, L_t), these from SOS to EOS."""
+    sources = [[INDEX[word] for word in a] for a, _ in pairs]
+    targets = [[INDEX[word] for word in ("SOS", *b, "EOS")] for _, b in pairs]
+    return padded(sources, CONFIG.pad_id), padded(targets, CONFIG.pad_id)
+
+
+def train(model: nn.Transformer, pairs: Sequence[Any], steps: int, lr: float = 1e-2) -> list[float]:
+    """Adam on all pairs at once; the loss of each step."""
+    source, target = batch(pairs)
+    optimizer = Adam(model.parameters(), lr, clip_norm=1.0)
+    schedule = Schedule(optimizer, cosine_schedule(steps, steps // 20))
+    losses = []
+    for _ in range(steps):
+        loss = model.loss(source, target)  # cross-entropy of each word of the target, given those before it
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return losses
+
+
+def exact_matches(model: nn.Transformer, pairs: Sequence[Any]) -> Array:
+    """Which sentences are translated without an error: booleans (N,).
+
+    A sentence whose every word is the likeliest after the right words before it is the one that
+    `generate` gives, so that all can be judged at once.
+    """
+    source, target = batch(pairs)
+    model.eval()
+    with mg.no_grad():
+        best = model(source, target[:, :-1]).data.argmax(-1)  # (N, L_t - 1)
+    return ((best == target[:, 1:]) | (target[:, 1:] == CONFIG.pad_id)).all(1)
+
+
+# -- pictures --------------------------------------------------------------------------------------
+
+
+def axes_of(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
+    """A figure, and its axes side by side."""
+    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, columns)
+
+
+def draw_weights(maps: Mapping[str, Array], names: Sequence[str], path: Path) -> None:
+    """Weights (L, L) side by side, each with its numbers."""
+    figure, all_axes = axes_of(2.6 * len(maps), 2.9, len(maps))
+    for axes, (title, weights) in zip(all_axes, maps.items()):
+        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+        for (i, j), weight in np.ndenumerate(weights):
+            label = f"{weight:.2f}" if weight > 0.005 else f"{weight:.0e}"
+            axes.text(j, i, label, ha="center", va="center", color="white" if weight > 0.5 else "black")
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        axes.set_title(title, fontsize=11)
+    figure.supxlabel("attends to (keys)", fontsize=10)
+    figure.savefig(path, dpi=150)
+
+
+def draw_lines(
+    lines: Mapping[str, tuple[Any, Any]], x_label: str, y_label: str, title: str, path: Path, log: str = "y"
+) -> None:
+    """Curves, each with its name; `log` names the axes that are logarithmic."""
+    figure, axes = axes_of(7, 4)
+    for (name, (x, y)), marker in zip(lines.items(), "osv^D"):
+        axes.plot(x, y, marker=marker, ms=5, lw=1.4, label=name)
+    if "x" in log:
+        axes.set_xscale("log")
+        axes.set_xticks(x, [str(value) for value in x], minor=False)
+        axes.minorticks_off()
+    if "y" in log:
+        axes.set_yscale("log")
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.set_title(title, fontsize=11)
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,56 @@
+"""How many cores NumPy's matrix products use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["get_num_threads", "set_num_threads"]
+
+# The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
+_SPELLINGS = [
+    ("scipy_openblas_{}_num_threads64_"), ("scipy_openblas_{}_num_threads"), ("openblas_{}_num_threads64_"),
+    ("openblas_{}_num_threads"),
+]  # fmt: skip
+
+
+@cache
+def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
+    """The functions of OpenBLAS that set and get its number of threads; None for another library."""
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # finds what it links
+    except (ImportError, OSError, AttributeError):
+        return None
+    for name in _SPELLINGS:
+        if hasattr(library, name.format("set")):
+            return library[name.format("set")], library[name.format("get")]
+    return None
+
+
+def get_num_threads() -> int:
+    """The threads that a matrix product may use: at first as many as there are cores, or OPENBLAS_NUM_THREADS."""
+    blas = _blas()
+    return len(os.sched_getaffinity(0)) if blas is None else int(blas[1]())
+
+
+def set_num_threads(n: int) -> None:
+    """Let matrix products use `n` threads; all else runs on the thread that calls it.
+
+    It holds for the whole process. NumPy's other operations use one core; to use more for a training
+    step, see `minigrad.parallel`.
+    """
+    if n < 1:
+        raise ValueError(f"set_num_threads: expected at least 1, got {n}")
+    blas = _blas()
+    if blas is None:
+        raise RuntimeError(
+            "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable of its own "
+            "library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
+        )
+    blas[0](n)

@@ -1,0 +1,41 @@
+"""The models and batches that the libraries are compared on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Size(NamedTuple):
+    """A post-norm Transformer with relu, and a batch for it."""
+
+    vocab: int
+    d_model: int
+    num_heads: int
+    d_ff: int
+    layers: int
+    batch: int
+    length: int
+
+    def data(self) -> tuple[np.ndarray, np.ndarray]:
+        """Source ids (batch, length), every second one padded by 3, and target ids (batch, length + 1)."""
+        rng = np.random.default_rng(0)
+        source = rng.integers(3, self.vocab, (self.batch, self.length))
+        source[::2, -3:] = 0
+        return source, rng.integers(3, self.vocab, (self.batch, self.length + 1))
+
+    def useful_flops(self) -> float:
+        """6 × parameters × the tokens that pass them, of all matrices."""
+        d, layers = self.d_model, self.layers
+        encoder, decoder = layers * (4 * d * d + 2 * d * self.d_ff), layers * (8 * d * d + 2 * d * self.d_ff)
+        return 6.0 * self.batch * self.length * (encoder + decoder + self.vocab * d)
+
+
+DROPOUT, SMOOTHING, CLIP, LR = 0.1, 0.1, 1.0, 1e-4
+
+SIZES = {
+    "toy": Size(64, 64, 4, 128, 2, 64, 12),
+    "small": Size(8_000, 256, 8, 1024, 3, 64, 20),
+    "base": Size(10_000, 512, 8, 2048, 6, 32, 32),
+}

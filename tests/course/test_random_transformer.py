@@ -1,0 +1,157 @@
+"""Walks 01 and 02, "Random Transformer": the walks agree with the text, and some of what they say is computed anew."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import nn
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Run = Callable[[str], tuple[int, str, Path]]
+
+
+def check_pictures(folder: Path, names: set[str]) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    assert {path.name for path in folder.glob("*.png")} == names
+    for name in names:
+        pixels = image.imread(folder / name)[..., :3]
+        assert min(pixels.shape[:2]) > 200
+        assert pixels.std() > 0.05, f"{name} is blank"
+
+
+def found(pattern: str, text: str) -> tuple[float, ...]:
+    """The numbers in the only place where the pattern matches, however lines are broken there."""
+    (match,) = re.finditer(pattern.replace(" ", r"\s+"), text)
+    return tuple(float(group.replace(",", "")) for group in match.groups())
+
+
+def test_the_text(walk: Run) -> None:
+    checked, text, folder = walk("01_random_transformer")
+    assert checked >= 105
+    assert text.count(": the text has ") >= 13
+    check_pictures(folder, {"positions.png", "attention.png", "explosion.png", "cross_attention.png"})
+    (growth,) = found(r"(\d+) times as much a block", text)
+    assert 10 < growth < 25  # the root of 4 · 3.5 · 8 · 4 random factors, more or less: of the order of 16
+    stuck, learnt = found(r"loss 5\.\d+ → ([\d.]+): all", text) + found(r"→ ([\d.]+) in 200 steps", text)
+    assert learnt < 0.05 < 0.5 < stuck
+    steps = re.findall(r"iteration (\d): (.*?) → (\S+), with probability ([\d.]+)", text)
+    assert [(i, seen, word) for i, seen, word, _ in steps] == [
+        ("1", "SOS", "hola"), ("2", "SOS hola", "mundo"), ("3", "SOS hola mundo", "EOS")]  # fmt: skip
+    assert all(float(p) > 0.9 for *_, p in steps)
+    (share,) = found(r"(\d+)% of 83 without an error", text)
+    assert share > 80
+
+
+def test_its_exercises(walk: Run) -> None:
+    checked, text, folder = walk("02_random_transformer_exercises")
+    assert checked >= 30
+    assert [f"── {i}. " in text for i in range(1, 9)] == [True] * 8
+    check_pictures(folder, {"attention_size.png", "gradients.png"})
+    sizes = re.findall(r"d_k = +(\d+): right for (\d+)% of the examples, (\d+)% of new ones", text)
+    seen, unseen = ({int(d): int(row[i]) for d, *row in sizes} for i in (0, 1))
+    assert max(unseen, key=unseen.__getitem__) in (4, 8)
+    assert seen[1] < seen[2] < seen[4] < seen[8] == seen[64] == 100
+    greedy, beam = (found(rf"{name} — .*?, probability ([\d.]+)", text)[0] for name in (
+        "greedy decoding begins with how", "beam search finds a likelier sentence"))  # fmt: skip
+    assert greedy == pytest.approx(0.2, abs=0.02) and beam == pytest.approx(0.4, abs=0.02)  # the shares in the corpus
+
+
+# -- what the walks use ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        yield importlib.import_module("random_transformer")
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+def softmax(x: Any) -> Any:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def normal(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
+
+
+def block_in_numpy(state: dict[str, Any], x: Any, memory: Any = None) -> Any:
+    """A block of the text, from the names of its weights alone: no layer of the library takes part."""
+
+    def attend(name: str, x: Any, source: Any) -> Any:
+        Q, K, V = (h @ state[f"{name}.{p}_proj.weight"].T for h, p in ((x, "q"), (source, "k"), (source, "v")))
+        heads = [softmax(Q[:, s] @ K[:, s].T / np.sqrt(3)) @ V[:, s] for s in (slice(0, 3), slice(3, 6))]
+        return np.hstack(heads) @ state[f"{name}.out_proj.weight"].T
+
+    x = normal(x + attend("self_attention", x, x))
+    if memory is not None:
+        x = normal(x + attend("cross_attention", x, memory))
+    W1, b1, W2, b2 = (state[f"feed_forward.linear{i}.{kind}"] for i in (1, 2) for kind in ("weight", "bias"))
+    return normal(x + np.maximum(x @ W1.T + b1, 0) @ W2.T + b2)
+
+
+def test_the_text_sized_model_is_the_text_written_in_numpy(parts: ModuleType) -> None:
+    model = parts.random_transformer(5).eval()
+    assert model.num_parameters() == 2 * 40 + 6 * (96 + 76 + 16) + 6 * (2 * 96 + 76 + 24) + 50
+    table = nn.sinusoidal_table(4, 4)
+    memory = parts.VECTORS[[0, 2]] + table[:2]
+    for layer in model.encoder.layers:
+        memory = block_in_numpy(layer.state_dict(), memory)
+    np.testing.assert_allclose(model.encode(np.array([[0, 2]])).data[0], memory, atol=1e-9)
+    x = parts.VECTORS[[6]] + table[:1]  # SOS
+    for layer in model.decoder.layers:
+        x = block_in_numpy(layer.state_dict(), x, memory)
+    logits = x @ model.output.weight.data.T + model.output.bias.data
+    word, probability = parts.generate(model, ["hello", "world"], max_iters=1)[0]
+    assert word == parts.VOCABULARY[int(logits.argmax())]
+    assert probability == pytest.approx(float(softmax(logits).max()), rel=1e-9)
+
+
+def test_exact_matches_are_what_generate_says(parts: ModuleType) -> None:
+    ended = 0
+    for seed in range(12):
+        model, source = parts.random_transformer(seed), ["hello", "world"]
+        said = [word for word, _ in parts.generate(model, source, max_iters=4)]
+        pairs = [(source, list(t)) for n in (0, 1, 2) for t in itertools.product(["hola", "mundo", "a"], repeat=n)]
+        pairs += [(source, said[:-1])] * (said[-1] == "EOS")
+        right = parts.exact_matches(model, pairs)
+        assert right.tolist() == [[*target, "EOS"] == said for _, target in pairs]
+        ended += right.any()
+    assert 0 < ended < 12
+
+
+def test_randn_leaves_norms_alone(parts: ModuleType) -> None:
+    layer = parts.randn(parts.at_text_size(nn.TransformerDecoderLayer(parts.CONFIG)), np.random.default_rng(0))
+    for name, p in layer.named_parameters():
+        if "norm" in name:
+            assert set(np.unique(p.data)) == ({1.0} if name.endswith("weight") else {0.0})
+    drawn = np.concatenate([p.data.ravel() for name, p in layer.named_parameters() if "norm" not in name])
+    assert drawn.size == 2 * 96 + 76
+    assert abs(drawn.mean()) < 0.2 and abs(drawn.std() - 1) < 0.15
+
+
+def test_training_lowers_the_loss_it_reports(parts: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    model = nn.Transformer(parts.CONFIG, rng)
+    pairs = [(["hello"], ["hola"])]
+    source, target = parts.batch(pairs)
+    assert source.tolist() == [[0]] and target.tolist() == [[6, 8, 5]]
+    with mg.no_grad():
+        logits = model(source, target[:, :-1]).data[0]
+    first = -np.log(softmax(logits)[[0, 1], [8, 5]]).mean()
+    losses = parts.train(model, pairs, 20)
+    assert losses[0] == pytest.approx(first, rel=1e-9)
+    assert losses[-1] < losses[0]
