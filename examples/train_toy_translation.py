@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 import time
 import unicodedata
@@ -31,6 +32,7 @@ from minigrad import MissingExtraError
 from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.serialization import write_json
+from minigrad.threads import available_cores
 from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights, plots
 from nn.text import (
     BPETokenizer,
@@ -47,7 +49,7 @@ Pair = tuple[str, str]
 
 # What --data, or else the toy corpora, take where nothing is said.
 TOY = {
-    "d_model": 128, "num_heads": 4, "layers": 2, "d_ff": 256, "dropout": 0.05, "epochs": 9, "batch_tokens": 1024,
+    "d_model": 128, "num_heads": 4, "layers": 2, "d_ff": 256, "dropout": 0.05, "epochs": 7, "batch_tokens": 1024,
     "lr": 2e-3, "warmup": 100, "label_smoothing": 0.05, "valid_size": 200, "test_size": 600, "max_len": 64,
 }  # fmt: skip
 REAL = {
@@ -97,7 +99,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     tied = "target: the output layer shares the weights of the target embedding (default: %(default)s)"
     add("--tie", choices=["none", "target"], default="target", help=tied)
     add = parser.add_argument_group("training").add_argument
-    add("--epochs", **count, help="passes over the training pairs (default: 9 toy, 24 files)")
+    add("--epochs", **count, help="passes over the training pairs (default: 7 toy, 24 files)")
     add("--steps", **count, help="stop after this many steps, whatever the epoch")
     add("--batch-tokens", **count, help="tokens a side in a batch (default: 1024 toy, 2048 files)")
     add("--accumulate", **count, default=1, help="batches to average for one step (default: %(default)s)")
@@ -119,6 +121,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="go on where the run in --out was cut off, with the settings it began with",
     )
     add("--beam", **count, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
+    add("--processes", **count, help="share each batch, one core each (default: the cores there are, at most 4)")
     add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
     args = parser.parse_args(argv)
     if bool(args.source) != bool(args.target):
@@ -131,6 +134,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
             setattr(args, name, value)
     if args.min_count is None:
         args.min_count = 2 if from_file else 1
+    if args.processes is None:
+        args.processes = min(4, available_cores()) if hasattr(os, "fork") else 1
     if args.out is None:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
         args.out = Path("runs") / (Path(from_file).name.split(".")[0] if from_file else pair)
@@ -292,7 +297,7 @@ def begin(args: argparse.Namespace, say: Callable[..., Any]) -> tuple[Translator
     trainer = Trainer(
         model, optimizer, batches, valid=held[0], schedule=schedule, loss=TranslationLoss(args.label_smoothing),
         max_epochs=args.epochs, max_steps=args.steps, accumulate=args.accumulate, patience=args.patience,
-        save_every=args.save_every, run_dir=out, progress=not args.quiet,
+        save_every=args.save_every, processes=args.processes, run_dir=out, progress=not args.quiet,
     )  # fmt: skip
     if before is None:
         settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}

@@ -35,7 +35,7 @@ class _Group:
         ends = list(itertools.accumulate(p.size for p in parameters))
         self.places = [slice(end - p.size, end) for p, end in zip(parameters, ends)]
         self.size = ends[-1]
-        self.state = dict.fromkeys(state_names, np.zeros(1))
+        self.state: dict[str, np.ndarray] = dict.fromkeys(state_names, np.zeros(0))
         self.move(np.zeros)
 
     def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
@@ -48,7 +48,7 @@ class _Group:
             p._data = view
         for name, old in self.state.items():
             self.state[name] = zeros(self.size, dtype)
-            self.state[name][...] = old
+            self.state[name][: len(old)] = old
         self.collect_in(zeros(self.size, dtype))
 
     def collect_in(self, grad: np.ndarray) -> None:
@@ -97,7 +97,6 @@ class Optimizer:
         for name, value in defaults.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
                 raise ValueError(f"{type(self).__name__}: expected {name} >= 0, got {value}")
-        keep_freed_memory()
         self.clip_norm = clip_norm
         self.param_groups: list[dict[str, Any]] = []
         self._groups: list[_Group] = []
@@ -120,6 +119,7 @@ class Optimizer:
             self._groups += [_Group(ps, settings, self.state_names) for ps in by_dtype.values()]
         if not self._groups:
             raise ValueError(f"{type(self).__name__}: no parameter requires gradients")
+        keep_freed_memory()  # not before: the memory that parameters had until now goes back to the system
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

@@ -21,7 +21,7 @@ import numpy as np
 from .optim import Optimizer, Work
 from .random import default_generator, manual_seed
 from .tensor import Tensor
-from .threads import get_num_threads, set_num_threads
+from .threads import get_num_threads, threads
 
 __all__ = ["DataParallel"]
 
@@ -66,28 +66,12 @@ class DataParallel:
             raise ValueError(f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}")
         if self.processes == 1:
             return [self._backward(shards[0], add)]
-        if not self._workers:
-            self._start()
-        threads = get_num_threads()
         try:
-            set_num_threads(1)
-            seeds = default_generator().integers(0, 2**63, self.processes - 1).tolist()
-            for (_, pipe), seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
-                pipe.send(("run", seed, shard, add))
-            losses = [self._backward(shards[0], add)]
-            with_gradient = set(self._with_gradient())
-            for loss, found in self._answers():
-                losses.append(loss)
-                with_gradient.update(found)
-            for i, p in enumerate(self._parameters()):
-                if i in with_gradient and p.grad is None:
-                    p.grad = np.zeros(p.shape, p.dtype)
-            return losses[: len(shards)]
+            with threads(max(1, get_num_threads() // self.processes)):
+                return self._backward_together(shards, add)
         except BaseException:
             self.close()  # the others may be anywhere: they are made anew
             raise
-        finally:
-            set_num_threads(threads)
 
     def step(self) -> float | None:
         """Sum the gradients and change the parameters, as `Optimizer.step`, whose answer it gives."""
@@ -130,6 +114,22 @@ class DataParallel:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
+        if not self._workers:
+            self._start()
+        seeds = default_generator().integers(0, 2**63, self.processes - 1).tolist()
+        for (_, pipe), seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
+            pipe.send(("run", seed, shard, add))
+        losses = [self._backward(shards[0], add)]
+        with_gradient = set(self._with_gradient())
+        for loss, found in self._answers():
+            losses.append(loss)
+            with_gradient.update(found)
+        for i, p in enumerate(self._parameters()):
+            if i in with_gradient and p.grad is None:
+                p.grad = np.zeros(p.shape, p.dtype)
+        return losses[: len(shards)]
 
     # -- what every process does -----------------------------------------------------------------
 
@@ -190,7 +190,6 @@ class DataParallel:
             earlier.close()
         parents_end.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to answer
-        set_num_threads(1)
         for group, grad in zip(self.optimizer._groups, self._gradients[rank]):
             group.collect_in(grad)
         work: Work = []

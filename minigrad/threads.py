@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -33,10 +34,15 @@ def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
     return None
 
 
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def get_num_threads() -> int:
     """The threads that a matrix product may use: at first as many as there are cores, or OPENBLAS_NUM_THREADS."""
     blas = _blas()
-    return len(os.sched_getaffinity(0)) if blas is None else int(blas[1]())
+    return available_cores() if blas is None else int(blas[1]())
 
 
 def set_num_threads(n: int) -> None:
@@ -54,3 +60,17 @@ def set_num_threads(n: int) -> None:
             "library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
         )
     blas[0](n)
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Within this block matrix products use `n` threads, where that can be told to them."""
+    blas = _blas()
+    before = get_num_threads()
+    try:
+        if blas is not None:
+            blas[0](n)
+        yield
+    finally:
+        if blas is not None:
+            blas[0](before)

@@ -90,12 +90,14 @@ def _begin(model: Any, source: Any, prompt: Any, max_len: int) -> tuple[Any, np.
 
 
 def greedy_search(
-    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, eos: int | None = OWN
-) -> list[Hypothesis]:
+    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, eos: int | None = OWN,
+    scores: bool = True,
+) -> list[Hypothesis]:  # fmt: skip
     """The likeliest next token, again and again, until the end mark or `max_len` tokens.
 
     `source` (N, L) are the source ids of an encoder-decoder model, `prompt` (N, L) the first tokens
-    for a language model. `eos=None` always decodes `max_len` tokens.
+    for a language model. `eos=None` always decodes `max_len` tokens. Without `scores`, which cost a
+    softmax over the vocabulary at each step, those of the hypotheses are NaN.
     """
     eos = _end(model, eos)
     with _Evaluation(model):
@@ -104,9 +106,11 @@ def greedy_search(
         hypotheses = [Hypothesis() for _ in range(n)]
         rows = np.arange(n)  # which sentence each row of the batch decodes; finished ones are dropped
         for _ in range(max_len):
-            scores = model.step(tokens, state)  # (rows, vocab)
-            best = scores.argmax(-1)
-            log_probs = scores[np.arange(len(best)), best] - _log_sum_exp(scores)[:, 0]
+            logits = model.step(tokens, state)  # (rows, vocab)
+            best = logits.argmax(-1)
+            log_probs = np.full(len(best), np.nan)
+            if scores:
+                log_probs = logits[np.arange(len(best)), best] - _log_sum_exp(logits)[:, 0]
             for row, token, log_prob in zip(rows, best.tolist(), log_probs.tolist()):
                 hypotheses[row].tokens.append(token)
                 hypotheses[row].log_prob += log_prob

@@ -56,6 +56,8 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._forward_pre_hooks and not self._forward_hooks:
+            return self.forward(*args, **kwargs)
         for pre_hook in tuple(self._forward_pre_hooks.values()):
             changed = pre_hook(self, args)
             if changed is not None:

@@ -266,7 +266,8 @@ class Transformer(_Model):
         start = caches[0].length if caches else 0
         x = self.target_embedding(_ids("target", target), start)
         memory_mask = attention_mask_of(memory_padding_mask)
-        causal = attention_mask_of(None, causal_mask(np.shape(target)[1], start))
+        length = np.shape(target)[1]
+        causal = attention_mask_of(None, causal_mask(length, start)) if length > 1 else None
         return self.decoder(x, memory, causal, memory_mask, caches)
 
     def hidden(self, source: Any, target: Any, source_padding_mask: Any = None) -> Tensor:
@@ -292,8 +293,9 @@ class Transformer(_Model):
 
     def start(self, source: Any, source_padding_mask: Any = None) -> DecodingState:
         """The state from which `step` decodes these sources."""
-        mask = padding_mask_of(source, self.config.pad_id) if source_padding_mask is None else source_padding_mask
-        return DecodingState(self.config.num_decoder_layers, self.encode(source, mask).data, np.asarray(mask))
+        given = padding_mask_of(source, self.config.pad_id) if source_padding_mask is None else source_padding_mask
+        mask = None if np.all(given) else np.asarray(given)
+        return DecodingState(self.config.num_decoder_layers, self.encode(source, given).data, mask)
 
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
         """Scores (N, vocab) for the token after the next target ids (N, L), usually one each; `state` moves on."""
@@ -340,7 +342,8 @@ class LanguageModel(_Model):
     def hidden(self, ids: Any, caches: list[LayerCache] | None = None) -> Tensor:
         """What the output projection sees, (N, L, d_model)."""
         start = caches[0].length if caches else 0
-        causal = attention_mask_of(None, causal_mask(np.shape(ids)[1], start))
+        length = np.shape(ids)[1]
+        causal = attention_mask_of(None, causal_mask(length, start)) if length > 1 else None
         return self.layers(self.embedding(_ids("ids", ids), start), causal, caches)
 
     def forward(self, ids: Any) -> Tensor:

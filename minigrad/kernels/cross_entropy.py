@@ -170,7 +170,8 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
     gx: Any = None
     gw = gb = None
     if with_gradient:
-        gx, gw, gb = np.empty_like(rows), np.zeros_like(weight), np.zeros(classes, rows.dtype)
+        gx, gb = np.empty_like(rows), np.zeros(classes, rows.dtype)
+        gw = np.empty_like(weight) if len(rows) else np.zeros_like(weight)
     for many in row_blocks(len(rows), classes, _LOGITS):
         scores = rows[many] @ weight.T
         for few in row_blocks(len(scores), classes):
@@ -178,15 +179,16 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             if bias is not None:
                 part += bias
             where = slice(many.start + few.start, many.start + few.stop)
-            p = part.copy()
-            loss += float(_losses(part, targets, where, p)[0].sum())
+            loss += float(_losses(part, targets, where, part)[0].sum())  # scores give way to probabilities
             if with_gradient:
-                _scores_gradient(p, targets, where, rows.dtype.type(1 / divisor))
-                part[...] = p
+                _scores_gradient(part, targets, where, rows.dtype.type(1 / divisor))
         if with_gradient:
             np.matmul(scores, weight, out=gx[many])
-            gw += scores.T @ rows[many]
             gb += (ones(len(scores), rows.dtype).T @ scores)[0]
+            if many.start == 0:
+                np.matmul(scores.T, rows[many], out=gw)
+            else:
+                gw += scores.T @ rows[many]
     return np.asarray(loss / divisor, rows.dtype), (None if gx is None else gx.reshape(x.shape), gw, gb)
 
 

@@ -13,7 +13,7 @@ from ..op import function, op
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import mean
 from ..tensor import Tensor
-from .blocks import BLOCK, as_rows, ones, row_blocks
+from .blocks import BLOCK, as_rows, row_blocks, shares
 from .dropout import checked_p, keep_mask
 
 __all__ = ["layer_norm", "rms_norm"]
@@ -40,7 +40,7 @@ def _row_norm_vjp(
     g = as_rows(g)
     normal, scale = kept
     width = g.shape[1]
-    one = ones(width, g.dtype) / width
+    mean_column = shares(width, g.dtype)
     gx = np.empty_like(g)
     updates = needs[1] and keep is not None
     gu = np.empty_like(g) if updates else gx
@@ -60,7 +60,7 @@ def _row_norm_vjp(
         slope /= width
         np.multiply(n, slope, out=part)
         if centred:
-            part += h @ one
+            part += h @ mean_column
         np.subtract(h, part, out=out)
         out *= s
         if updates:
@@ -80,7 +80,7 @@ def _row_norm(x, update, weight, bias, /, eps, centred, keep, keep_scale):
         raise ValueError("expected an update of the shape of x")
     updates = None if update is None else as_rows(update)
     kept_rows: Any = None if keep is None else keep.reshape(n, width)
-    one = ones(width, rows.dtype) / width
+    mean_column = shares(width, rows.dtype)
     normal, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     y = np.empty_like(rows)
     for block in row_blocks(n, width):
@@ -92,7 +92,7 @@ def _row_norm(x, update, weight, bias, /, eps, centred, keep, keep_scale):
             np.multiply(part, keep_scale, out=part)
             c = np.add(part, c, out=part)
         if centred:
-            c = np.subtract(c, c @ one, out=part)
+            c = np.subtract(c, c @ mean_column, out=part)
         s[:, 0] = np.vecdot(c, c)
         s /= width
         s += eps

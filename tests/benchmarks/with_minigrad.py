@@ -80,7 +80,7 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
     model = nn.load_marian(path)
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     if beams == 1:
-        return lambda: nn.greedy_search(model, source, max_len=steps, eos=None)
+        return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)
     return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
 
 
