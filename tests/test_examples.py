@@ -720,6 +720,25 @@ def test_translating_standard_input(run: SimpleNamespace, monkeypatch: pytest.Mo
     assert found.out.splitlines() == [t.text for t in run.translator.translate(["hello world", "she has a cat"], 4)]
 
 
+def test_a_line_that_cannot_be_translated_keeps_its_place(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"hello world\n{'hello ' * 300}\nshe has a cat\n"))
+    found = run_main([str(run.directory)], translate.main)
+    first, last = (t.text for t in run.translator.translate(["hello world", "she has a cat"], 4))
+    assert found.out.splitlines() == [first, "", last] and found.result == 1
+    (line,) = found.err.splitlines()
+    assert line.startswith("error: a sentence of 300 tokens is longer than the 256 that the model takes")
+
+
+@pytest.mark.parametrize("option", ["--attention", "--explore"])
+def test_a_picture_that_cannot_be_written_is_one_line(run: SimpleNamespace, tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").write_text("")
+    found = run_main([str(run.directory), option, str(tmp_path / "file" / "a.png"), "hello world"], translate.main)
+    assert found.out == "hola mundo\n" and found.result == 1
+    assert len(found.err.splitlines()) == 1 and found.err.startswith("error: ")
+
+
 @pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
 def test_translating_at_a_prompt(run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list[Any]) -> None:
     said: Iterator[Any] = iter(["hello world", "hello xylophone", *end])
