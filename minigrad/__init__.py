@@ -11,6 +11,7 @@ from .kernels.attention import *
 from .kernels.cross_entropy import *
 from .kernels.dropout import *
 from .kernels.embedding import *
+from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
 from .memory import *

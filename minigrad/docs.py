@@ -6,15 +6,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .kernels import attention, cross_entropy, dropout, embedding, gelu, linear, normalization
 from .ops import activations, compare, einsum, elementwise, indexing, linalg, reduction, shape, softmax
 
 KINDS = {
     "Elementwise": (elementwise,),
-    "Activations": (activations,),
+    "Activations": (activations, gelu),
     "Reductions": (reduction, softmax),
     "Linear algebra": (linalg, einsum),
     "Shape": (shape,),
     "Indexing": (indexing,),
+    "Networks": (linear, normalization, dropout, embedding, attention, cross_entropy),
     "Without gradient": (compare,),
 }
 _BEGIN, _END = "<!-- ops: made by python -m minigrad.docs README.md -->", "<!-- end of ops -->"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import gzip
-import importlib.util
 import io
 import json
 import math
@@ -22,26 +21,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripts import EXAMPLES, load
 
 import nn
 from minigrad.serialization import load_arrays, save_arrays
 from nn.text import EOS, SOS
 
 pytest.importorskip("safetensors")
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
-
-
-def load(name: str) -> ModuleType:
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return module
 
 
 corpora, train, translate = (load(name) for name in ("corpora", "train_toy_translation", "translate"))

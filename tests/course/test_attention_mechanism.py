@@ -19,7 +19,7 @@ NAME = "04_attention_mechanism"
 
 @pytest.fixture
 def script() -> ModuleType:
-    from course.conftest import load
+    from scripts import load
 
     return sys.modules.get(f"course_{NAME}") or load(NAME)
 

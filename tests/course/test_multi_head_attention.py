@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from course.conftest import load
+from scripts import load
 
 import nn
 

@@ -22,7 +22,7 @@ NAME = "03_transformer_notes"
 
 @pytest.fixture
 def script() -> ModuleType:
-    from course.conftest import load
+    from scripts import load
 
     return sys.modules.get(f"course_{NAME}") or load(NAME)
 

@@ -1,0 +1,84 @@
+"""The Gaussian error linear unit: Hendrycks & Gimpel (2016), arXiv:1606.08415."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..op import function, op
+from ..ops.activations import erf
+from ..ops.elementwise import tanh
+from ..tensor import Tensor
+from .blocks import row_blocks
+
+__all__ = ["gelu"]
+
+_SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+_erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
+
+
+def gelu_definition(x: Any, approximate: str) -> Tensor:
+    """x Φ(x), with Φ(x) = (1 + erf(x / √2)) / 2, or its tanh form."""
+    if approximate == "none":
+        return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    return x * 0.5 * (1 + tanh((x + x * x * x * _CUBIC) * _SLOPE))
+
+
+def _share(x: np.ndarray, approximate: str) -> np.ndarray:
+    """2 Φ(x), or what the tanh form has in its place."""
+    if approximate == "none":
+        y = _erf(x * x.dtype.type(math.sqrt(0.5)))
+    else:
+        y = x * x
+        y *= _CUBIC
+        y += 1
+        y *= x
+        y *= _SLOPE
+        np.tanh(y, out=y)
+    y += 1
+    return y
+
+
+def _gelu_vjp(g: Any, x: Any, approximate: Any) -> tuple[Any]:
+    flat, g = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(g).reshape(-1)
+    gx = np.empty_like(flat)
+    for block in row_blocks(flat.size, 1):
+        part, out = flat[block], gx[block]
+        share = _share(part, approximate)
+        square = part * part
+        if approximate == "none":  # Φ + x φ
+            slope = np.exp(square * -0.5)
+            slope *= _SLOPE
+        else:  # share / 2 + x / 2 · (1 - tanh²) · u', and 1 - tanh² = share (2 - share)
+            slope = 2 - share
+            slope *= share
+            square *= 3 * _CUBIC
+            square += 1
+            square *= _SLOPE
+            slope *= square
+        slope *= part
+        slope += share
+        slope *= 0.5
+        np.multiply(slope, g[block], out=out)
+    return (gx.reshape(x.shape),)
+
+
+@op(vjp=_gelu_vjp, definition=gelu_definition)
+def _gelu(x, /, approximate):
+    x = np.asarray(x)
+    flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
+    y = np.empty_like(flat)
+    for block in row_blocks(flat.size, 1):
+        out = np.multiply(_share(flat[block], approximate), flat[block], out=y[block])
+        out *= 0.5
+    return y.reshape(x.shape)
+
+
+@function(methods="gelu")
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
+    return _gelu(x, approximate=approximate)
