@@ -114,6 +114,8 @@ class Trainer:
         self.best_step = 0
         self.worse = 0  # validations since the best
         self.seconds = 0.0
+        self._begun: dict[str, Any] | None = None  # the random state before the step that runs
+        self._changing = False  # whether the parameters are between two steps
         self.history: list[dict[str, Any]] = []
 
     # -- the loop ------------------------------------------------------------------------------
@@ -140,7 +142,10 @@ class Trainer:
                     self.save()
             except KeyboardInterrupt:
                 self.seconds = time.perf_counter() - began
-                self.save()
+                if not self._changing:  # else the last state that was kept is the last whole one
+                    if self._begun is not None:
+                        set_rng_state(self._begun)  # the step that was cut off will be taken again
+                    self.save()
                 raise
         self.model.eval()
         return self.history
@@ -162,6 +167,7 @@ class Trainer:
             loss, n, norm = self._step(several)
             self.batch += len(several)
             self.step += 1
+            self._begun, self._changing = None, False
             tokens, total = tokens + n, total + loss * n
             ended = self.batch >= count
             now = time.perf_counter()
@@ -189,6 +195,7 @@ class Trainer:
 
     def _step(self, batches: list[Any]) -> tuple[float, int, float | None]:
         """One change of the parameters: the mean loss, what it was divided by, the norm of the gradients."""
+        self._begun = get_rng_state()
         n = sum(map(self.loss.count, batches))
         loss = 0.0
         for i, batch in enumerate(batches):
@@ -198,6 +205,7 @@ class Trainer:
             raise FloatingPointError(
                 f"step {self.step + 1}: the loss is {loss}; the parameters are as they were before it"
             )
+        self._changing = True
         norm = self.parallel.step()
         if self.schedule is not None:
             self.schedule.step()

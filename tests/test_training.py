@@ -341,20 +341,32 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
     assert (tmp_path / "cut" / "metrics.jsonl").read_text().count("valid_loss") == 6
 
 
-def test_an_interrupt_keeps_the_state(tmp_path: Path) -> None:
-    t = trainer(tmp_path)
-    step, total = t._step, t.loss.total
+@pytest.mark.parametrize("where", ["forward", "update"])
+def test_a_run_that_was_interrupted_ends_with_the_same_weights(tmp_path: Path, where: str) -> None:
+    """Ctrl-C in the midst of a step: the state before it is kept, or while parameters change, the last that was."""
+    whole = trainer(tmp_path / "whole", save_every=2)
+    whole.fit()
+    cut = trainer(tmp_path / "cut", save_every=2)
+    total, update = cut.loss.total, cut.optimizer.update
 
-    def interrupted(model: Any, batch: Any) -> Tensor:
-        if t.step == 3:
+    def interrupted(*args: Any) -> Any:
+        if cut.step == 3:
+            (total if where == "forward" else update)(*args)
             raise KeyboardInterrupt
-        return total(model, batch)
+        return (total if where == "forward" else update)(*args)
 
-    t.loss.total = interrupted
+    if where == "forward":
+        cut.loss.total = interrupted
+    else:
+        cut.optimizer.update = interrupted  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        t.fit()
-    assert load_arrays(tmp_path / "last.safetensors")[1]["trainer"]["step"] == 3
-    assert step is not None
+        cut.fit()
+    saved = load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"]
+    assert saved == (3 if where == "forward" else 2)
+    again = trainer(tmp_path / "cut", save_every=2)
+    again.fit(resume=True)
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 def test_trainer_errors(tmp_path: Path) -> None:

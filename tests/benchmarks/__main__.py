@@ -27,7 +27,8 @@ import numpy as np
 from harness import Worker, compare, machine
 from sizes import SIZES
 
-TRAINERS = ["minigrad", "torch", "torch:compiled", "jax", "autograd", "mygrad"]
+RIVALS = ["torch", "torch:compiled", "jax", "autograd", "mygrad"]
+SLOW = ["autograd", "mygrad"]  # not at the size base, where they would take minutes
 NAMES = {
     "minigrad": "minigrad", "torch": "PyTorch", "torch:compiled": "torch.compile", "jax": "JAX jit",
     "autograd": "HIPS autograd", "mygrad": "MyGrad", "ctranslate2": "CTranslate2",
@@ -38,37 +39,46 @@ OPS = [
 ]  # fmt: skip
 
 
-def figures(workers: list[Worker], reference: str = "torch") -> dict[str, Any]:
-    """Median milliseconds, ratio to the reference, peak megabytes over the idle process, by library."""
-    base = next((w.median for w in workers if w.library == reference), None)
-    return {
-        w.library: {
-            "ms": w.median * 1e3,
-            "ratio": None if base is None else w.median / base,
-            "peak_mb": w.peak / 1e6,
-            "version": w.facts["version"],
-            "rounds_ms": [1e3 * seconds for seconds in w.seconds],
-        }
-        for w in workers
-    }
+def against(rivals: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int) -> dict[str, Any]:
+    """minigrad and each rival in turns, a pair at a time: medians, peak memory over idle, minigrad's share of the time."""
+    found: dict[str, Any] = {}
+    for rival in rivals:
+        workers = compare(["minigrad", rival], task, config, rounds, warmup)
+        if len(workers) < 2:
+            continue
+        ours, theirs = workers
+        for w in workers if not found else [theirs]:
+            found[w.library] = {
+                "ms": w.median * 1e3,
+                "peak_mb": w.peak / 1e6,
+                "version": w.facts["version"],
+                "rounds_ms": [1e3 * seconds for seconds in w.seconds],
+            }
+        found[rival]["ratio"] = ours.median / theirs.median
+    return found
+
+
+def show(title: str, found: dict[str, Any], names: dict[str, str]) -> None:
+    for library, f in found.items():
+        ratio = f"{f['ratio']:.2f}" if "ratio" in f else ""
+        print(f"{title:19}{names[library]:14}{f['ms']:9.1f}{f['peak_mb']:9.0f}{ratio:>20}", flush=True)
+
+
+HEAD = f"{'':33}       ms  peak MB   minigrad's / its time"
 
 
 def train(rounds: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    print("training step            ms   ratio to PyTorch   peak MB")
+    print(f"a training step\n{HEAD}")
     for size, s in SIZES.items():
-        slow = size == "base"  # where the slowest would take minutes
-        found = figures(compare([t for t in TRAINERS if not (slow and t in ("autograd", "mygrad"))], "train",
-                                {"size": size}, rounds, warmup=3))  # fmt: skip
+        rivals = [r for r in RIVALS if size != "base" or r not in SLOW]
+        found = against(rivals, "train", {"size": size}, rounds, 3)
+        show(size, found, NAMES)
         (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
-        ours = found["minigrad"]
-        for library, f in found.items():
-            ratio = "" if f["ratio"] is None else f"{f['ratio']:.2f}"
-            print(f"{size:6}{NAMES[library]:14}{f['ms']:9.1f}{ratio:>14}{f['peak_mb']:14.0f}", flush=True)
         rate = s.useful_flops() / gemm.median
-        share = s.useful_flops() / (ours["ms"] / 1e3) / rate
+        share = gemm.median / (found["minigrad"]["ms"] / 1e3)
         print(
-            f"{size:6}products alone{gemm.median * 1e3:9.1f}   ({rate / 1e9:.0f} GFLOP/s; share of a step {share:.0%})"
+            f"{size:19}matrix products alone: {gemm.median * 1e3:.1f} ms, {rate / 1e9:.0f} GFLOP/s; {share:.0%} of a step"
         )
         result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": share}
     return result
@@ -76,18 +86,14 @@ def train(rounds: int) -> dict[str, Any]:
 
 def decode(rounds: int) -> dict[str, Any]:
     result = {}
-    print("32 tokens             ms   ratio to Hugging Face")
+    print(f"32 tokens\n{HEAD}")
     with tempfile.TemporaryDirectory() as path:
-        made = Worker("torch", "marian", {"path": path})
-        made.close()
+        Worker("torch", "marian", {"path": path}).close()
         for batch, beams in ((1, 1), (32, 1), (1, 4)):
             name = f"batch {batch}, beam {beams}"
             config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
-            result[name] = figures(compare(["minigrad", "torch", "ctranslate2"], "decode", config, rounds))
-            for library, f in result[name].items():
-                label = "Hugging Face" if library == "torch" else NAMES[library]
-                ratio = "" if f["ratio"] is None else f"{f['ratio']:.2f}"
-                print(f"{name:18}{label:14}{f['ms']:9.1f}{ratio:>8}", flush=True)
+            result[name] = against(["torch", "ctranslate2"], "decode", config, rounds, 2)
+            show(name, result[name], NAMES | {"torch": "Hugging Face"})
     return result
 
 
@@ -141,7 +147,7 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Bars: the time of a training step, and of decoding, as a multiple of PyTorch's."""
+    """Bars: the time of a training step, and of decoding, as a multiple of minigrad's."""
     from matplotlib.figure import Figure
 
     panels = [(f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()]
@@ -153,12 +159,11 @@ def draw(results: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
     for place, (title, found) in enumerate(panels):
         axes = figure.add_subplot(rows, columns, place + 1)
-        found = {library: f for library, f in found.items() if f["ratio"] is not None}
         labels = ["Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found]
-        ratios = [f["ratio"] for f in found.values()]
+        ratios = [1 / f.get("ratio", 1) for f in found.values()]
         bars = axes.barh(labels, ratios, color=["#2a6fbb" if n == "minigrad" else "#b8b8b8" for n in found])
         axes.bar_label(bars, [f"{f['ms']:.0f} ms" for f in found.values()], padding=3, fontsize=8)
-        axes.set(title=title, xlabel="time, as a multiple of PyTorch's", xlim=(0, 1.3 * max(ratios)))
+        axes.set(title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.3 * max(ratios)))
         axes.axvline(1, color="black", linewidth=0.8)
         axes.invert_yaxis()
     figure.savefig(path, dpi=120)
