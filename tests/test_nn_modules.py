@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import numpy as np
@@ -286,3 +287,14 @@ def test_feed_forward_kinds() -> None:
             if gated:
                 h = h * (x @ f.gate.weight.data.T + f.gate.bias.data)
             np.testing.assert_allclose(f(x).data, h @ f.linear2.weight.data.T + f.linear2.bias.data, rtol=1e-12)
+
+
+def test_a_few_rows_are_multiplied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large matrices take another way for two to four rows, in blocks, with the same result."""
+    monkeypatch.setattr(sys.modules["minigrad.kernels.linear"], "LARGE", 12)  # blocks of 4 rows of 3
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((10, 3))
+    for rows in (1, 2, 4, 5):
+        x = rng.standard_normal((rows, 3))
+        expected = [[sum(a * b for a, b in zip(u, v)) for v in weight] for u in x]
+        np.testing.assert_allclose(mg.linear(x, weight).data, expected, rtol=1e-12)

@@ -52,17 +52,18 @@ def test_a_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     assert forward["dur"] >= 30_000
 
 
+@mg.custom_op(x=lambda g: sleepy(g) if isinstance(g, Tensor) else g)
+def outer(x, /):
+    return x.copy()
+
+
 def test_time_of_ops_inside_ops_counts_once() -> None:
-    """Under create_graph the derivative of an op is made of ops."""
+    """Under create_graph a derivative is made of ops, whose time is not that of the op it belongs to."""
     x = Tensor(np.full(3, 0.5), requires_grad=True)
     with mg.profile() as p:
-        mg.grad(lambda t: sleepy(mg.tanh(t)).sum())(x)
-        start = time.perf_counter()
-        (g,) = mg.gradients(mg.tanh(x).sum(), [x], create_graph=True)
-        g.sum().backward()
-        within = time.perf_counter() - start
-    ops = sum(row.forward + row.backward for row in p.rows.values())
-    assert ops <= p.seconds and p.rows["tanh"].backward <= within
+        mg.gradients(outer(x).sum(), [x], create_graph=True)
+    assert p.rows["sleepy"].forward >= 0.03
+    assert p.rows["outer"].backward < 0.02
 
 
 def test_watching_changes_no_result() -> None:
