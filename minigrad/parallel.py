@@ -192,6 +192,7 @@ class DataParallel:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to answer
         for group, grad in zip(self.optimizer._groups, self._gradients[rank]):
             group.collect_in(grad)
+        self.optimizer.zero_grad()  # those from before the fork are the first process's to count
         work: Work = []
         while True:
             try:

@@ -156,3 +156,12 @@ def test_threads() -> None:
         mg.set_num_threads(before)
     with pytest.raises(ValueError, match="set_num_threads: expected at least 1, got 0"):
         mg.set_num_threads(0)
+
+
+def test_earlier_gradients_are_added_to_once() -> None:
+    a = Tensor(np.zeros(2), True)
+    (a * 3).sum().backward()
+    with DataParallel(optim.SGD([a], lr=1.0), lambda s: (a * s).sum()) as together:
+        together.backward([10, 20], add=True)
+        together.step()
+    assert a.tolist() == [-33, -33]
