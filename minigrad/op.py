@@ -241,7 +241,7 @@ def _general(op: Op) -> Callable[..., Tensor]:
         if len(args) != arity and not variadic:  # options given by position
             if len(args) < arity:
                 raise TypeError(f"{op.name}: expected {', '.join(op.operands)}, got {len(args)} operands")
-            options = {**dict(zip(defaults, args[arity:])), **options}
+            options.update(zip(defaults, args[arity:]))
             args = args[:arity]
         mode = MODE.get()
         arrays = [x._data if isinstance(x, Tensor) else x for x in args]

@@ -8,6 +8,7 @@ from .decoding import *
 from .explorer import *
 from .feedforward import *
 from .layers import *
+from .layout import *
 from .marian import *
 from .masks import *
 from .module import *

@@ -18,7 +18,7 @@ from minigrad.kernels.attention import attention_weights, merge_heads, split_hea
 from minigrad.tensor import Tensor, unwrap
 
 from .cache import AttentionCache
-from .layers import Linear
+from .layers import JoinedLinear, Linear
 from .masks import attention_mask_of, valid_lens_mask
 from .module import Module
 
@@ -107,6 +107,7 @@ class MultiHeadAttention(Module):
             Linear(size or d_model, d_model, bias, dtype, generator)
             for size in (query_size, key_size, value_size, None)
         )
+        self.joined: JoinedLinear | None = None  # set by lay_out_for_decoding
         self.recorder: list[np.ndarray] | None = None  # set by record_attention
         self.head_gate: Any = None  # set by gate_heads
 
@@ -121,14 +122,17 @@ class MultiHeadAttention(Module):
         are returned too. With a `cache`, key and value are added to those it holds; a key of None means
         that it holds them all.
         """
-        q = self.q_proj(query)
-        if key is None:
-            assert cache is not None
-            k, v = cache.get()
+        q: Any
+        k: Any
+        v: Any
+        joined = None if mg.is_grad_enabled() or not query is key is value else self.joined
+        if joined is not None and joined.stands_for(self.q_proj, self.k_proj, self.v_proj):
+            q, k, v = joined(query)
         else:
-            k, v = self.k_proj(key), self.v_proj(value)
-            if cache is not None:
-                k, v = cache.append(k.data, v.data)
+            q = self.q_proj(query)
+            k, v = (None, None) if key is None else (self.k_proj(key), self.v_proj(value))
+        if cache is not None:
+            k, v = cache.get() if k is None else cache.append(unwrap(k), unwrap(v))
         mask = attention_mask_of(padding_mask, attention_mask)
         dropout = self.dropout if self.training else 0.0
         if not need_weights and self.recorder is None:

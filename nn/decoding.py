@@ -164,8 +164,9 @@ def beam_search(
 
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
     """Where the `count` largest of x (n,) are, largest first."""
-    places = np.arange(len(x))
-    if len(x) > 4 * count * width:  # they are in the stretches with the largest maxima, or in the rest
+    if len(x) <= 4 * count * width:
+        places = np.arange(len(x))
+    else:  # they are in the stretches with the largest maxima, or in the rest
         whole = len(x) // width * width
         tops = x[:whole].reshape(-1, width).max(1)
         stretches = np.argpartition(tops, -count)[-count:]

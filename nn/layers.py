@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.tensor import Tensor
+from minigrad.tensor import Tensor, unwrap
 
 from . import init
 from .module import Module, Parameter
 
 __all__ = [
-    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "LeakyReLU", "Linear", "ReLU", "SiLU",
-    "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
+    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "JoinedLinear", "LeakyReLU", "Linear", "ReLU",
+    "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -50,6 +51,38 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
+
+
+class JoinedLinear:
+    """Linear maps of one input as one product, without gradients; `lay_out_for_decoding` makes it.
+
+    `weight` (all out, in) and `bias` (all out,) hold those of the maps one after another, and the maps'
+    own arrays become views of them.
+    """
+
+    def __init__(self, maps: Sequence[Linear], weight: Any, bias: Any) -> None:
+        self.maps, self.weight, self.bias = maps, weight, bias
+        ends = list(itertools.accumulate(m.out_features for m in maps))
+        self.places = [slice(end - m.out_features, end) for m, end in zip(maps, ends)]
+        for m, place in zip(maps, self.places):
+            m.weight.replace(weight[place])
+            if m.bias is not None and bias is not None:
+                m.bias.replace(bias[place])
+        self.views = [(m.weight.data, None if m.bias is None else m.bias.data) for m in maps]
+
+    def stands_for(self, *maps: Linear) -> bool:
+        """Whether these are the maps, with their arrays still here, and nobody listens to one of them by a hook."""
+        for m, own, (weight, bias) in zip(maps, self.maps, self.views):
+            if m is not own or m.weight._data is not weight or m._forward_hooks or m._forward_pre_hooks:
+                return False
+            if m.bias is not None and m.bias._data is not bias:
+                return False
+        return True
+
+    def __call__(self, x: Any) -> list[np.ndarray]:
+        """What each of the maps makes of x (..., in)."""
+        y = unwrap(mg.linear(x, self.weight, self.bias))
+        return [y[..., place] for place in self.places]
 
 
 class Embedding(Module):

@@ -16,6 +16,7 @@ import numpy as np
 from minigrad.serialization import load_arrays
 
 from .config import TransformerConfig
+from .layout import lay_out_for_decoding
 from .transformer import Transformer
 
 __all__ = ["load_marian", "marian_config", "marian_state"]
@@ -72,7 +73,10 @@ def marian_state(arrays: Mapping[str, np.ndarray], config: TransformerConfig) ->
 
 
 def load_marian(directory: str | Path) -> Transformer:
-    """The model in a directory with `config.json` and `model.safetensors`, in evaluation mode."""
+    """The model in a directory with `config.json` and `model.safetensors`, in evaluation mode.
+
+    Its weights are laid out by `lay_out_for_decoding`.
+    """
     directory = Path(directory)
     config = marian_config(json.loads((directory / "config.json").read_text(encoding="utf-8")))
     arrays, _ = load_arrays(directory / "model.safetensors")
@@ -82,4 +86,4 @@ def load_marian(directory: str | Path) -> Transformer:
     except KeyError as error:
         raise ValueError(f"{directory}: not the weights of such a Marian model: {error.args[0]}") from None
     model.eval()
-    return model
+    return lay_out_for_decoding(model)

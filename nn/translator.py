@@ -14,6 +14,7 @@ from minigrad.serialization import write_json
 
 from .config import TransformerConfig
 from .decoding import Hypothesis, attention_maps, beam_search, greedy_search
+from .layout import lay_out_for_decoding
 from .text import UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from .trainer import load_weights
 from .transformer import Transformer
@@ -78,6 +79,7 @@ class Translator:
         translator = cls(model, source_vocab, target_vocab, split_source, split_target)
         if weights is not None:
             load_weights(run_dir / weights, model)
+        lay_out_for_decoding(model)
         return translator
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:

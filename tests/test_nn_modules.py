@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from typing import Any
 
 import numpy as np
@@ -289,12 +288,13 @@ def test_feed_forward_kinds() -> None:
             np.testing.assert_allclose(f(x).data, h @ f.linear2.weight.data.T + f.linear2.bias.data, rtol=1e-12)
 
 
-def test_a_few_rows_are_multiplied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large matrices take another way for two to four rows, in blocks, with the same result."""
-    monkeypatch.setattr(sys.modules["minigrad.kernels.linear"], "LARGE", 12)  # blocks of 4 rows of 3
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_of_every_number_and_weights_of_every_order_give_the_same(order: Any) -> None:
     rng = np.random.default_rng(0)
-    weight = rng.standard_normal((10, 3))
-    for rows in (1, 2, 4, 5):
+    weight, bias = np.asarray(rng.standard_normal((10, 3)), order=order), rng.standard_normal(10)
+    for rows in (1, 2, 4, 8, 9):
         x = rng.standard_normal((rows, 3))
-        expected = [[sum(a * b for a, b in zip(u, v)) for v in weight] for u in x]
-        np.testing.assert_allclose(mg.linear(x, weight).data, expected, rtol=1e-12)
+        expected = [[sum(a * b for a, b in zip(u, v)) + c for v, c in zip(weight, bias)] for u in x]
+        y = mg.linear(x, weight, bias).data
+        np.testing.assert_allclose(y, expected, rtol=1e-12)
+        assert y.flags.c_contiguous

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
 from ..tensor import Tensor, unwrap
-from .blocks import ones
+from .blocks import BLOCK, ones, row_blocks
 from .dropout import keep_mask
 
 __all__ = ["scaled_dot_product_attention"]
@@ -50,7 +51,8 @@ def attention_definition(
 
 
 def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
-    return x.reshape(*x.shape[:2], num_heads, -1).transpose(0, 2, 1, 3)
+    n, length, width = x.shape
+    return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
 def _softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
@@ -99,11 +101,9 @@ def _attention_vjp(
     return dq, dk, dv
 
 
-def _batches(shape: tuple[int, ...]) -> list[slice]:
+def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
     """Slices of the batch whose weights fit the cache."""
-    n, *rest = shape
-    step = max(1, 65536 // max(1, math.prod(rest)))
-    return [slice(i, min(i + step, n)) for i in range(0, n, step)]
+    return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
 
 
 @op(vjp=_attention_vjp, definition=attention_definition)
@@ -138,17 +138,16 @@ def scaled_dot_product_attention(
     to (N, h, Lq, Lk): True = may attend. A row with nothing to attend to gives zeros, with zero
     gradient. `scale` replaces 1/√d; `dropout` is the probability of leaving out a weight.
     """
-    shapes = [np.shape(x) for x in (query, key, value)]
-    n, lq, width = shapes[0] if len(shapes[0]) == 3 else (0, 0, 0)
-    fits = all(len(s) == 3 and s[0] == n and s[2] % num_heads == 0 for s in shapes)
-    if not fits or shapes[1][2] != width or shapes[1][1] != shapes[2][1]:
+    q, k, v = [np.shape(unwrap(x)) for x in (query, key, value)]
+    fits = len(q) == len(k) == len(v) == 3 and q[0] == k[0] == v[0] and k[1] == v[1]
+    if not fits or q[2] != k[2] or q[2] % num_heads or v[2] % num_heads:
         raise ValueError(
             f"scaled_dot_product_attention: expected query (N, Lq, h·d), key (N, Lk, h·d) and value (N, Lk, h·dv) "
-            f"for h = {num_heads} heads, got {shapes[0]}, {shapes[1]} and {shapes[2]}"
+            f"for h = {num_heads} heads, got {q}, {k} and {v}"
         )
-    full = (n, num_heads, lq, shapes[1][1])
+    full = (q[0], num_heads, q[1], k[1])
     mask = None if mask is None else checked_mask(mask, full, "scaled_dot_product_attention")
-    scale = 1 / math.sqrt(width // num_heads) if scale is None else scale
+    scale = 1 / math.sqrt(q[2] // num_heads) if scale is None else scale
     keep, keep_scale = keep_mask(full, dropout, generator) if dropout else (None, 1.0)
     return _attention(query, key, value, num_heads, mask, scale, keep, keep_scale)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,16 +12,18 @@ import numpy as np
 BLOCK = 32768  # elements: 128 KB of float32; a few such blocks fit the second-level cache
 
 
-def row_blocks(rows: int, width: int, elements: int = BLOCK) -> Iterator[slice]:
+def row_blocks(rows: int, width: int, elements: int = BLOCK) -> Sequence[slice]:
     """Slices of consecutive rows, each of about `elements` numbers."""
-    step = max(1, elements // max(1, width))
-    for start in range(0, rows, step):
-        yield slice(start, min(start + step, rows))
+    step = elements // width if 0 < width < elements else 1
+    if 0 < rows <= step:
+        return (slice(0, rows),)
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def as_rows(x: Any) -> np.ndarray:
     """(..., d) as a contiguous (rows, d); a view where x is contiguous."""
-    return np.ascontiguousarray(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    x = np.ascontiguousarray(x)
+    return x.reshape(-1 if x.size else math.prod(x.shape[:-1]), x.shape[-1])
 
 
 @lru_cache(64)

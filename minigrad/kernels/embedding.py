@@ -48,7 +48,8 @@ def _embedding_gradient(g: Any, weight_shape: Any, indices: Any, padding_idx: An
 
 @op(weight=_embedding_gradient)
 def _embedding(weight, /, indices, padding_idx):
-    return np.take(weight, indices, axis=0)
+    # of a table in another order than C's, take() would first copy all
+    return np.take(weight, indices, axis=0) if weight.flags.c_contiguous else np.ascontiguousarray(weight[indices])
 
 
 @function()

@@ -24,7 +24,9 @@ def relu(x, /):
 def sigmoid(x, /):
     """1 / (1 + e⁻ˣ)."""
     with np.errstate(over="ignore"):  # where e⁻ˣ is infinite, the result is 0
-        return 1 / (1 + np.exp(-x))
+        y = np.asarray(np.exp(-x))
+        y += 1
+        return np.reciprocal(y, out=y)
 
 
 @function(methods="softplus")
