@@ -183,7 +183,8 @@ class Backward:
                 if targets is None:
                     self._collect(node, g, node in owned)
                 continue
-            edges = node.edges if plain and not node.op.joint and _last_change < node.seq else self._pull(node, g)
+            plainly = plain and not node.op.joint and _last_change < node.seq
+            edges = node.edges if plainly else self._pull(node, g, grads)
             if free:
                 node.edges = None
                 node.inputs = ()
@@ -198,7 +199,7 @@ class Backward:
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
-                    if parent.op is None and numeric and c is not g and c.base is None:
+                    if parent.op is None and numeric and c is not g and (c.base is None or c is _room(parent)):
                         owned.add(parent)  # a new array, which a leaf may keep as its gradient
                 elif parent in owned:
                     np.add(total, c, out=total)
@@ -209,7 +210,7 @@ class Backward:
             g = edges = args = c = total = None  # nothing outlives its use
         return self.found
 
-    def _pull(self, node: Node, g: Any) -> list[Edge]:
+    def _pull(self, node: Node, g: Any, grads: dict[Node, Any]) -> list[Edge]:
         """Edges whose rules have been run, with every check and in every mode that `run` spares the plain case."""
         op, useful = node.op, self.useful
         pairs: list[tuple[Node | None, Any]] = []
@@ -221,6 +222,8 @@ class Backward:
             if self.create_graph:
                 args = tuple(self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node)))
                 rule = op.through_tensors(rule)
+            elif op.fills_rooms:
+                args = (*args, self._rooms(node, grads))
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)
             if op.joint:  # one rule answered for all operands
                 pairs = list(zip(node.inputs, c))
@@ -229,6 +232,16 @@ class Backward:
         return [
             (p, _given, (c,)) for p, c in pairs if p is not None and c is not None and (useful is None or p in useful)
         ]
+
+    def _rooms(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
+        """For each operand, where its gradient may be written: the room of a leaf that has no gradient yet."""
+        free: list[ndarray | None] = []
+        for leaf in node.inputs:
+            room = None if leaf is None or leaf in grads or leaf.grad is not None else _room(leaf)
+            if room is not None and (node.inputs.count(leaf) > 1 or leaf.notes.hooks or self.useful is not None):  # type: ignore[union-attr]
+                room = None  # it is not the whole gradient, or others see it
+            free.append(room)
+        return free
 
     def _tied(self, value: Any, origin: Any) -> Any:
         """A saved value as a Tensor of the node it came from (`origin`: a node, a tuple of them, or None)."""
@@ -265,9 +278,10 @@ class Backward:
     def _collect(self, node: Node, g: Any, own: bool) -> None:
         """Add `g` into the gradient of a node; `own` says that `g` may be kept without a copy."""
         if node.grad is None:
-            room = None if node.notes is None else node.notes.room
+            room = _room(node)
             if room is not None and not self.create_graph:
-                np.copyto(room, g)
+                if g is not room:
+                    np.copyto(room, g)
                 node.grad = room
             else:
                 node.grad = g if own or self.create_graph else g.copy()
@@ -275,6 +289,10 @@ class Backward:
             np.add(node.grad, g, out=node.grad)
         else:
             node.grad = node.grad + g
+
+
+def _room(node: Node) -> ndarray | None:
+    return None if node.notes is None else node.notes.room
 
 
 def _given(g: Any, c: Any) -> Any:

@@ -19,7 +19,9 @@ it was given. Broadcast operands and other dtypes are put right by the engine, f
 
 `vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
 works in place and may keep arrays of its own, has such a rule and a `definition`: the same function
-as a composition of ops, which `create_graph` differentiates in its stead.
+as a composition of ops, which `create_graph` differentiates in its stead. The rule of a kernel may take
+`rooms` as its last parameter: for each operand None, or the array where an optimizer wants the gradient
+to be, in which it can be computed and returned.
 """
 
 from __future__ import annotations
@@ -81,6 +83,9 @@ class Op:
         self.frame = ("y", *operands, *self.options, *shapes, "needs", "kept")
         all_rules = [vjp] if vjp is not None else [*rules.values()]
         self.reads = {rule: _parameters(rule)[1:] for rule in all_rules}
+        self.fills_rooms = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("rooms",)
+        if self.fills_rooms:
+            self.reads[vjp] = self.reads[vjp][:-1]  # type: ignore[index]
         for reads in self.reads.values():
             if unknown := [read for read in reads if read not in self.frame]:
                 raise TypeError(f"{name}: a rule reads {unknown}; it can read {', '.join(self.frame)}")

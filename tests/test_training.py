@@ -54,6 +54,50 @@ def test_parameters_become_views_of_one_array_and_gradients_too() -> None:
     np.testing.assert_allclose(model.bias.grad.data, 2.0)
 
 
+IDS = np.array([0, 3, 2, 1])
+X = np.random.default_rng(4).standard_normal((4, 4))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda w, b: mg.linear_cross_entropy(X, w, b, IDS),
+        lambda w, b: mg.linear(mg.linear(X, w, b, "relu"), w, b).sum(),  # by two ops
+        lambda w, b: mg.linear_cross_entropy(w, w, b, IDS),  # as both operands of one
+        lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, b, IDS),
+    ],
+)
+def test_gradients_computed_in_the_optimizers_array_are_those_computed_elsewhere(loss: Any) -> None:
+    def leaves() -> list[Tensor]:
+        draw = np.random.default_rng(5)
+        return [Tensor(draw.standard_normal(shape), requires_grad=True) for shape in ((4, 4), (4,))]
+
+    plain, housed = leaves(), leaves()
+    optimizer = optim.SGD(housed, lr=0.0)
+    for factor, fresh in ((0.7, True), (0.3, False), (1.1, True)):  # the second adds to the first
+        if fresh:
+            plain[0].grad = plain[1].grad = None
+            optimizer.zero_grad()
+        apart = mg.gradients(loss(*housed) * factor, housed)
+        for some in (plain, housed):
+            (loss(*some) * factor).backward()
+        for p, q, g in zip(plain, housed, apart):
+            assert p.grad is not None and q.grad is not None
+            np.testing.assert_allclose(q.grad.data, p.grad.data, rtol=1e-12)
+            assert q.grad.data.base is optimizer._groups[0].grad
+            assert not np.shares_memory(g.data, q.grad.data)
+
+
+def test_what_a_hook_sees_does_not_change_with_the_next_gradient() -> None:
+    w = Tensor(X, requires_grad=True)
+    optimizer, seen = optim.SGD([w], lr=0.0), []
+    w.register_hook(seen.append)
+    for factor in (1.0, 2.0):
+        optimizer.zero_grad()
+        (mg.linear(X, w).sum() * factor).backward()
+    np.testing.assert_allclose(seen[1].data, 2 * seen[0].data, rtol=1e-12)
+
+
 def test_float32_stays_float32_in_the_optimizer() -> None:
     p = Tensor(np.ones(3, np.float32), requires_grad=True)
     adam = optim.AdamW([p], lr=0.1, clip_norm=1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,6 +104,29 @@ def test_far_from_zero() -> None:
     np.testing.assert_array_equal(mg.log_softmax(Tensor(big)).data, [0, -1e4, -2e4])
     assert mg.logsumexp(Tensor(big)).item() == 1e4
     assert np.isfinite(mg.grad(lambda x: mg.logsumexp(x))(big).data).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_large_scores_of_every_dtype(dtype: Any) -> None:
+    """Exponentials that would overflow are shifted, in half precision too; the rest of the block may be small."""
+    scores = np.array([[30, 31, 0], [1, 2, 3], [-200, -100, -99], [200, 0, 100]], dtype)
+    e = np.exp(scores - scores.max(-1, keepdims=True), dtype=float)
+    expected = np.log(e.sum(-1)) + scores.max(-1) - scores[:, 1]
+    tolerance = {"rtol": 4 * float(np.finfo(dtype).eps), "atol": 100 * float(np.finfo(dtype).eps)}
+    for rows in (slice(None), slice(0, 1), slice(1, 2)):
+        x = Tensor(scores[rows], requires_grad=True)
+        goals = np.ones(len(x.data), int)
+        loss = mg.cross_entropy(x, goals, reduction="none")
+        np.testing.assert_allclose(loss.data, expected[rows], **tolerance)
+        loss.sum().backward()
+        probabilities = e[rows] / e[rows].sum(-1, keepdims=True)
+        np.testing.assert_allclose(x.grad.data, probabilities - [0, 1, 0], **tolerance)
+        total = mg.linear_cross_entropy(x, np.eye(3, dtype=dtype), None, goals, reduction="sum")
+        np.testing.assert_allclose(total.data, expected[rows].sum(), **tolerance)
+        out = mg.scaled_dot_product_attention(
+            scores[rows][None], np.eye(3, dtype=dtype)[None], np.eye(3, dtype=dtype)[None], scale=1.0
+        )
+        np.testing.assert_allclose(out.data[0], probabilities, **tolerance)
 
 
 def test_all_minus_infinity() -> None:

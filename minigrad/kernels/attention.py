@@ -13,12 +13,10 @@ from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
 from ..tensor import Tensor, unwrap
-from .blocks import BLOCK, ones, row_blocks
+from .blocks import BLOCK, needs_shift, ones, row_blocks
 from .dropout import keep_mask
 
 __all__ = ["scaled_dot_product_attention"]
-
-_LARGEST = 60.0  # e⁶⁰ and the sum of thousands of them are far from overflow, and e⁻⁶⁰ from underflow
 
 
 def split_heads(x: Any, num_heads: int) -> Any:
@@ -57,7 +55,7 @@ def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
 
 def _softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     """scores to softmax(scores) · factor over the last axis, counting only where `mask`."""
-    if max(scores.max(initial=0), -scores.min(initial=0)) > _LARGEST:  # else no exponential needs to be shifted
+    if needs_shift(scores.min(initial=0), scores.max(initial=0), scores.dtype):
         if mask is None:
             scores -= scores.max(-1, keepdims=True)
         else:

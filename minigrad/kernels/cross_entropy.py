@@ -17,7 +17,7 @@ from ..ops.indexing import take_along_axis
 from ..ops.reduction import sum
 from ..ops.softmax import log_softmax
 from ..tensor import Tensor, unwrap
-from .blocks import as_rows, ones, row_blocks
+from .blocks import as_rows, needs_shift, ones, row_blocks
 from .linear import linear_definition
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
@@ -73,8 +73,8 @@ def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
     return loss.reshape(targets.shape)
 
 
-def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.ndarray) -> tuple[Any, Any]:
-    """For some rows of scores: their losses, and log Σ eˣ; eˣ over their sum is left in `exponentials`."""
+def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
+    """For some rows of scores: their losses, log Σ eˣ, and the factor of `exponentials` to probabilities."""
     index = targets.index[where]
     top = rows.max(-1, keepdims=True)
     at_target = rows[np.arange(len(index)), index]
@@ -82,22 +82,23 @@ def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.n
     if targets.smooth:
         weight = ones(rows.shape[1], rows.dtype)[:, 0] if targets.weight is None else targets.weight
         every = rows @ weight * targets.on_all[where]
-    np.subtract(rows, top, out=exponentials)
-    np.exp(exponentials, out=exponentials)
+    shift = needs_shift(top.min(initial=0), top.max(initial=0), rows.dtype)
+    np.exp(np.subtract(rows, top, out=exponentials) if shift else rows, out=exponentials)
     total = exponentials @ ones(rows.shape[1], rows.dtype)
-    lse = (np.log(total) + top)[:, 0]
-    np.reciprocal(total, out=total)
-    exponentials *= total
-    return lse * targets.factor[where] - at_target * targets.on_target[where] - every, lse
+    lse = np.log(total)[:, 0]
+    if shift:
+        lse += top[:, 0]
+    loss = lse * targets.factor[where] - at_target * targets.on_target[where] - every
+    return loss, lse, np.reciprocal(total)
 
 
-def _scores_gradient(p: np.ndarray, targets: Targets, where: slice, g: Any) -> None:
-    """Probabilities to the gradient of the scores, in place; `g` is the gradient of each row's loss."""
-    p *= (targets.factor[where] * g)[:, None]
+def _scores_gradient(e: np.ndarray, share: Any, targets: Targets, where: slice, g: Any) -> None:
+    """From `e`, probabilities when times `share`, to the gradient of the scores, in place; `g` is that of a loss."""
+    e *= share * (targets.factor[where] * g)[:, None]
     if targets.smooth:
         spread = (targets.on_all[where] * g)[:, None]
-        p -= spread if targets.weight is None else spread * targets.weight
-    p[np.arange(len(p)), targets.index[where]] -= targets.on_target[where] * g
+        e -= spread if targets.weight is None else spread * targets.weight
+    e[np.arange(len(e)), targets.index[where]] -= targets.on_target[where] * g
 
 
 def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, kept: Any) -> tuple[Any]:
@@ -107,7 +108,7 @@ def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, kept: Any) -> tuple[An
         p = gx[block]
         np.subtract(rows[block], kept[block, None], out=p)
         np.exp(p, out=p)
-        _scores_gradient(p, targets, block, g[block])
+        _scores_gradient(p, 1, targets, block, g[block])
     return (gx.reshape(logits.shape),)
 
 
@@ -116,7 +117,7 @@ def _cross_entropy(logits, /, targets):
     rows = as_rows(logits)
     loss, lse = np.empty(len(rows), rows.dtype), np.empty(len(rows), rows.dtype)
     for block in row_blocks(*rows.shape):
-        loss[block], lse[block] = _losses(rows[block], targets, block, np.empty_like(rows[block]))
+        loss[block], lse[block], _ = _losses(rows[block], targets, block, np.empty_like(rows[block]))
     return loss.reshape(targets.shape), lse
 
 
@@ -157,9 +158,10 @@ def linear_cross_entropy_definition(
 
 
 def _linear_cross_entropy_vjp(
-    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, kept: Any, needs: Any
-) -> tuple[Any, ...]:
-    return tuple(c * g if needed else None for c, needed in zip(kept, needs))
+    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, kept: Any, needs: Any,
+    rooms: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    return tuple(np.multiply(c, g, out=room) if needed else None for c, needed, room in zip(kept, needs, rooms))
 
 
 @op(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
@@ -179,9 +181,10 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             if bias is not None:
                 part += bias
             where = slice(many.start + few.start, many.start + few.stop)
-            loss += float(_losses(part, targets, where, part)[0].sum())  # scores give way to probabilities
+            losses, _, share = _losses(part, targets, where, part)  # scores give way to their exponentials
+            loss += float(losses.sum())
             if with_gradient:
-                _scores_gradient(part, targets, where, rows.dtype.type(1 / divisor))
+                _scores_gradient(part, share, targets, where, rows.dtype.type(1 / divisor))
         if with_gradient:
             np.matmul(scores, weight, out=gx[many])
             gb += (ones(len(scores), rows.dtype).T @ scores)[0]
