@@ -18,6 +18,7 @@ from minigrad.kernels.attention import attention_weights, merge_heads, split_hea
 from minigrad.tensor import Tensor, unwrap
 
 from .cache import AttentionCache
+from .folding import FoldedAttention
 from .layers import JoinedLinear, Linear
 from .masks import attention_mask_of, valid_lens_mask
 from .module import Module
@@ -218,7 +219,22 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         self, x_q: Any, x_kv: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any
     ) -> Any:
         """(N, L_q, d_model) from x_q (N, L_q, ·) and x_kv (N, L_kv, ·); the rest as in `MultiHeadAttention`."""
-        return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
+        cache = options.get("cache")
+        if cache is None or padding_mask is not None or attention_mask is not None or not self._is_plain(options):
+            return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
+        if x_kv is None and cache.folded is not None:
+            return cache.folded(x_q)
+        out = super().forward(x_q, x_kv, x_kv, **options)
+        keys, values = cache.get()
+        if cache.folded is None and FoldedAttention.pays(keys, self.num_heads):
+            cache.folded = FoldedAttention(self.q_proj, self.out_proj, keys, values, self.num_heads)
+        return out
+
+    def _is_plain(self, options: dict[str, Any]) -> bool:
+        """Whether nobody asks for, or changes, what happens inside."""
+        hooks = any(p._forward_hooks or p._forward_pre_hooks for p in (self.q_proj, self.out_proj))
+        asked = options.get("need_weights") or self.recorder is not None or self.head_gate is not None
+        return not (hooks or asked or self.training or mg.is_grad_enabled())
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .folding import FoldedAttention
+
 __all__ = ["AttentionCache", "LayerCache"]
 
 
@@ -13,6 +15,7 @@ class AttentionCache:
     def __init__(self) -> None:
         self.length = 0
         self._keys = self._values = np.empty((0, 0, 0))
+        self.folded: FoldedAttention | None = None  # keys and values of another kind, made of these
 
     def append(self, keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Add keys and values (N, L_new, d) at the end; all of them so far."""
@@ -39,6 +42,7 @@ class AttentionCache:
 
     def select(self, rows: np.ndarray) -> None:
         """Keep these rows of the batch, in this order; a row can be taken more than once."""
+        self.folded = None
         if self.length:
             self._keys, self._values = self._keys[rows], self._values[rows]
 

@@ -53,7 +53,7 @@ def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
     return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
-def _softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
+def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     """scores to softmax(scores) · factor over the last axis, counting only where `mask`."""
     if needs_shift(scores.min(initial=0), scores.max(initial=0), scores.dtype):
         if mask is None:
@@ -114,7 +114,7 @@ def _attention(query, key, value, /, num_heads, mask, scale, keep, keep_scale):
     for part in _batches(weights.shape):
         w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
         w *= scale
-        _softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, keep_scale)
+        softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, keep_scale)
         np.matmul(w if keep is None else w * keep[part], v[part], out=yh[part])
     return y, weights
 

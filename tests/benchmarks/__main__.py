@@ -2,6 +2,7 @@
 
 train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
 decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
+gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
 imports   what `import` costs over `import numpy`
@@ -24,7 +25,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
-from harness import Worker, compare, machine
+from harness import Worker, compare, machine, take_turns
 from sizes import SIZES
 
 RIVALS = ["torch", "torch:compiled", "jax", "autograd", "mygrad"]
@@ -97,6 +98,43 @@ def decode(rounds: int) -> dict[str, Any]:
     return result
 
 
+GAINS: dict[str, dict[str, Any]] = {  # what is left out -> changes of the task
+    "linear": {}, "row_norm": {}, "attention": {}, "linear_cross_entropy": {}, "gelu": {"activation": "gelu"},
+    "relu in linear": {}, "sum in the norm": {}, "gradients in place": {}, "kept memory": {}, "processes": {},
+}  # fmt: skip
+
+
+def gains(rounds: int) -> dict[str, Any]:
+    """A step without one of the things that are there for speed, as a multiple of the time of a whole one."""
+    result: dict[str, Any] = {}
+    print("time without, as a multiple of the time with it")
+    for size in ("toy", "small"):
+        for part, changes in GAINS.items():
+            config = {"size": size, **changes}
+            less = {"processes": 1} if part == "processes" else {"without": part}
+            _gain(result, "train", size, part, config, less, rounds)
+    with tempfile.TemporaryDirectory() as path:
+        Worker("torch", "marian", {"path": path}).close()
+        for batch, beams in ((1, 1), (32, 1), (1, 4)):
+            config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
+            name = f"decode, batch {batch}, beam {beams}"
+            _gain(result, "decode", name, "layout", config, {"without": "layout"}, rounds)
+    return result
+
+
+def _gain(
+    result: dict[str, Any], task: str, name: str, part: str, config: dict[str, Any], less: dict[str, Any], rounds: int
+) -> None:
+    workers = [Worker("minigrad", task, config), Worker("minigrad", task, config | less)]
+    with_it, without = take_turns(workers, rounds, 2)
+    ratio = median(
+        b / a for a, b in zip(with_it.seconds, without.seconds)
+    )  # of neighbours, which a busy machine slows alike
+    found = {"ms": with_it.median * 1e3, "ms_without": without.median * 1e3, "ratio": ratio}
+    result.setdefault(name, {})[part] = found
+    print(f"{name:27}{part:22}{found['ms']:9.1f}{found['ms_without']:9.1f}{found['ratio']:7.2f}", flush=True)
+
+
 def ops(rounds: int) -> dict[str, Any]:
     result = {}
     print("op, 8 × 8 float64        minigrad    PyTorch    ratio")
@@ -142,7 +180,7 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "train": train, "decode": decode, "ops": ops, "scaling": scaling, "imports": imports,
+    "train": train, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling, "imports": imports,
 }  # fmt: skip
 
 

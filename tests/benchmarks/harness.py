@@ -68,6 +68,11 @@ def compare(libraries: list[str], task: str, config: dict[str, Any], rounds: int
             workers.append(Worker(library, task, config))
         except RuntimeError as error:
             print(f"  (left out: {error})", file=sys.stderr)
+    return take_turns(workers, rounds, warmup)
+
+
+def take_turns(workers: list[Worker], rounds: int, warmup: int) -> list[Worker]:
+    """Run the workers' tasks in turns, then end them."""
     for i in range(warmup + rounds):
         for worker in workers:
             time.sleep(PAUSE)
