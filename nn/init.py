@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from minigrad.autograd import mark_changed
+from minigrad.kernels.blocks import row_blocks
 from minigrad.random import default_generator
 from minigrad.tensor import Tensor
 
@@ -37,6 +39,15 @@ def _fill(tensor: Tensor, values: object) -> Tensor:
     return tensor
 
 
+def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
+    """Fill with random numbers, so many rows at a time that those in double precision take little memory."""
+    data = np.atleast_1d(tensor.data)
+    for rows in row_blocks(len(data), math.prod(data.shape[1:]), 1 << 18):
+        data[rows] = draw(data[rows].shape)
+    mark_changed(tensor.data)
+    return tensor
+
+
 def constant_(tensor: Tensor, value: float) -> Tensor:
     """All elements to `value`."""
     return _fill(tensor, value)
@@ -54,12 +65,12 @@ def ones_(tensor: Tensor) -> Tensor:
 
 def uniform_(tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform in [low, high)."""
-    return _fill(tensor, default_generator(generator).uniform(low, high, tensor.shape))
+    return _draw(tensor, lambda shape: default_generator(generator).uniform(low, high, shape))
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with this mean and standard deviation."""
-    return _fill(tensor, default_generator(generator).normal(mean, std, tensor.shape))
+    return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:

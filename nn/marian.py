@@ -79,10 +79,9 @@ def load_marian(directory: str | Path) -> Transformer:
     """
     directory = Path(directory)
     config = marian_config(json.loads((directory / "config.json").read_text(encoding="utf-8")))
-    arrays, _ = load_arrays(directory / "model.safetensors")
     model = Transformer(config)
     try:
-        model.load_state_dict(marian_state(arrays, config))
+        model.load_state_dict(marian_state(load_arrays(directory / "model.safetensors")[0], config))
     except KeyError as error:
         raise ValueError(f"{directory}: not the weights of such a Marian model: {error.args[0]}") from None
     model.eval()

@@ -1123,12 +1123,6 @@ def _lookup(d: Draw) -> Sample:
     return Sample([d.array((n, 2))], {"indices": ids})
 
 
-def _scattered_rows(d: Draw) -> Sample:
-    sample = _lookup(d)
-    ids = sample.options["indices"]
-    return Sample([d.array((*ids.shape, 2))], {"indices": ids, "length": len(sample.operands[0])})
-
-
 add(
     "embedding",
     lambda weight, indices: weight[indices],
@@ -1145,12 +1139,6 @@ add(
             "embedding: expected integer indices, got dtype float64",
         ),
     ],
-)
-add(
-    "scatter_rows",
-    lambda rows, indices, length: _scatter_reference(rows, (indices,), (length, rows.shape[-1])),
-    _scattered_rows,
-    call=OPS["scatter_rows"].function,
 )
 
 

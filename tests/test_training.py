@@ -88,6 +88,23 @@ def test_gradients_computed_in_the_optimizers_array_are_those_computed_elsewhere
             assert not np.shares_memory(g.data, q.grad.data)
 
 
+@pytest.mark.parametrize("rows", [5, 300])
+@pytest.mark.parametrize("padding", [None, 4])
+def test_looked_up_rows_get_their_gradients_in_the_optimizers_array(rows: int, padding: int | None) -> None:
+    rng = np.random.default_rng(6)
+    table = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
+    optimizer = optim.SGD([table], lr=0.0)
+    for high in (rows, 5, rows):  # few rows, where there were many
+        optimizer.zero_grad()
+        ids, g = rng.integers(0, high, (4, 10)), rng.standard_normal((4, 10, 3))
+        ids[0] = 4
+        expected = np.zeros((rows, 3))
+        np.add.at(expected, ids, g * (ids != padding)[..., None])
+        mg.embedding(table, ids, padding).backward(g)
+        np.testing.assert_allclose(table.grad.data, expected, rtol=1e-12, atol=1e-12)
+        assert table.grad.data.base is optimizer._groups[0].grad
+
+
 def test_what_a_hook_sees_does_not_change_with_the_next_gradient() -> None:
     w = Tensor(X, requires_grad=True)
     optimizer, seen = optim.SGD([w], lr=0.0), []

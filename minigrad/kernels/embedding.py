@@ -6,24 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from ..op import either, function, op
+from ..op import function, op
+from ..ops.elementwise import where
+from ..ops.indexing import getitem
 from ..tensor import Tensor, unwrap
 
 __all__ = ["embedding"]
 
 
-@op(rows=lambda g, indices: np.take(g, indices, axis=0))
-def scatter_rows(rows, /, indices, length):
-    """Zeros (length, d) with `rows` (..., d) added at `indices`: the gradient of a look-up."""
-    rows = np.asarray(rows)
-    width = rows.shape[-1]
-    indices = np.asarray(indices).reshape(-1)
-    rows = np.ascontiguousarray(rows).reshape(len(indices), width)
-    if length <= 256:  # a product with one-hot rows is fastest
-        hot = np.zeros((length, len(indices)), rows.dtype)
+def embedding_definition(weight: Any, indices: np.ndarray, padding_idx: int | None) -> Tensor:
+    """weight[indices], where row `padding_idx` gets no gradient."""
+    rows = getitem(weight, indices)
+    return rows if padding_idx is None else where((indices == padding_idx)[..., None], rows.detach(), rows)
+
+
+def _scattered(rows: np.ndarray, indices: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """`table`, filled with zeros, and rows (n, d) added at `indices` (n,)."""
+    if len(table) <= 256:  # a product with one-hot rows is fastest
+        hot = np.zeros((len(table), len(indices)), rows.dtype)
         hot[indices, np.arange(len(indices))] = 1
-        return hot @ rows
-    table = np.zeros((length, width), rows.dtype)
+        return np.matmul(hot, rows, out=table)
+    table.fill(0)
     order = np.argsort(indices, kind="stable")
     found = indices[order]
     starts = np.flatnonzero(np.r_[True, found[1:] != found[:-1]]) if len(found) else order
@@ -37,16 +40,17 @@ def scatter_rows(rows, /, indices, length):
     return table
 
 
-_scattered: Any = either(scatter_rows)
-
-
-def _embedding_gradient(g: Any, weight_shape: Any, indices: Any, padding_idx: Any) -> Any:
+def _embedding_vjp(g: Any, weight: Any, indices: Any, padding_idx: Any, rooms: Any) -> tuple[Any]:
+    g = np.ascontiguousarray(g).reshape(indices.size, weight.shape[1])
+    indices = indices.reshape(-1)
     if padding_idx is not None:
-        g = np.where((indices != padding_idx)[..., None], g, 0)
-    return _scattered(g, indices, weight_shape[0])
+        real = indices != padding_idx
+        g, indices = g[real], indices[real]
+    table = np.empty(weight.shape, g.dtype) if rooms[0] is None else rooms[0]
+    return (_scattered(g, indices, table),)
 
 
-@op(weight=_embedding_gradient)
+@op(vjp=_embedding_vjp, definition=embedding_definition)
 def _embedding(weight, /, indices, padding_idx):
     # of a table in another order than C's, take() would first copy all
     return np.take(weight, indices, axis=0) if weight.flags.c_contiguous else np.ascontiguousarray(weight[indices])

@@ -49,7 +49,6 @@ ENTRIES = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in
 
 NOT_COMPARED = {
     "dropout": "its results are random, except for p = 0",
-    "scatter_rows": "it is the gradient of embedding: only second derivatives differentiate it",
 }
 """Ops whose gradients no sample compares, and why."""
 
