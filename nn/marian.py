@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,13 @@ def load_marian(directory: str | Path) -> Transformer:
     """
     directory = Path(directory)
     config = marian_config(json.loads((directory / "config.json").read_text(encoding="utf-8")))
-    model = Transformer(config)
     try:
-        model.load_state_dict(marian_state(load_arrays(directory / "model.safetensors")[0], config))
+        state = marian_state(load_arrays(directory / "model.safetensors")[0], config)
+        if not state["output.bias"].any():  # adding zeros would be a pass over all scores
+            del state["output.bias"]
+            config = replace(config, output_bias=False)
+        model = Transformer(config)
+        model.load_state_dict(state)
     except KeyError as error:
         raise ValueError(f"{directory}: not the weights of such a Marian model: {error.args[0]}") from None
     model.eval()

@@ -5,6 +5,7 @@ One kernel does both, alone or of a residual sum, x + dropout(update), whose par
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,19 @@ def _row_norm_vjp(
     return tuple(c if needed else None for c, needed in zip(found, needs))
 
 
+def _one_row(c: Any, weight: Any, bias: Any, eps: float, centred: bool) -> tuple[Any, Any, Any]:
+    """The norm of one row c (d,), with numbers for what are columns in `_row_norm`: in half the time."""
+    if centred:
+        c = c - float(np.dot(c, shares(len(c), c.dtype)[:, 0]))
+    variance = float(np.dot(c, c)) / len(c) + eps
+    scale = variance**-0.5 if variance > 0 else math.inf
+    normal = c * scale
+    y = normal.copy() if weight is None else normal * weight
+    if bias is not None:
+        y += bias
+    return y, normal, scale
+
+
 @op(vjp=_row_norm_vjp, definition=row_norm_definition)
 def _row_norm(x, update, weight, bias, /, eps, centred, keep, keep_scale):
     rows = as_rows(x)
@@ -79,6 +93,10 @@ def _row_norm(x, update, weight, bias, /, eps, centred, keep, keep_scale):
     if update is not None and update.shape != x.shape:
         raise ValueError("expected an update of the shape of x")
     updates = None if update is None else as_rows(update)
+    if n == 1 and width and keep is None:
+        c = rows[0] if updates is None else rows[0] + updates[0]
+        row, *kept = _one_row(c, weight, bias, eps, centred)
+        return row.reshape(x.shape), (kept[0][None], np.full((1, 1), kept[1], rows.dtype))
     kept_rows: Any = None if keep is None else keep.reshape(n, width)
     mean_column = shares(width, rows.dtype)
     normal, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,17 @@ def test_scores_and_decoding(theirs: tuple[Any, Path]) -> None:
             row = row[1:]
             end = row.index(0) + 1 if 0 in row else len(row)
             assert h.tokens == row[:end], beams
+
+
+def test_a_bias_of_zeros_is_left_out(theirs: tuple[Any, Path], tmp_path: Path) -> None:
+    model = copy.deepcopy(theirs[0])
+    model.final_logits_bias.zero_()
+    model.save_pretrained(tmp_path)
+    ours, source, target = nn.load_marian(tmp_path), np.array([[3, 5, 8]]), np.array([[1, 4, 9]])
+    assert ours.output.bias is None and not ours.config.output_bias
+    with torch.no_grad():
+        expected = model(torch.tensor(source), decoder_input_ids=torch.tensor(target)).logits
+    np.testing.assert_allclose(ours(source, target).data, expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_errors(theirs: tuple[Any, Path], tmp_path: Path) -> None:
