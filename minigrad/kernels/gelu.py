@@ -41,12 +41,11 @@ def _share(x: np.ndarray, approximate: str) -> np.ndarray:
     return y
 
 
-def _gelu_vjp(g: Any, x: Any, approximate: Any) -> tuple[Any]:
-    flat, g = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(g).reshape(-1)
+def _gelu_vjp(g: Any, x: Any, approximate: Any, kept: Any) -> tuple[Any]:
+    flat, g, shares = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, kept))
     gx = np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
-        part, out = flat[block], gx[block]
-        share = _share(part, approximate)
+        part, share, out = flat[block], shares[block], gx[block]
         square = part * part
         if approximate == "none":  # Φ + x φ
             slope = np.exp(square * -0.5)
@@ -69,11 +68,12 @@ def _gelu_vjp(g: Any, x: Any, approximate: Any) -> tuple[Any]:
 def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
-    y = np.empty_like(flat)
+    y, shares = np.empty_like(flat), np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
-        out = np.multiply(_share(flat[block], approximate), flat[block], out=y[block])
+        shares[block] = _share(flat[block], approximate)
+        out = np.multiply(shares[block], flat[block], out=y[block])
         out *= 0.5
-    return y.reshape(x.shape)
+    return y.reshape(x.shape), shares
 
 
 @function(methods="gelu")

@@ -98,41 +98,37 @@ def decode(rounds: int) -> dict[str, Any]:
     return result
 
 
-GAINS: dict[str, dict[str, Any]] = {  # what is left out -> changes of the task
-    "linear": {}, "row_norm": {}, "attention": {}, "linear_cross_entropy": {}, "gelu": {"activation": "gelu"},
-    "relu in linear": {}, "sum in the norm": {}, "gradients in place": {}, "kept memory": {}, "processes": {},
-}  # fmt: skip
+PARTS_OF_A_STEP = [
+    "linear", "row_norm", "attention", "linear_cross_entropy", "relu in linear", "sum in the norm",
+    "gradients in place", "kept memory", "processes",
+]  # fmt: skip
 
 
 def gains(rounds: int) -> dict[str, Any]:
-    """A step without one of the things that are there for speed, as a multiple of the time of a whole one."""
+    """Time and memory without one of the things that are there for speed, as multiples of those with all."""
     result: dict[str, Any] = {}
-    print("time without, as a multiple of the time with it")
+    print("without                            ms  peak MB   time    memory, as multiples of those with it")
     for size in ("toy", "small"):
-        for part, changes in GAINS.items():
-            config = {"size": size, **changes}
-            less = {"processes": 1} if part == "processes" else {"without": part}
-            _gain(result, "train", size, part, config, less, rounds)
+        _gains(result, "train", size, {"size": size}, PARTS_OF_A_STEP, rounds)
+        _gains(result, "train", f"{size} with gelu", {"size": size, "activation": "gelu"}, ["gelu"], rounds)
     with tempfile.TemporaryDirectory() as path:
         Worker("torch", "marian", {"path": path}).close()
-        for batch, beams in ((1, 1), (32, 1), (1, 4)):
+        for batch, beams, parts in ((1, 1, ["layout", "folding"]), (32, 1, ["layout"]), (1, 4, ["layout"])):
             config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
-            name = f"decode, batch {batch}, beam {beams}"
-            _gain(result, "decode", name, "layout", config, {"without": "layout"}, rounds)
+            _gains(result, "decode", f"decode, batch {batch}, beam {beams}", config, parts, rounds)
     return result
 
 
-def _gain(
-    result: dict[str, Any], task: str, name: str, part: str, config: dict[str, Any], less: dict[str, Any], rounds: int
-) -> None:
-    workers = [Worker("minigrad", task, config), Worker("minigrad", task, config | less)]
-    with_it, without = take_turns(workers, rounds, 2)
-    ratio = median(
-        b / a for a, b in zip(with_it.seconds, without.seconds)
-    )  # of neighbours, which a busy machine slows alike
-    found = {"ms": with_it.median * 1e3, "ms_without": without.median * 1e3, "ratio": ratio}
-    result.setdefault(name, {})[part] = found
-    print(f"{name:27}{part:22}{found['ms']:9.1f}{found['ms_without']:9.1f}{found['ratio']:7.2f}", flush=True)
+def _gains(result: dict[str, Any], task: str, name: str, config: dict[str, Any], parts: list[str], rounds: int) -> None:
+    """All variants of a task take turns. The lower quartile counts: differences are small, and neighbours disturb."""
+    changes = [{"processes": 1} if part == "processes" else {"without": part} for part in ["", *parts]]
+    workers = take_turns([Worker("minigrad", task, config | change) for change in changes], rounds, 2)
+    times = [float(np.quantile(worker.seconds, 0.25)) for worker in workers]
+    for part, worker, seconds in zip(["(nothing)", *parts], workers, times):
+        found = {"ms": seconds * 1e3, "ratio": seconds / times[0], "memory_ratio": worker.peak / workers[0].peak}
+        result.setdefault(name, {})[part] = found
+        ratios = f"{found['ratio']:7.2f}{found['memory_ratio']:10.2f}"
+        print(f"{name:26}{part:22}{seconds * 1e3:8.1f}{worker.peak / 1e6:8.0f}{ratios}", flush=True)
 
 
 def ops(rounds: int) -> dict[str, Any]:
