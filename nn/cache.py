@@ -20,6 +20,7 @@ class AttentionCache:
     def append(self, keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Add keys and values (N, L_new, d) at the end; all of them so far."""
         n, new, _ = keys.shape
+        self.folded = None
         if self.length + new > self._keys.shape[1]:
             self._keys = self._grown(self._keys, keys, new)
             self._values = self._grown(self._values, values, new)

@@ -222,3 +222,11 @@ def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> N
         for token in (SOS, 3):
             model.step(np.full((1, 1), token), state)
     assert state.caches[1].cross_attention.folded is None
+    attention, cache = model.decoder.layers[0].cross_attention, nn.AttentionCache()
+    memory = np.random.default_rng(1).standard_normal((1, 4, 32))
+    with mg.no_grad():
+        attention(memory[:, :1], memory[:, :2], cache=cache)
+        attention(memory[:, :1], memory[:, 2:], cache=cache)  # keys that come later count too
+        np.testing.assert_allclose(
+            attention(memory[:, :1], None, cache=cache).data, attention(memory[:, :1], memory).data, rtol=1e-10
+        )
