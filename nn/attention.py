@@ -220,21 +220,21 @@ class MultiHeadCrossAttention(MultiHeadAttention):
     ) -> Any:
         """(N, L_q, d_model) from x_q (N, L_q, ·) and x_kv (N, L_kv, ·); the rest as in `MultiHeadAttention`."""
         cache = options.get("cache")
-        if cache is None or padding_mask is not None or attention_mask is not None or not self._is_plain(options):
-            return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
-        if x_kv is None and cache.folded is not None:
-            return cache.folded(x_q)
-        out = super().forward(x_q, x_kv, x_kv, **options)
+        if x_kv is None and cache is not None and padding_mask is None and attention_mask is None:
+            folded = self._folded(cache, options)
+            if folded is not None:
+                return folded(x_q)
+        return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
+
+    def _folded(self, cache: AttentionCache, options: dict[str, Any]) -> FoldedAttention | None:
+        """This module with the keys and values of `cache`, if that pays and nobody asks what happens inside."""
+        asked = options.get("need_weights") or self.recorder is not None or self.head_gate is not None
+        if asked or self.q_proj.has_hooks or self.out_proj.has_hooks or self.training or mg.is_grad_enabled():
+            return None
         keys, values = cache.get()
         if cache.folded is None and FoldedAttention.pays(keys, self.num_heads):
             cache.folded = FoldedAttention(self.q_proj, self.out_proj, keys, values, self.num_heads)
-        return out
-
-    def _is_plain(self, options: dict[str, Any]) -> bool:
-        """Whether nobody asks for, or changes, what happens inside."""
-        hooks = any(p._forward_hooks or p._forward_pre_hooks for p in (self.q_proj, self.out_proj))
-        asked = options.get("need_weights") or self.recorder is not None or self.head_gate is not None
-        return not (hooks or asked or self.training or mg.is_grad_enabled())
+        return cache.folded
 
 
 @contextmanager

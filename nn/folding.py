@@ -24,18 +24,18 @@ class FoldedAttention:
     """
 
     def __init__(self, query: Linear, out: Linear, keys: np.ndarray, values: np.ndarray, num_heads: int) -> None:
-        h = num_heads
-        k, v = (x.reshape(x.shape[1], h, -1).transpose(1, 0, 2) for x in (keys, values))  # (h, L, d_k)
-        d_k = k.shape[2]
-        self.shape = (-1, h, k.shape[1])
-        w_q = query.weight.data.reshape(h, d_k, -1) * k.dtype.type(d_k**-0.5)
+        h, (_, length, width) = num_heads, keys.shape
+        d_k = width // h
+        k, v = (x.reshape(length, h, d_k).transpose(1, 0, 2) for x in (keys, values))  # (h, L, d_k)
+        k = k * k.dtype.type(d_k**-0.5)
         w_out = out.weight.data.reshape(-1, h, d_k).transpose(1, 2, 0)  # (h, d_k, d_model)
-        self.keys = (k @ w_q).reshape(h * k.shape[1], -1)  # (h·L, d_model)
-        self.values = (v @ w_out).reshape(h * k.shape[1], -1)
+        self.shape = (-1, h, length)
+        self.keys = (k @ query.weight.data.reshape(h, d_k, -1)).reshape(h * length, -1)  # (h·L, d_model)
+        self.values = (v @ w_out).reshape(h * length, -1)
         self.bias = None if out.bias is None else out.bias.data
         self.constants: Any = 0
         if query.bias is not None:
-            self.constants = (k @ query.bias.data.reshape(h, d_k, 1))[..., 0] * k.dtype.type(d_k**-0.5)  # (h, L)
+            self.constants = (k @ query.bias.data.reshape(h, d_k, 1))[..., 0]  # (h, L)
 
     @staticmethod
     def pays(keys: np.ndarray, num_heads: int) -> bool:

@@ -68,16 +68,16 @@ class JoinedLinear:
             m.weight.replace(weight[place])
             if m.bias is not None and bias is not None:
                 m.bias.replace(bias[place])
-        self.views = [(m.weight.data, None if m.bias is None else m.bias.data) for m in maps]
 
     def stands_for(self, *maps: Linear) -> bool:
         """Whether these are the maps, with their arrays still here, and nobody listens to one of them by a hook."""
-        for m, own, (weight, bias) in zip(maps, self.maps, self.views):
-            if m is not own or m.weight._data is not weight or m._forward_hooks or m._forward_pre_hooks:
-                return False
-            if m.bias is not None and m.bias._data is not bias:
-                return False
-        return True
+        return all(
+            m is own
+            and m.weight._data.base is self.weight
+            and (m.bias is None or m.bias._data.base is self.bias)
+            and not m.has_hooks
+            for m, own in zip(maps, self.maps)
+        )
 
     def __call__(self, x: Any) -> list[np.ndarray]:
         """What each of the maps makes of x (..., in)."""

@@ -80,6 +80,11 @@ class Module:
             self._forward_pre_hooks = {}
         return HookHandle(self._forward_pre_hooks, hook)
 
+    @property
+    def has_hooks(self) -> bool:
+        """Whether anybody listens to this module's forward."""
+        return bool(self._forward_pre_hooks or self._forward_hooks)
+
     # -- parts ---------------------------------------------------------------------------------
 
     def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:

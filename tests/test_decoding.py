@@ -226,6 +226,8 @@ def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> N
     memory = np.random.default_rng(1).standard_normal((1, 4, 32))
     with mg.no_grad():
         attention(memory[:, :1], memory[:, :2], cache=cache)
+        attention(memory[:, :1], None, cache=cache)
+        assert cache.folded is not None
         attention(memory[:, :1], memory[:, 2:], cache=cache)  # keys that come later count too
         np.testing.assert_allclose(
             attention(memory[:, :1], None, cache=cache).data, attention(memory[:, :1], memory).data, rtol=1e-10
