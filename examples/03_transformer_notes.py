@@ -21,7 +21,7 @@ from walk import Walk
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.plots import attention_grid, attention_heatmap
+from nn.pictures.plots import attention_grid, attention_heatmap
 from nn.text import SOS, Vocabulary, padded
 
 M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads

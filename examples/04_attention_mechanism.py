@@ -22,7 +22,7 @@ from walk import Walk
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.plots import mask_picture
+from nn.pictures.plots import mask_picture
 from nn.text import SOS, Vocabulary, WordTokenizer, padded
 
 N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads

@@ -31,8 +31,8 @@ import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
+from minigrad.runtime import available_cores
 from minigrad.serialization import write_json
-from minigrad.threads import available_cores
 from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights, plots
 from nn.text import (
     BPETokenizer,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from minigrad import MissingExtraError
 from nn import Translation, Translator, attention_page
-from nn.plots import attention_grid, text_heatmap
+from nn.pictures.plots import attention_grid, text_heatmap
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:

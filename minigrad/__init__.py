@@ -1,12 +1,18 @@
 """minigrad: reverse-mode automatic differentiation of NumPy code, to any order."""
 
 from . import optim as optim
-from .anomaly import *
-from .creation import *
+from .core.creation import *
+from .core.errors import *
+from .core.modes import *
+from .core.op import *
+from .core.random import *
+from .core.tensor import *
+from .debug.anomaly import *
+from .debug.draw import *
+from .debug.gradcheck import *
+from .debug.memory import *
+from .debug.profiler import *
 from .derivatives import *
-from .errors import *
-from .gradcheck import *
-from .graph import *
 from .kernels.attention import *
 from .kernels.cross_entropy import *
 from .kernels.dropout import *
@@ -14,9 +20,6 @@ from .kernels.embedding import *
 from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
-from .memory import *
-from .modes import *
-from .op import *
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
 from .ops.activations import *
 from .ops.compare import *
@@ -29,9 +32,6 @@ from .ops.reduction import *
 from .ops.shape import *
 from .ops.softmax import *
 from .parallel import *
-from .profiler import *
-from .random import *
-from .tensor import *
-from .threads import *
+from .runtime import *
 
 __version__ = "0.1.0"

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from .autograd import Backward, Node, topological
-from .errors import GradientError
-from .modes import MODE, enable_grad, set_grad_enabled
-from .op import alias
+from .core.errors import GradientError
+from .core.graph import Backward, Node, topological
+from .core.modes import MODE, enable_grad, set_grad_enabled
+from .core.op import alias
+from .core.tensor import Tensor, wrap
 from .ops.shape import stack
-from .tensor import Tensor, wrap
 
 __all__ = ["gradients", "grad", "value_and_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"]
 

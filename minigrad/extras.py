@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .errors import MissingExtraError
+from .core.errors import MissingExtraError
 
 
 def require(module: str, extra: str, purpose: str) -> Any:

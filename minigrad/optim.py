@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .autograd import mark_changed, notes_of
+from .core.graph import mark_changed, notes_of
+from .core.tensor import Tensor
 from .kernels.blocks import BLOCK
-from .memory import keep_freed_memory
-from .tensor import Tensor
+from .runtime import keep_freed_memory
 
 __all__ = [
     "SGD", "Adam", "AdamW", "Optimizer", "Schedule", "clip_grad_norm_", "cosine_schedule", "inverse_sqrt_schedule",

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from .core.random import default_generator, manual_seed
+from .core.tensor import Tensor
 from .optim import Optimizer, Work
-from .random import default_generator, manual_seed
-from .tensor import Tensor
-from .threads import get_num_threads, threads
+from .runtime import get_num_threads, threads
 
 __all__ = ["DataParallel"]
 

@@ -1,19 +1,10 @@
 """nn: layers and models on minigrad, up to the whole Transformer, and what trains and uses them."""
 
-from . import init
-from .attention import *
-from .cache import *
-from .config import *
-from .decoding import *
-from .explorer import *
-from .feedforward import *
+from . import text as text
+from .generate import *
 from .layers import *
-from .layout import *
-from .marian import *
-from .masks import *
-from .module import *
-from .norm import *
-from .position import *
-from .trainer import *
-from .transformer import *
-from .translator import *
+from .layers import init as init
+from .models import *
+from .pictures import *
+from .pictures import plots as plots
+from .train import *

@@ -16,8 +16,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 import minigrad as mg
+from minigrad.core.op import FUNCTIONS, OPS
 from minigrad.kernels.dropout import keep_mask
-from minigrad.op import FUNCTIONS, OPS
 
 
 @dataclass

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
+from ..core.op import function, op
+from ..core.tensor import Tensor, unwrap
 from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
-from ..tensor import Tensor, unwrap
 from .blocks import BLOCK, needs_shift, ones, row_blocks
 from .dropout import keep_mask
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..modes import is_grad_enabled
-from ..op import function, op
+from ..core.modes import is_grad_enabled
+from ..core.op import function, op
+from ..core.tensor import Tensor, unwrap
 from ..ops.indexing import take_along_axis
 from ..ops.reduction import sum
 from ..ops.softmax import log_softmax
-from ..tensor import Tensor, unwrap
 from .blocks import as_rows, needs_shift, ones, row_blocks
 from .linear import linear_definition
 

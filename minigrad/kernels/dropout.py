@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
-from ..random import default_generator
-from ..tensor import Tensor
+from ..core.op import function, op
+from ..core.random import default_generator
+from ..core.tensor import Tensor
 
 __all__ = ["dropout"]
 

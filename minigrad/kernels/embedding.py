@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
+from ..core.op import function, op
+from ..core.tensor import Tensor, unwrap
 from ..ops.elementwise import where
 from ..ops.indexing import getitem
-from ..tensor import Tensor, unwrap
 
 __all__ = ["embedding"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
+from ..core.op import function, op
+from ..core.tensor import Tensor
 from ..ops.activations import erf
 from ..ops.elementwise import tanh
-from ..tensor import Tensor
 from .blocks import row_blocks
 
 __all__ = ["gelu"]

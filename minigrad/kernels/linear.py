@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
+from ..core.op import function, op
+from ..core.tensor import Tensor
 from ..ops.activations import relu
 from ..ops.linalg import matmul
 from ..ops.shape import swapaxes
-from ..tensor import Tensor
 from .blocks import as_rows, ones, row_blocks
 from .dropout import checked_p, keep_mask
 

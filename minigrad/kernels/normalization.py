@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
+from ..core.op import function, op
+from ..core.tensor import Tensor
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import mean
-from ..tensor import Tensor
 from .blocks import BLOCK, as_rows, row_blocks, shares
 from .dropout import checked_p, keep_mask
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
-from ..tensor import Tensor
+from ..core.op import function, op
+from ..core.tensor import Tensor
 from .elementwise import clip, expm1, logaddexp, where
 
 __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "erf"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function
-from ..tensor import unwrap, wrap
+from ..core.op import function
+from ..core.tensor import unwrap, wrap
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",

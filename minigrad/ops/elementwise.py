@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op, ufunc
-from ..tensor import Tensor, unwrap
+from ..core.op import function, op, ufunc
+from ..core.tensor import Tensor, unwrap
 
 __all__ = [
     "add", "subtract", "multiply", "divide", "negative", "absolute", "sign", "power", "square", "reciprocal",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import either, function, op
-from ..tensor import Tensor, unwrap
+from ..core.op import either, function, op
+from ..core.tensor import Tensor, unwrap
 from .compare import argsort
 from .elementwise import add
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
-from ..tensor import Tensor
+from ..core.op import function, op
+from ..core.tensor import Tensor
 from .elementwise import absolute, exp_share, power, safe_divide, sqrt, square, where
 
 __all__ = ["sum", "mean", "var", "std", "max", "min", "prod", "logsumexp", "norm", "cumsum"]

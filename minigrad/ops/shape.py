@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import function, op
-from ..tensor import Tensor, unwrap
+from ..core.op import function, op
+from ..core.tensor import Tensor, unwrap
 from .elementwise import subtract
 from .indexing import getitem, take
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import DISPATCH, Tensor
+from ..core.tensor import DISPATCH, Tensor
 from .reduction import cumsum, logsumexp, max, min, prod, sum
 from .shape import reshape
 

@@ -22,8 +22,8 @@ from oracle import adapters
 from oracle.adapters import TABLE, Function, LeftOut, left_out
 
 import minigrad as mg
-from minigrad.modes import Watch
-from minigrad.op import FUNCTIONS, OPS
+from minigrad.core.modes import Watch
+from minigrad.core.op import FUNCTIONS, OPS
 
 
 @contextmanager

@@ -1,0 +1,220 @@
+"""Benchmarks, by hand: `python benchmarks all`, or one of
+
+train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
+decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
+gains     what each kernel, and each other thing that is there for speed, saves of a step
+ops       one recorded op, forward and backward, on small arrays
+scaling   how a training step grows with batch, length and width, as slopes of log-log lines
+imports   what `import` costs over `import numpy`
+
+Each library has a process of its own, and they take turns; what is compared is the median. Libraries
+that are not installed are left out. Figures go to OUT.json, and a picture of them to OUT.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+import numpy as np
+from harness import Worker, compare, machine, take_turns
+from sizes import SIZES
+
+RIVALS = ["torch", "torch:compiled", "jax", "autograd", "mygrad"]
+SLOW = ["autograd", "mygrad"]  # not at the size base, where they would take minutes
+NAMES = {
+    "minigrad": "minigrad", "torch": "PyTorch", "torch:compiled": "torch.compile", "jax": "JAX jit",
+    "autograd": "HIPS autograd", "mygrad": "MyGrad", "ctranslate2": "CTranslate2",
+}  # fmt: skip
+OPS = [
+    "add", "multiply", "divide", "negative", "tanh", "relu", "exp, log", "square", "matmul",
+    "reshape", "transpose", "slice", "mean", "softmax", "maximum", "where",
+]  # fmt: skip
+
+
+def against(rivals: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int) -> dict[str, Any]:
+    """minigrad and each rival in turns, a pair at a time: medians, peak memory over idle, the ratio of the times."""
+    found: dict[str, Any] = {}
+    for rival in rivals:
+        workers = compare(["minigrad", rival], task, config, rounds, warmup)
+        if len(workers) < 2:
+            continue
+        ours, theirs = workers
+        for w in workers if not found else [theirs]:
+            found[w.library] = {
+                "ms": w.median * 1e3,
+                "peak_mb": w.peak / 1e6,
+                "version": w.facts["version"],
+                "rounds_ms": [1e3 * seconds for seconds in w.seconds],
+            }
+        found[rival]["ratio"] = ours.median / theirs.median
+    return found
+
+
+def show(title: str, found: dict[str, Any], names: dict[str, str]) -> None:
+    for library, f in found.items():
+        ratio = f"{f['ratio']:.2f}" if "ratio" in f else ""
+        print(f"{title:19}{names[library]:14}{f['ms']:9.1f}{f['peak_mb']:9.0f}{ratio:>20}", flush=True)
+
+
+HEAD = f"{'':33}       ms  peak MB   minigrad's / its time"
+
+
+def train(rounds: int) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    print(f"a training step\n{HEAD}")
+    for size, s in SIZES.items():
+        rivals = [r for r in RIVALS if size != "base" or r not in SLOW]
+        found = against(rivals, "train", {"size": size}, rounds, 3)
+        show(size, found, NAMES)
+        (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
+        rate = s.useful_flops() / gemm.median
+        share = gemm.median / (found["minigrad"]["ms"] / 1e3)
+        print(
+            f"{size:19}matrix products alone: {gemm.median * 1e3:.1f} ms, {rate / 1e9:.0f} GFLOP/s; "
+            f"{share:.0%} of a step"
+        )
+        result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": share}
+    return result
+
+
+def decode(rounds: int) -> dict[str, Any]:
+    result = {}
+    print(f"32 tokens\n{HEAD}")
+    with tempfile.TemporaryDirectory() as path:
+        Worker("torch", "marian", {"path": path}).close()
+        for batch, beams in ((1, 1), (32, 1), (1, 4)):
+            name = f"batch {batch}, beam {beams}"
+            config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
+            result[name] = against(["torch", "ctranslate2"], "decode", config, rounds, 2)
+            show(name, result[name], NAMES | {"torch": "Hugging Face"})
+    return result
+
+
+PARTS_OF_A_STEP = [
+    "linear", "row_norm", "attention", "linear_cross_entropy", "relu in linear", "sum in the norm",
+    "gradients in place", "kept memory", "processes",
+]  # fmt: skip
+
+
+def gains(rounds: int) -> dict[str, Any]:
+    """Time and memory without one of the things that are there for speed, as multiples of those with all."""
+    result: dict[str, Any] = {}
+    print("without                            ms  peak MB   time    memory, as multiples of those with it")
+    for size in ("toy", "small"):
+        _gains(result, "train", size, {"size": size}, PARTS_OF_A_STEP, rounds)
+        _gains(result, "train", f"{size} with gelu", {"size": size, "activation": "gelu"}, ["gelu"], rounds)
+    with tempfile.TemporaryDirectory() as path:
+        Worker("torch", "marian", {"path": path}).close()
+        for batch, beams, parts in ((1, 1, ["layout", "folding"]), (32, 1, ["layout"]), (1, 4, ["layout"])):
+            config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
+            _gains(result, "decode", f"decode, batch {batch}, beam {beams}", config, parts, rounds)
+    return result
+
+
+def _gains(result: dict[str, Any], task: str, name: str, config: dict[str, Any], parts: list[str], rounds: int) -> None:
+    """All variants of a task take turns. The lower quartile counts: differences are small, and neighbours disturb."""
+    changes = [{"processes": 1} if part == "processes" else {"without": part} for part in ["", *parts]]
+    workers = take_turns([Worker("minigrad", task, config | change) for change in changes], rounds, 2)
+    times = [float(np.quantile(worker.seconds, 0.25)) for worker in workers]
+    for part, worker, seconds in zip(["(nothing)", *parts], workers, times):
+        found = {"ms": seconds * 1e3, "ratio": seconds / times[0], "memory_ratio": worker.peak / workers[0].peak}
+        result.setdefault(name, {})[part] = found
+        ratios = f"{found['ratio']:7.2f}{found['memory_ratio']:10.2f}"
+        print(f"{name:26}{part:22}{seconds * 1e3:8.1f}{worker.peak / 1e6:8.0f}{ratios}", flush=True)
+
+
+def ops(rounds: int) -> dict[str, Any]:
+    result = {}
+    print("op, 8 × 8 float64        minigrad    PyTorch    ratio")
+    for name in OPS:
+        ours, theirs = compare(["minigrad", "torch"], "ops", {"name": name, "n": 200, "side": 8}, rounds, warmup=5)
+        ratio = ours.median / theirs.median
+        result[name] = {"us": ours.median / 200 * 1e6, "torch_us": theirs.median / 200 * 1e6, "ratio": ratio}
+        print(f"{name:20}{result[name]['us']:10.2f} µs{result[name]['torch_us']:8.2f} µs{ratio:8.2f}", flush=True)
+    mean = geometric_mean([r["ratio"] for r in result.values()])
+    print(f"geometric mean of the ratios: {mean:.2f}")
+    return {"ops": result, "mean_ratio": mean}
+
+
+def scaling(rounds: int) -> dict[str, Any]:
+    """The slope of log time over log size, from the size small; all but the length is halved or doubled once."""
+    result: dict[str, Any] = {}
+    print("growth of a training step: the exponent of its time")
+    lines = {"batch": [16, 32, 64, 128], "length": [10, 20, 40, 80], "d_model": [128, 256, 512]}
+    for what, values in lines.items():
+        for library in ("minigrad", "torch"):
+            times = []
+            for value in values:
+                changes = {what: value} | ({"d_ff": 4 * value} if what == "d_model" else {})
+                (worker,) = compare([library], "train", {"size": "small", **changes}, min(rounds, 3))
+                times.append(worker.median)
+            slope = float(np.polyfit(np.log(values), np.log(times), 1)[0])
+            result.setdefault(what, {})[library] = {"values": values, "seconds": times, "slope": slope}
+            print(f"{what:10}{NAMES[library]:12}{slope:6.2f}", flush=True)
+    return result
+
+
+def imports(rounds: int) -> dict[str, Any]:
+    result = {}
+    for library in ("minigrad", "torch", "jax", "autograd", "mygrad"):
+        code = f"import time, numpy; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+                for _ in range(rounds + 1)]  # fmt: skip
+        if runs[0].returncode == 0:
+            result[library] = 1e3 * median(float(run.stdout) for run in runs[1:])
+            print(f"import {library:10}{result[library]:8.0f} ms over import numpy", flush=True)
+    return result
+
+
+PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "train": train, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling, "imports": imports,
+}  # fmt: skip
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """Bars: the time of a training step, and of decoding, as a multiple of minigrad's."""
+    from matplotlib.figure import Figure
+
+    panels = [(f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()]
+    panels += [(f"decoding, {name}", r) for name, r in results.get("decode", {}).items()]
+    if not panels:
+        return
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
+    for place, (title, found) in enumerate(panels):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        labels = ["Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found]
+        ratios = [1 / f.get("ratio", 1) for f in found.values()]
+        bars = axes.barh(labels, ratios, color=["#2a6fbb" if n == "minigrad" else "#b8b8b8" for n in found])
+        axes.bar_label(bars, [f"{f['ms']:.0f} ms" for f in found.values()], padding=3, fontsize=8)
+        axes.set(title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.3 * max(ratios)))
+        axes.axvline(1, color="black", linewidth=0.8)
+        axes.invert_yaxis()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["all", *PARTS], help="which benchmark")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each library (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)")
+    args = parser.parse_args()
+    results: dict[str, Any] = {"machine": machine(), "rounds": args.rounds}
+    print(results["machine"])
+    for name in PARTS if args.what == "all" else [args.what]:
+        results[name] = PARTS[name](args.rounds)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.with_suffix(".json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    draw(results, args.out.with_suffix(".png"))
+    print(f"figures: {args.out.with_suffix('.json')}, picture: {args.out.with_suffix('.png')}")

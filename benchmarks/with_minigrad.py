@@ -1,0 +1,139 @@
+"""The tasks, in minigrad."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
+
+import numpy as np
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
+
+import minigrad as mg
+import nn
+import nn.layers.folding
+from minigrad import Tensor, optim
+from minigrad.core.graph import Backward
+from minigrad.core.op import OPS
+from nn.models.transformer import _Layer
+
+VERSION = mg.__version__
+
+
+def ops(name: str, n: int, side: int) -> Callable[[], None]:
+    """A chain of `n` small ops, forward and backward."""
+    rng = np.random.default_rng(0)
+    x, w = (Tensor(rng.standard_normal((side, side)) / 4, requires_grad=True) for _ in range(2))
+    op: Callable[[Tensor], Tensor] = {
+        "add": lambda h: h + w,
+        "multiply": lambda h: h * w,
+        "divide": lambda h: h / 1.5,
+        "negative": lambda h: -h,
+        "tanh": lambda h: mg.tanh(h),
+        "relu": lambda h: mg.relu(h),
+        "exp, log": lambda h: mg.log(mg.exp(h)),
+        "square": lambda h: h**2,
+        "matmul": lambda h: h @ w,
+        "reshape": lambda h: h.reshape(side * side) if h.ndim == 2 else h.reshape(side, side),
+        "transpose": lambda h: h.T,
+        "slice": lambda h: h[::-1],
+        "mean": lambda h: h - h.mean(-1, keepdims=True),
+        "softmax": lambda h: mg.softmax(h),
+        "maximum": lambda h: mg.maximum(h, w),
+        "where": lambda h: mg.where(mask, h, w),
+    }[name]
+    mask = rng.random((side, side)) < 0.5
+
+    def step() -> None:
+        h = x
+        for _ in range(n):
+            h = op(h)
+        h.sum().backward()
+        x.grad = w.grad = None
+
+    return step
+
+
+def _take_out(part: str) -> None:
+    """Leave out something that is there for speed; a kernel gives way to its definition."""
+    if part in OPS:
+        kernel = OPS[part]
+        setattr(sys.modules[kernel.forward.__module__], kernel.forward.__name__, kernel.definition)
+    elif part == "sum in the norm":
+        _Layer._residual = lambda self, x, norm, sublayer: norm(x + self.dropout(sublayer(x)))  # type: ignore[method-assign]
+    elif part == "relu in linear":
+        nn.FeedForward.forward = lambda self, x: self.linear2(  # type: ignore[method-assign]
+            mg.dropout(mg.relu(self.linear1(x)), self.dropout, self.training)
+        )
+    elif part == "gradients in place":
+        Backward._rooms = lambda self, node, grads: [None] * len(node.inputs)  # type: ignore[method-assign]
+    elif part == "kept memory":
+        os.environ["MINIGRAD_MALLOC"] = "default"
+    elif part == "folding":
+        nn.layers.folding.FoldedAttention.pays = staticmethod(lambda keys, num_heads: False)  # type: ignore[method-assign]
+    elif part == "layout":
+        sys.modules["nn.marian"].lay_out_for_decoding = lambda model: model  # type: ignore[attr-defined]
+    else:
+        raise ValueError(f"unknown part {part!r}")
+
+
+def train(
+    size: str, processes: int = 2, activation: str = "relu", without: str = "", **changes: int
+) -> Callable[[], None]:
+    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
+    if without:
+        _take_out(without)
+    s = SIZES[size]._replace(**changes)
+    mg.manual_seed(0)
+    config = nn.TransformerConfig(
+        s.vocab, s.vocab, s.d_model, s.num_heads, s.layers, s.layers, s.d_ff, dropout=DROPOUT, max_len=s.length,
+        activation=activation,
+    )  # fmt: skip
+    model = nn.Transformer(config)
+    optimizer = optim.Adam(model.parameters(), LR, clip_norm=CLIP)
+    source, target = s.data()
+    shards = [(source[i::processes], target[i::processes]) for i in range(processes)]
+    n = s.batch * s.length
+    parallel = mg.DataParallel(
+        optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n, processes
+    )
+
+    def step() -> None:
+        parallel.backward(shards)
+        parallel.step()
+
+    return step
+
+
+def decode(path: str, batch: int, beams: int, length: int, steps: int, without: str = "") -> Callable[[], Any]:
+    """Exactly `steps` tokens for `batch` sources, with the cache."""
+    if without:
+        _take_out(without)
+    model = nn.load_marian(path)
+    source = np.random.default_rng(0).integers(1, 1000, (batch, length))
+    if beams == 1:
+        return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)
+    return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
+
+
+def gemm(size: str) -> Callable[[], None]:
+    """The matrix products of a training step alone: forward, gradient of the input, gradient of the weight."""
+    s = SIZES[size]
+    rng = np.random.Generator(np.random.SFC64(0))
+    n, d = s.batch * s.length, s.d_model
+    shapes = [(d, d, 12 * s.layers), (d, s.d_ff, 2 * s.layers), (s.d_ff, d, 2 * s.layers), (d, s.vocab, 1)]
+    work = []
+    for n_in, n_out, times in shapes:
+        x, w, g = (rng.random(shape, np.float32) for shape in ((n, n_in), (n_out, n_in), (n, n_out)))
+        work += [(x, w, g)] * times
+
+    def step() -> None:
+        for x, w, g in work:
+            x @ w.T
+            g @ w
+            g.T @ x
+
+    return step

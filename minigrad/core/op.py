@@ -1,0 +1,444 @@
+"""What an op is: a NumPy function, the rules of its derivative, and the names it goes by.
+
+An op is declared once:
+
+    @op(numpy=np.tanh, methods="tanh", x=lambda g, y: g * (1 - y * y))
+    def tanh(x, /):
+        "The hyperbolic tangent."
+        return np.tanh(x)
+
+The parameters before the `/` are its operands, those after it are options. Each operand that can
+have a gradient has a rule in plain NumPy. Its first parameter is `g`, the gradient of the result;
+*its other parameters say what is kept for it*: an operand by its name, `y` for the result, an option
+by its name, `x_shape` for the shape of operand `x` (which keeps no array), `needs` for a tuple that
+tells which operands want a gradient. What no rule names is not kept.
+
+A rule runs on ndarrays in an ordinary backward pass, and on Tensors under `create_graph`, where the
+same line records itself. It returns a new array, `g`, or a view of `g`, and writes to nothing that
+it was given. Broadcast operands and other dtypes are put right by the engine, for all rules alike.
+
+`vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
+works in place and may keep arrays of its own, has such a rule and a `definition`: the same function
+as a composition of ops, which `create_graph` differentiates in its stead. The rule of a kernel may take
+`rooms` as its last parameter: for each operand None, or the array where an optimizer wants the gradient
+to be, in which it can be computed and returned.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from .graph import Backward, Edge, Node
+from .modes import MODE, enable_grad
+from .tensor import DISPATCH, Tensor, unwrap, wrap
+
+__all__ = ["custom_op"]
+
+ndarray = np.ndarray
+Rule = Callable[..., Any]
+
+OPS: dict[str, Op] = {}
+"""Every registered op, by name: the source of the docs' table and of the generated tests."""
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""Every public function that is a composition of ops, by name."""
+
+
+class Op:
+    """An entry of the registry; the top of this file says what it holds."""
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        operands: tuple[str, ...],
+        rules: dict[str, Rule],
+        *,
+        options: dict[str, Any] | None = None,
+        vjp: Rule | None = None,
+        variadic: bool = False,
+        definition: Callable[..., Any] | None = None,
+        doc: str | None = None,
+    ) -> None:
+        self.name = name
+        self.forward = forward
+        self.operands = operands  # of a variadic op: one name, for all of them
+        self.options = options or {}  # name -> default
+        self.rules = rules
+        self.vjp = vjp
+        self.joint = vjp is not None
+        self.variadic = variadic
+        self.definition = definition
+        self.doc = doc
+        self.numpy: tuple[Any, ...] = ()
+        self.methods: tuple[str, ...] = ()
+
+        shapes = tuple(f"{operand}_shape" for operand in operands)
+        self.frame = ("y", *operands, *self.options, *shapes, "needs", "kept")
+        all_rules = [vjp] if vjp is not None else [*rules.values()]
+        self.reads = {rule: _parameters(rule)[1:] for rule in all_rules}
+        self.fills_rooms = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("rooms",)
+        if self.fills_rooms:
+            self.reads[vjp] = self.reads[vjp][:-1]  # type: ignore[index]
+        for reads in self.reads.values():
+            if unknown := [read for read in reads if read not in self.frame]:
+                raise TypeError(f"{name}: a rule reads {unknown}; it can read {', '.join(self.frame)}")
+        if unknown := [operand for operand in rules if operand not in operands]:
+            raise TypeError(f"{name}: rules for {unknown}, which are no operands; the operands are {operands}")
+        self.picks = {rule: _picker([self.frame.index(read) for read in reads]) for rule, reads in self.reads.items()}
+        special = variadic or self.joint or any(read in ("needs", "kept") for r in self.reads.values() for read in r)
+        make = _general
+        if not special and len(operands) == 1:
+            make = _unary
+        elif not special and len(operands) == 2 and not self.options:
+            make = _binary
+        self.function: Callable[..., Tensor] = functools.wraps(forward)(make(self))
+        self.function.__name__ = self.function.__qualname__ = name
+        self.function.__doc__ = doc
+        self.function.op = self  # type: ignore[attr-defined]
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether any operand can have a gradient."""
+        return bool(self.reads)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}({', '.join(self.operands)})>"
+
+    def origins(self, rule: Rule, node: Node) -> list[Any]:
+        """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
+        places: dict[str, Any] = {"y": node}
+        places.update({self.operands[0]: node.inputs} if self.variadic else zip(self.operands, node.inputs))
+        return [places.get(read) for read in self.reads[rule]]
+
+    def through_tensors(self, rule: Rule) -> Rule:
+        """The rule to use on Tensors: itself, or for a kernel the derivative of its definition."""
+        if self.definition is None:
+            return rule
+        definition, reads = self.definition, self.reads[rule]
+
+        def derivative(g: Tensor, *args: Any) -> list[Any]:
+            values = dict(zip(reads, args))
+            options = {name: values[name] for name in self.options}
+            return vjp_of(definition, [values[name] for name in self.operands], options, g)
+
+        return derivative
+
+    def explained(self, error: Exception, operands: Any, options: dict[str, Any]) -> Exception:
+        """An error of `forward`, with the op and what it was given."""
+        names = self.operands * len(operands) if self.variadic else self.operands
+        got = [f"{name} {_described(unwrap(value))}" for name, value in zip(names, operands)]
+        got += [f"{name}={value!r}" for name, value in options.items()]
+        kind = next((k for k in (np.linalg.LinAlgError, IndexError, ValueError) if isinstance(error, k)), TypeError)
+        return kind(f"{self.name}: {error}; got {', '.join(got)}")
+
+
+def _described(value: Any) -> str:
+    return f"{value.shape} {value.dtype}" if isinstance(value, (ndarray, np.generic)) else repr(value)
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = inspect.unwrap(function).__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+def _picker(places: list[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """A function from a frame of values to the tuple of those at `places`."""
+    if not places:
+        return lambda frame: ()
+    if len(places) == 1:
+        place = places[0]
+        return lambda frame: (frame[place],)
+    return itemgetter(*places)
+
+
+def _shapes(values: Any) -> list[tuple[int, ...]]:
+    return [x.shape if type(x) is ndarray else np.shape(x) for x in values]
+
+
+# -- calls: run the forward function, and record it where a gradient will be wanted --------------------
+# `_unary` and `_binary` are `_general` for the ops that run most, without its loops.
+
+_FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
+
+
+def _unary(op: Op) -> Callable[..., Tensor]:
+    forward, get_mode, defaults = op.forward, MODE.get, op.options
+    rule: Any = next(iter(op.rules.values()), None)
+    reads, pick = op.reads.get(rule, ()), op.picks.get(rule, tuple)
+    short = all(read in ("y", *op.operands) for read in reads)
+
+    def call(x: Any, *values: Any, **options: Any) -> Tensor:
+        if values:
+            options = {**dict(zip(defaults, values)), **options}
+        mode = get_mode()
+        a, node = (x._data, x._node) if isinstance(x, Tensor) else (x, None)
+        try:
+            y = forward(a, **options) if mode.watch is None else mode.watch.forward(op, forward, (a,), options)
+        except _FAILURES as error:
+            raise op.explained(error, (a,), options) from None
+        if type(y) is not ndarray:
+            y = np.asarray(y)
+        t = Tensor.__new__(Tensor)
+        t._data = y
+        if node is None or rule is None or not mode.record:
+            t._node = None
+        else:
+            frame = (y, a) if short else (y, a, *[options.get(k, v) for k, v in defaults.items()], a.shape)
+            t._node = Node(op, ((node, rule, pick(frame)),), (node,), y)
+            if mode.watch is not None:
+                mode.watch.recorded(t._node)
+        return t
+
+    return call
+
+
+def _binary(op: Op) -> Callable[..., Tensor]:
+    forward, get_mode = op.forward, MODE.get
+    rules: list[Any] = [op.rules.get(operand) for operand in op.operands]
+    (rule_a, rule_b), (pick_a, pick_b) = rules, [op.picks.get(rule, tuple) for rule in rules]
+    shapes = any(read.endswith("_shape") for reads in op.reads.values() for read in reads)
+
+    def call(a: Any, b: Any) -> Tensor:
+        mode = get_mode()
+        x, node_a = (a._data, a._node) if isinstance(a, Tensor) else (a, None)
+        w, node_b = (b._data, b._node) if isinstance(b, Tensor) else (b, None)
+        try:
+            y = forward(x, w) if mode.watch is None else mode.watch.forward(op, forward, (x, w), {})
+        except _FAILURES as error:
+            raise op.explained(error, (x, w), {}) from None
+        if type(y) is not ndarray:
+            y = np.asarray(y)
+        t = Tensor.__new__(Tensor)
+        t._data = y
+        t._node = None
+        if mode.record and (node_a is not None or node_b is not None):
+            frame = (y, x, w, *_shapes((x, w))) if shapes else (y, x, w)
+            edges: tuple[Edge, ...]
+            if rule_a is None or node_a is None:
+                edges = () if rule_b is None or node_b is None else ((node_b, rule_b, pick_b(frame)),)
+            elif rule_b is None or node_b is None:
+                edges = ((node_a, rule_a, pick_a(frame)),)
+            else:
+                edges = ((node_a, rule_a, pick_a(frame)), (node_b, rule_b, pick_b(frame)))
+            if edges:
+                t._node = Node(op, edges, (node_a, node_b), y)
+                if mode.watch is not None:
+                    mode.watch.recorded(t._node)
+        return t
+
+    return call
+
+
+def _general(op: Op) -> Callable[..., Tensor]:
+    forward, defaults, joint, variadic = op.forward, op.options, op.vjp, op.variadic
+    arity = len(op.operands)
+    ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
+    keeps = "kept" in {read for reads in op.reads.values() for read in reads}
+
+    def call(*args: Any, **options: Any) -> Tensor:
+        if len(args) != arity and not variadic:  # options given by position
+            if len(args) < arity:
+                raise TypeError(f"{op.name}: expected {', '.join(op.operands)}, got {len(args)} operands")
+            options.update(zip(defaults, args[arity:]))
+            args = args[:arity]
+        mode = MODE.get()
+        arrays = [x._data if isinstance(x, Tensor) else x for x in args]
+        try:
+            if mode.watch is None:
+                y = forward(*arrays, **options)
+            else:
+                y = mode.watch.forward(op, forward, tuple(arrays), options)
+        except _FAILURES as error:
+            raise op.explained(error, arrays, options) from None
+        kept = None
+        if keeps:
+            y, kept = y
+        if type(y) is not ndarray:
+            y = np.asarray(y)
+        t = wrap(y, None)
+        if mode.record and op.reads:
+            inputs = tuple([x._node if isinstance(x, Tensor) else None for x in args])
+            needs = tuple([node is not None for node in inputs])
+            if any(needs):
+                shapes = _shapes(arrays)
+                values = [options.get(name, default) for name, default in defaults.items()]
+                frame = [y, *([tuple(arrays)] if variadic else arrays), *values]
+                frame += [tuple(shapes)] if variadic else shapes
+                frame += [needs, kept]
+                edges: tuple[Any, ...]
+                if joint is not None:
+                    read = op.picks[joint](frame)
+                    edges = tuple([(node, joint, read) for node in inputs if node is not None])
+                else:
+                    edges = tuple([(inputs[i], rule, pick(frame)) for i, rule, pick in ruled if needs[i]])
+                if edges:
+                    t._node = Node(op, edges, inputs, y)
+                    if mode.watch is not None:
+                        mode.watch.recorded(t._node)
+        return t
+
+    return call
+
+
+# -- declarations ----------------------------------------------------------------------------------
+
+
+def op(
+    *,
+    numpy: Any = (),
+    methods: str = "",
+    vjp: Rule | None = None,
+    definition: Callable[..., Any] | None = None,
+    **rules: Rule,
+) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Declare and register an op; the top of this file says how.
+
+    `numpy` is the NumPy function, or tuple of them, whose calls on Tensors this op answers, and
+    `methods` names the methods of `Tensor` that it becomes.
+    """
+
+    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        return _register(_from_signature(forward, rules, vjp, definition), numpy, methods)
+
+    return declare
+
+
+def ufunc(function: np.ufunc, doc: str, methods: str = "", **rules: Rule) -> Callable[..., Tensor]:
+    """Declare and register the op of a NumPy ufunc, whose operands are those that have rules."""
+    return _register(Op(function.__name__, function, tuple(rules), rules, doc=doc), function, methods)
+
+
+def custom_op(*, vjp: Rule | None = None, **rules: Rule) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Turn a function of ndarrays into a differentiable function of Tensors.
+
+        @custom_op(x=lambda g, x: g * 3 * x**2)
+        def cube(x, /):
+            return x**3
+
+    Parameters before the `/` are operands (all of them, where there is no `/`), those after it are
+    options. A rule's parameters after `g` name what it reads: operands, options, `y` for the result,
+    `x_shape`. Written in NumPy functions, it can be differentiated again; check it with `gradcheck`.
+    """
+
+    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
+        guarded = {name: _guarded(rule) for name, rule in rules.items()}
+        return _from_signature(forward, guarded, _guarded(vjp) if vjp else None, None).function
+
+    return declare
+
+
+def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a public function that is a composition of ops, or that has no gradient."""
+
+    def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
+        FUNCTIONS[composed.__name__] = composed
+        _publish(composed, numpy, methods)
+        composed.numpy = numpy if isinstance(numpy, tuple) else (numpy,)  # type: ignore[attr-defined]
+        composed.methods = tuple(methods.split())  # type: ignore[attr-defined]
+        return composed
+
+    return declare
+
+
+def _from_signature(
+    forward: Callable[..., Any], rules: dict[str, Rule], vjp: Rule | None, definition: Callable[..., Any] | None
+) -> Op:
+    code = forward.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    variadic = bool(code.co_flags & 0x04)  # *arrays
+    positional = code.co_posonlyargcount or (0 if variadic else len(names))
+    operands = (code.co_varnames[len(names)],) if variadic else names[:positional]
+    options: dict[str, Any] = dict.fromkeys(names if variadic else names[positional:])
+    if forward.__defaults__:
+        options.update(zip(names[code.co_argcount - len(forward.__defaults__) :], forward.__defaults__))
+    options.update(forward.__kwdefaults__ or {})
+    return Op(
+        forward.__name__.strip("_"),
+        forward,
+        operands,
+        rules,
+        options=options,
+        vjp=vjp,
+        variadic=variadic,
+        definition=definition,
+        doc=forward.__doc__,
+    )
+
+
+def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
+    if entry.name in OPS:
+        raise TypeError(f"op {entry.name!r} is registered already")
+    OPS[entry.name] = entry
+    entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
+    entry.methods = tuple(methods.split())
+    _publish(entry.function, numpy, methods)
+    return entry.function
+
+
+def _publish(call: Callable[..., Any], numpy: Any, methods: str) -> None:
+    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped)."""
+    for f in numpy if isinstance(numpy, tuple) else (numpy,):
+        DISPATCH[f] = call
+    for method in methods.split():
+        setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
+
+
+_REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()}  # noqa: SIM905
+
+
+def _reflected(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, other: call(other, self)
+
+
+def _guarded(rule: Rule) -> Rule:
+    """A user's rule, kept from handing out an array that it was given to read."""
+
+    @functools.wraps(rule)
+    def wrapper(g: Any, *args: Any) -> Any:
+        def fresh(c: Any) -> Any:
+            return c.copy() if isinstance(c, ndarray) and any(c is value for value in args) else c
+
+        answer = rule(g, *args)
+        return tuple(map(fresh, answer)) if isinstance(answer, (tuple, list)) else fresh(answer)
+
+    return wrapper
+
+
+# -- helpers for rules and definitions -----------------------------------------------------------------
+
+alias = Op(
+    "alias", lambda x: x, ("x",), {"x": lambda g: g}, doc="The same tensor, at a new place in the graph."
+).function
+
+
+def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
+    """An op as NumPy's functions are: it records where it is given a Tensor, and else returns an ndarray.
+
+    For rules that need a function that NumPy lacks.
+    """
+    forward = call.op.forward  # type: ignore[attr-defined]
+
+    @functools.wraps(call)
+    def function(*args: Any, **options: Any) -> Any:
+        return call(*args, **options) if any(isinstance(x, Tensor) for x in args) else forward(*args, **options)
+
+    return function
+
+
+def vjp_of(function: Callable[..., Tensor], operands: list[Any], options: dict[str, Any], g: Tensor) -> list[Any]:
+    """The gradients of `function(*operands, **options)`, recorded; None for operands that need none."""
+    with enable_grad():
+        stops = [alias(x) if isinstance(x, Tensor) and x._node is not None else x for x in operands]
+        y = function(*stops, **options)
+        nodes = [x._node if isinstance(x, Tensor) else None for x in stops]
+        if y._node is None:
+            return [None] * len(operands)
+        found = Backward(wrap, True, True).run([y._node], [g], [node for node in nodes if node is not None])
+    return [None if node is None else found.get(node) for node in nodes]

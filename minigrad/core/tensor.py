@@ -1,0 +1,409 @@
+"""Tensor: an array, its gradient, and its place in the graph.
+
+This class holds what is not an operation: construction, attributes, conversion, `backward`, and the
+two NumPy protocols. Operators and methods such as `__mul__` and `sum` are set on it by the registry
+in `op.py`, where each operation is defined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .errors import GradientError
+from .graph import Backward, Node, mark_changed, notes_of
+from .modes import MODE, set_grad_enabled
+
+__all__ = ["Tensor", "tensor"]
+
+ndarray = np.ndarray
+
+DISPATCH: dict[Any, Callable[..., Any]] = {}
+"""What `np.f(tensor)` runs, by NumPy function; `(ufunc, "reduce")` and the like for ufunc methods."""
+
+
+class Tensor:
+    """A NumPy array that can remember how it was computed.
+
+    `data` is anything `np.asarray` takes; an ndarray is shared, not copied (`tensor()` copies), and
+    keeps its dtype unless `dtype` is given. With `requires_grad`, which needs a floating dtype,
+    every operation on it is recorded, and `backward()` on a result fills `grad`.
+    """
+
+    __slots__ = ("_data", "_node", "__weakref__")
+
+    _data: ndarray
+    _node: Node | None
+
+    def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
+        array = np.asarray(data._data if isinstance(data, Tensor) else data, dtype)
+        if array.dtype.kind not in "fiubc":
+            raise TypeError(f"Tensor: expected numbers or booleans, got dtype {array.dtype}")
+        self._data = array
+        self._node = None
+        if requires_grad:
+            self.requires_grad = True
+
+    # -- the array -----------------------------------------------------------------------------
+
+    @property
+    def data(self) -> ndarray:
+        """The values, as an ndarray that shares this tensor's memory.
+
+        `t.data -= step` and the like are noticed by graphs that still need the old values (they
+        refuse); a write through a view, `t.data[0] = 1`, is not.
+        """
+        return self._data
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        array = np.asarray(value._data if isinstance(value, Tensor) else value)
+        if array is self._data:  # t.data += ..., which wrote into the array
+            mark_changed(array)
+            return
+        if array.shape != self._data.shape or array.dtype != self._data.dtype:
+            raise ValueError(
+                f"data: expected shape {self._data.shape} and dtype {self._data.dtype}, "
+                f"got shape {array.shape} and dtype {array.dtype}"
+            )
+        self._data = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self._data.size
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+        return self._data.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the elements take."""
+        return self._data.nbytes
+
+    def numpy(self) -> ndarray:
+        """The values as an ndarray (shared memory); refused where a gradient would be lost."""
+        return self.__array__()
+
+    def item(self) -> Any:
+        """The value of a one-element tensor as a Python number."""
+        if self._data.size != 1:
+            raise ValueError(f"item: expected one element, got shape {self.shape}")
+        return self._data.item()
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists."""
+        return self._data.tolist()
+
+    # -- the gradient --------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded. Can be set on a leaf."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        node = self._node
+        if node is not None and node.op is not None:
+            if not value:
+                raise GradientError("requires_grad: only a leaf can be changed; use detach() on a computed tensor")
+        elif not value:
+            self._node = None
+        elif node is None:
+            if self._data.dtype.kind != "f":
+                raise TypeError(
+                    f"requires_grad: only floating-point tensors can have gradients, this one is {self.dtype}; "
+                    "convert it first, as in Tensor(data, dtype=float, requires_grad=True)"
+                )
+            self._node = Node(None, (), (), self._data)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set `requires_grad` and return this tensor."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """True for a tensor that no recorded operation made."""
+        return self._node is None or self._node.op is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward()` added up here, of this shape and dtype, or None.
+
+        Leaves have one, and tensors on which `retain_grad()` was called.
+        """
+        value = None if self._node is None else self._node.grad
+        return wrap(value, None) if type(value) is ndarray else value
+
+    @grad.setter
+    def grad(self, value: Any) -> None:
+        if value is None:
+            if self._node is not None:
+                self._node.grad = None
+            return
+        if self._node is None:
+            raise GradientError("grad: this tensor does not require gradients")
+        self._check_gradient("grad", value)
+        tracked = isinstance(value, Tensor) and value._node is not None
+        self._node.grad = value if tracked else value._data if isinstance(value, Tensor) else value
+
+    def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
+        """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
+
+        `gradient` is that of some final scalar with respect to this tensor, of its shape and dtype;
+        it may be left out where this tensor has one element. The graph is freed as it is walked,
+        unless `retain_graph`. With `create_graph` the gradients are themselves recorded, and can be
+        differentiated again.
+        """
+        if self._node is None:
+            raise GradientError(
+                "backward: this tensor does not require gradients; nothing that it was computed from does, "
+                "or it was computed under no_grad()"
+            )
+        seed = self._seed("backward", gradient, create_graph)
+        with set_grad_enabled(create_graph):
+            Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
+
+    def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
+        """The gradient to start a backward pass from: an ndarray, or a Tensor with `create_graph`."""
+        if gradient is None:
+            if self.size != 1:
+                raise GradientError(
+                    f"{caller}: a gradient can be left out only for a tensor of one element, this one has shape "
+                    f"{self.shape}; pass gradient= of that shape, or reduce it first, as in .sum()"
+                )
+            gradient = np.ones_like(self._data)
+        elif not isinstance(gradient, (Tensor, ndarray)):
+            gradient = np.asarray(gradient, self.dtype)
+        self._check_gradient(caller, gradient)
+        if create_graph:
+            return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
+        return gradient._data if isinstance(gradient, Tensor) else gradient
+
+    def _check_gradient(self, caller: str, gradient: Any) -> None:
+        if not isinstance(gradient, (Tensor, ndarray)) or gradient.shape != self.shape or gradient.dtype != self.dtype:
+            got = (
+                f"shape {gradient.shape} and dtype {gradient.dtype}"
+                if isinstance(gradient, (Tensor, ndarray))
+                else f"a {type(gradient).__name__}"
+            )
+            raise GradientError(
+                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got {got}"
+            )
+
+    def detach(self) -> Tensor:
+        """The same values (shared memory), outside any graph."""
+        return wrap(self._data, None)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this computed tensor in `grad`, as a leaf does."""
+        notes_of(self._needed_node("retain_grad")).retain = True
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
+        """Call `hook(gradient)` when the gradient of this tensor is complete.
+
+        What it returns, unless None, takes the gradient's place. `remove()` of the handle undoes it.
+        """
+        return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
+
+    def _needed_node(self, caller: str) -> Node:
+        if self._node is None:
+            raise GradientError(f"{caller}: this tensor does not require gradients")
+        return self._node
+
+    # -- Python ----------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        values = np.array2string(self._data, separator=", ", prefix="tensor(")
+        made_by = ""
+        if self._node is not None:
+            made_by = ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
+        return f"tensor({values}, dtype={self.dtype}{made_by})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return (self[i] for i in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self._data == (value._data if isinstance(value, Tensor) else value)).any())
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        return self._data.__index__()
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "item assignment would change values that a graph may need; build a new tensor with where(), "
+            "index_add() or concatenate(), or write into .data of a tensor that no graph uses"
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise GradientError("deepcopy: only a leaf can be copied with its gradient; use detach() or clone()")
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy._data = self._data.copy()
+        copy._node = None
+        copy.requires_grad = self.requires_grad
+        if self.grad is not None:
+            copy.grad = self.grad._data.copy()
+        return copy
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise GradientError("pickle: only a leaf can be pickled; use detach()")
+        return type(self), (self._data, self.requires_grad)
+
+    # -- NumPy ------------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
+        if self._node is not None:
+            raise TypeError(
+                "this tensor requires gradients, which an ndarray cannot carry; "
+                "use .detach() or .data to step out of the graph"
+            )
+        if copy is None and dtype is None:
+            return self._data
+        return np.array(self._data, dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        if out is not None:
+            return _write_into(out, ufunc, method, inputs, options)
+        function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
+        if function is None:
+            name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+            raise TypeError(_no_rule(name))
+        return function(*inputs, **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        ours = DISPATCH.get(function)
+        if ours is None:
+            module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+            raise TypeError(_no_rule(f"{module}.{function.__name__}"))
+        return ours(*args, **kwargs)
+
+    if TYPE_CHECKING:  # set by the registry; here so that type checkers know them
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __rxor__(self, other: Any) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+
+
+class HookHandle:
+    """Removes a hook from where it was registered."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+        self._hooks = hooks
+        self._id = next(self._ids)
+        hooks[self._id] = hook
+
+    def remove(self) -> None:
+        """Remove the hook; a second call does nothing."""
+        self._hooks.pop(self._id, None)
+
+
+def wrap(data: ndarray, node: Node | None) -> Tensor:
+    """A tensor of `data`, whose place in the graph is `node`; no check is made."""
+    t = Tensor.__new__(Tensor)
+    t._data = data
+    t._node = node
+    return t
+
+
+def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
+    """A new tensor with a copy of `data`; see `Tensor`."""
+    return Tensor(np.array(data._data if isinstance(data, Tensor) else data, dtype), requires_grad)
+
+
+def unwrap(value: Any) -> Any:
+    """The array of a tensor; anything else as it is."""
+    return value._data if isinstance(value, Tensor) else value
+
+
+def _write_into(out: tuple[Any, ...], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
+    """`array += tensor`: fine while no gradient is lost."""
+    if any(isinstance(o, Tensor) for o in out):
+        raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be given as out=; use the result instead")
+    if MODE.get().record and any(isinstance(x, Tensor) and x._node is not None for x in inputs):
+        raise TypeError(
+            f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be written into an "
+            "ndarray; use .detach() or .data, or the result as a new tensor"
+        )
+    return getattr(ufunc, method)(*map(unwrap, inputs), out=out, **options)
+
+
+def _no_rule(name: str) -> str:
+    return (
+        f"{name} has no rule for Tensors; use .detach() or .data where no gradient is needed, or custom_op to add one"
+    )

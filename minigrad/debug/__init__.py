@@ -1,0 +1,1 @@
+"""Looking inside: gradient checks, anomalies, time, memory, pictures of graphs."""

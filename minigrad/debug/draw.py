@@ -1,0 +1,61 @@
+"""Pictures of a graph, in Graphviz's language."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core.graph import Node, topological
+from ..core.tensor import Tensor
+from ..extras import require
+
+__all__ = ["to_dot", "draw_graph"]
+
+
+def to_dot(result: Tensor, names: Mapping[str, Tensor] | None = None) -> str:
+    """The graph that computed `result`, as Graphviz text: operations, shapes, and coloured leaves.
+
+    `names` gives leaves their names, as `dict(model.named_parameters())` does.
+    """
+    labels = {tensor._node: name for name, tensor in (names or {}).items() if tensor._node is not None}
+    nodes = topological([result._needed_node("to_dot")])
+    ids = {node: f"n{i}" for i, node in enumerate(nodes)}
+    lines = [
+        "digraph {",
+        "  rankdir=TB;",
+        '  node [shape=box, style="rounded,filled", fillcolor="#f5f5f5", color="#888888"];',
+        '  node [fontname="sans-serif", fontsize=10];',
+        '  edge [color="#888888", arrowsize=0.6];',
+    ]
+    for node in nodes:
+        title = labels.get(node) or ("leaf" if node.op is None else node.op.name)
+        style = ', fillcolor="#bbdefb", color="#1565c0"' if node.op is None else ""
+        if node is result._node:
+            style = ', fillcolor="#c8e6c9", color="#2e7d32"'
+        lines.append(f'  {ids[node]} [label="{_escaped(title)}\\n{_shape(node)}"{style}];')
+    for node in nodes:
+        for parent, _, _ in node.edges or ():
+            lines.append(f"  {ids[parent]} -> {ids[node]};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _escaped(text: Any) -> str:
+    return str(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _shape(node: Node) -> str:
+    return " × ".join(map(str, node.shape)) or "scalar"
+
+
+def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None) -> Path:
+    """Draw the graph of `result` into a picture file; its suffix (.svg, .png, .pdf) says which kind.
+
+    Needs the `graph` extra and the Graphviz programs. See `to_dot` for `names`.
+    """
+    graphviz = require("graphviz", "graph", "draw_graph")
+    try:
+        graphviz.Source(to_dot(result, names)).render(outfile=str(path), cleanup=True)
+    except graphviz.ExecutableNotFound as error:
+        raise RuntimeError("draw_graph: the Graphviz programs are not installed; to_dot() gives the text") from error
+    return Path(path)

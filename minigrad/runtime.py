@@ -1,0 +1,104 @@
+"""What concerns the whole process: the cores of matrix products, and what becomes of freed memory.
+
+A training step asks for the same arrays again and again. By default the C library hands large freed
+blocks back to the system, which clears and maps them anew page by page when they are asked for again:
+that can take longer than the arithmetic done in them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["get_num_threads", "set_num_threads"]
+
+# The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
+_SPELLINGS = [
+    ("scipy_openblas_{}_num_threads64_"), ("scipy_openblas_{}_num_threads"), ("openblas_{}_num_threads64_"),
+    ("openblas_{}_num_threads"),
+]  # fmt: skip
+
+
+@cache
+def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
+    """The functions of OpenBLAS that set and get its number of threads; None for another library."""
+    try:
+        import ctypes
+
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # finds what it links
+    except (ImportError, OSError, AttributeError):
+        return None
+    for name in _SPELLINGS:
+        if hasattr(library, name.format("set")):
+            return library[name.format("set")], library[name.format("get")]
+    return None
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def get_num_threads() -> int:
+    """The threads that a matrix product may use: at first as many as there are cores, or OPENBLAS_NUM_THREADS."""
+    blas = _blas()
+    return available_cores() if blas is None else int(blas[1]())
+
+
+def set_num_threads(n: int) -> None:
+    """Let matrix products use `n` threads; all else runs on the thread that calls it.
+
+    It holds for the whole process. NumPy's other operations use one core; to use more for a training
+    step, see `minigrad.parallel`.
+    """
+    if n < 1:
+        raise ValueError(f"set_num_threads: expected at least 1, got {n}")
+    blas = _blas()
+    if blas is None:
+        raise RuntimeError(
+            "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable of its own "
+            "library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
+        )
+    blas[0](n)
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """Within this block matrix products use `n` threads, where that can be told to them."""
+    blas = _blas()
+    before = get_num_threads()
+    try:
+        if blas is not None:
+            blas[0](n)
+        yield
+    finally:
+        if blas is not None:
+            blas[0](before)
+
+
+# -- memory ---
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Tell glibc's malloc to keep freed blocks for reuse; whether it could be told.
+
+    Optimizers and decoding call this. It holds for the whole process, whose memory then stays at its
+    peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.
+    """
+    if os.environ.get("MINIGRAD_MALLOC") == "default":
+        return False
+    try:
+        import ctypes
+
+        mallopt = ctypes.CDLL(None).mallopt
+        return bool(mallopt(_M_MMAP_THRESHOLD, 1 << 30) and mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1))
+    except (ImportError, OSError, AttributeError, TypeError):  # another C library
+        return False

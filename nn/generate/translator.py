@@ -1,0 +1,144 @@
+"""A trained translator: model, vocabularies and tokenizers, in a run directory and in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.serialization import write_json
+
+from ..models.config import TransformerConfig
+from ..models.transformer import Transformer
+from ..text import UNK, Tokenizer, Vocabulary, padded, tokenizer_named
+from ..train.trainer import load_weights
+from .layout import lay_out_for_decoding
+from .search import Hypothesis, attention_maps, beam_search, greedy_search
+
+__all__ = ["Translation", "Translator"]
+
+
+@dataclass
+class Translation:
+    """A source sentence, its tokens, the tokens of its translation, and the text that they make."""
+
+    source: str
+    source_tokens: list[str]
+    tokens: list[str]
+    text: str
+    score: float
+    ids: list[int]
+
+
+class Translator:
+    """Translates text with a Transformer.
+
+    `save` and `load` keep everything but the weights in `config.json` and `vocab.json` of a run
+    directory; the weights are those that a `Trainer` leaves there.
+    """
+
+    def __init__(
+        self, model: Transformer, source_vocab: Vocabulary, target_vocab: Vocabulary, source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+    ) -> None:  # fmt: skip
+        config = model.config
+        for name, vocab, size in (
+            ("source", source_vocab, config.source_vocab_size),
+            ("target", target_vocab, config.target_vocab_size),
+        ):
+            if len(vocab) != size:
+                raise ValueError(f"the {name} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
+        self.model = model
+        self.source_vocab, self.target_vocab = source_vocab, target_vocab
+        self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+
+    def save(self, run_dir: str | Path, **settings: Any) -> None:
+        """Write `config.json`, with any further settings, and `vocab.json`."""
+        tokenizers = {"source": self.source_tokenizer.to_dict(), "target": self.target_tokenizer.to_dict()}
+        data = {"model": self.model.config.to_dict(), "tokenizers": tokenizers, **settings}
+        write_json(Path(run_dir) / "config.json", data)
+        write_json(
+            Path(run_dir) / "vocab.json", {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
+        )
+
+    @classmethod
+    def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors") -> Translator:
+        """The translator of a run directory; `weights=None` leaves its model untrained."""
+        run_dir = Path(run_dir)
+        data, vocabs = (_json(run_dir / name) for name in ("config.json", "vocab.json"))
+        try:
+            split_source, split_target = (tokenizer_named(**data["tokenizers"][side]) for side in ("source", "target"))
+            source_vocab, target_vocab = (Vocabulary(vocabs[side]) for side in ("source", "target"))
+            model = Transformer(TransformerConfig.from_dict(data["model"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{run_dir}: not a run directory of a translator ({error})") from None
+        translator = cls(model, source_vocab, target_vocab, split_source, split_target)
+        if weights is not None:
+            load_weights(run_dir / weights, model)
+        lay_out_for_decoding(model)
+        return translator
+
+    def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+        """Texts as padded source ids (N, L), and as tokens."""
+        tokens = [self.source_tokenizer(text) for text in texts]
+        for text, found in zip(texts, tokens):
+            if not found:
+                raise ValueError(f"nothing to translate: {text!r} has no tokens")
+            if len(found) > self.model.config.max_len:
+                raise ValueError(
+                    f"a sentence of {len(found)} tokens is longer than the {self.model.config.max_len} that the model "
+                    f"takes: {text[:60]!r}..."
+                )
+        return padded([self.source_vocab.encode(found) for found in tokens]), tokens
+
+    def translate(
+        self, texts: Sequence[str], beam_size: int = 1, length_penalty: float = 1.0, max_len: int | None = None,
+        batch_size: int = 64,
+    ) -> list[Translation]:  # fmt: skip
+        """The translations of texts: greedily, or with a beam.
+
+        `max_len` bounds the tokens of a translation: twice those of the longest source in its batch plus
+        10, unless given.
+        """
+        result: list[Translation | None] = [None] * len(texts)
+        ids, tokens = self.encode(texts) if texts else (np.empty((0, 0)), [])
+        order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # like lengths together
+        for start in range(0, len(order), batch_size):
+            part = order[start : start + batch_size]
+            width = max(len(tokens[i]) for i in part)
+            limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
+            source = ids[part, :width]
+            best: list[Hypothesis]
+            if beam_size == 1:
+                best = greedy_search(self.model, source, max_len=limit)
+            else:
+                options = {"beam_size": beam_size, "length_penalty": length_penalty}
+                best = [found[0] for found in beam_search(self.model, source, max_len=limit, **options)]  # type: ignore[arg-type]
+            for i, h in zip(part, best):
+                words = self.target_vocab.decode(h.tokens)
+                text = self.target_tokenizer.join(words)
+                result[i] = Translation(texts[i], tokens[i], words, text, h.score, h.tokens)
+        return [translation for translation in result if translation is not None]
+
+    def unknown(self, translation: Translation) -> list[str]:
+        """The source tokens that the vocabulary does not have."""
+        found = zip(translation.source_tokens, self.source_vocab.encode(translation.source_tokens))
+        return [token for token, i in found if i == UNK]
+
+    def attention(self, translation: Translation) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
+        """What each head attended to (see `attention_maps`), and the tokens of source and target."""
+        maps = attention_maps(self.model, self.source_vocab.encode(translation.source_tokens), translation.ids)
+        return maps, translation.source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; a run directory has config.json, vocab.json and weights")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None

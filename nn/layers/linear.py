@@ -1,0 +1,220 @@
+"""The layers of every network: linear maps, look-up tables, dropout, activations."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor, unwrap
+
+from . import init
+from .module import Module, Parameter
+
+__all__ = [
+    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "JoinedLinear", "LeakyReLU", "Linear", "ReLU",
+    "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+
+class Linear(Module):
+    """x @ weight.T + bias: (..., in_features) to (..., out_features).
+
+    `weight` is (out, in), as in PyTorch, and both start uniform within ± 1/√in_features.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32,
+        generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight = Parameter(np.empty((out_features, in_features), dtype))
+        self.bias = Parameter(np.empty(out_features, dtype)) if bias else None
+        init.kaiming_uniform_(self.weight, math.sqrt(5), generator)
+        if self.bias is not None:
+            bound = 1 / math.sqrt(in_features) if in_features else 0.0
+            init.uniform_(self.bias, -bound, bound, generator)
+
+    def forward(
+        self, x: Any, activation: str | None = None, dropout: float = 0.0, generator: Generator | None = None
+    ) -> Tensor:  # fmt: skip
+        """The map, then an `activation` (None or "relu"), then dropout with this probability."""
+        return mg.linear(x, self.weight, self.bias, activation, dropout, generator)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
+
+
+class JoinedLinear:
+    """Linear maps of one input as one product, without gradients; `lay_out_for_decoding` makes it.
+
+    `weight` (all out, in) and `bias` (all out,) hold those of the maps one after another, and the maps'
+    own arrays become views of them.
+    """
+
+    def __init__(self, maps: Sequence[Linear], weight: Any, bias: Any) -> None:
+        self.maps, self.weight, self.bias = maps, weight, bias
+        ends = list(itertools.accumulate(m.out_features for m in maps))
+        self.places = [slice(end - m.out_features, end) for m, end in zip(maps, ends)]
+        for m, place in zip(maps, self.places):
+            m.weight.replace(weight[place])
+            if m.bias is not None and bias is not None:
+                m.bias.replace(bias[place])
+
+    def stands_for(self, *maps: Linear) -> bool:
+        """Whether these are the maps, with their arrays still here, and nobody listens to one of them by a hook."""
+        return all(
+            m is own
+            and m.weight._data.base is self.weight
+            and (m.bias is None or m.bias._data.base is self.bias)
+            and not m.has_hooks
+            for m, own in zip(maps, self.maps)
+        )
+
+    def __call__(self, x: Any) -> list[np.ndarray]:
+        """What each of the maps makes of x (..., in)."""
+        y = unwrap(mg.linear(x, self.weight, self.bias))
+        return [y[..., place] for place in self.places]
+
+
+class Embedding(Module):
+    """Rows of a table: integers (...) to vectors (..., embedding_dim).
+
+    Row `padding_idx` starts at zero and is not trained. The others start normal with standard
+    deviation `std`.
+    """
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, std: float = 1.0,
+        dtype: Any = np.float32, generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        if padding_idx is not None and not 0 <= padding_idx < num_embeddings:
+            raise ValueError(f"Embedding: expected padding_idx from 0 to {num_embeddings - 1}, got {padding_idx}")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self.weight = Parameter(np.empty((num_embeddings, embedding_dim), dtype))
+        init.normal_(self.weight, 0.0, std, generator)
+        if padding_idx is not None:
+            self.weight.data[padding_idx] = 0
+
+    def forward(self, indices: Any) -> Tensor:
+        return mg.embedding(self.weight, indices, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class Dropout(Module):
+    """In training, sets elements to 0 with probability `p` and divides the others by 1 - p.
+
+    Each call draws anew, from `generator` or the default one.
+    """
+
+    def __init__(self, p: float = 0.5, generator: Generator | None = None) -> None:
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: expected 0 <= p < 1, got {p}")
+        self.p = p
+        self.generator = generator
+
+    def forward(self, x: Any) -> Tensor:
+        return mg.dropout(x, self.p, self.training, self.generator)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class Activation(Module):
+    """A function of each element, as a module; `options` go to the function."""
+
+    function: Callable[..., Tensor] = staticmethod(mg.relu)
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def forward(self, x: Any) -> Tensor:
+        return type(self).function(x, **self.options)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class ReLU(Activation):
+    """max(x, 0)."""
+
+
+class LeakyReLU(Activation):
+    """x where positive, else `negative_slope` (0.01) · x."""
+
+    function = staticmethod(mg.leaky_relu)
+
+
+class ELU(Activation):
+    """x where positive, else `alpha` (1) · (eˣ - 1)."""
+
+    function = staticmethod(mg.elu)
+
+
+class GELU(Activation):
+    """x · Φ(x); `approximate="tanh"` for its tanh form."""
+
+    function = staticmethod(mg.gelu)
+
+
+class SiLU(Activation):
+    """x · sigmoid(x)."""
+
+    function = staticmethod(mg.silu)
+
+
+class Sigmoid(Activation):
+    """1 / (1 + e⁻ˣ)."""
+
+    function = staticmethod(mg.sigmoid)
+
+
+class Tanh(Activation):
+    """The hyperbolic tangent."""
+
+    function = staticmethod(mg.tanh)
+
+
+class Softplus(Activation):
+    """log(1 + eˣ), with `beta` (1)."""
+
+    function = staticmethod(mg.softplus)
+
+
+class Softmax(Activation):
+    """eˣ, divided by its sum over `axis` (-1)."""
+
+    function = staticmethod(mg.softmax)
+
+
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
+    "relu": mg.relu,
+    "gelu": mg.gelu,
+    "gelu_tanh": lambda x: mg.gelu(x, approximate="tanh"),
+    "silu": mg.silu,
+    "elu": mg.elu,
+    "leaky_relu": mg.leaky_relu,
+    "tanh": mg.tanh,
+    "sigmoid": mg.sigmoid,
+}
+"""The activations that a configuration can name."""
+
+
+def activation_named(name: str) -> Callable[..., Tensor]:
+    """The activation of this name, or an error that lists the names."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"unknown activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name]

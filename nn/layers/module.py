@@ -1,0 +1,322 @@
+"""Module: a part of a model, with its parameters, its buffers and its smaller parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from minigrad.core.graph import mark_changed
+from minigrad.core.tensor import HookHandle, Tensor
+
+__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential"]
+
+
+class Parameter(Tensor):
+    """A tensor that belongs to a module and is trained. It requires gradients unless told otherwise."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
+        super().__init__(data, requires_grad, dtype)
+
+    def convert(self, dtype: Any) -> None:
+        """Change the dtype; the gradient is dropped."""
+        self.replace(self._data.astype(dtype))
+
+    def replace(self, data: np.ndarray) -> None:
+        """Other numbers, of any shape and dtype, in memory of their own; the gradient is dropped.
+
+        An optimizer that was made before refuses its next step.
+        """
+        requires_grad = self.requires_grad
+        self._data, self._node = data, None
+        self.requires_grad = requires_grad
+
+    def __repr__(self) -> str:
+        return "parameter" + super().__repr__().removeprefix("tensor")
+
+
+class Module:
+    """Base of every layer and model: write `forward`, and assign parameters and modules as attributes.
+
+    Attributes that are `Parameter` or `Module` are found by name, in the order of their assignment;
+    lists of modules go into `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not
+    trained, such as running statistics: see `register_buffer`.
+    """
+
+    training: bool = True
+    _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> whether it is saved; replaced, never changed)
+    _forward_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
+    _forward_pre_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; subclasses define it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._forward_pre_hooks and not self._forward_hooks:
+            return self.forward(*args, **kwargs)
+        for pre_hook in tuple(self._forward_pre_hooks.values()):
+            changed = pre_hook(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for hook in tuple(self._forward_hooks.values()):
+            changed = hook(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> HookHandle:
+        """Call `hook(module, args, result)` after each forward; what it returns, unless None, is the result."""
+        if not self._forward_hooks:
+            self._forward_hooks = {}
+        return HookHandle(self._forward_hooks, hook)
+
+    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> HookHandle:
+        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments."""
+        if not self._forward_pre_hooks:
+            self._forward_pre_hooks = {}
+        return HookHandle(self._forward_pre_hooks, hook)
+
+    @property
+    def has_hooks(self) -> bool:
+        """Whether anybody listens to this module's forward."""
+        return bool(self._forward_pre_hooks or self._forward_hooks)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
+        """Keep an ndarray as attribute `name`; a persistent one is part of the state."""
+        self._buffers = {**self._buffers, name: persistent}
+        setattr(self, name, np.asarray(array))
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside this one."""
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly inside this one, without their names."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module (named "") and all modules inside it, each once, by dotted names."""
+        yield from self._walk(prefix, set())
+
+    def _walk(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:
+        if id(self) in seen:
+            return
+        seen.add(id(self))
+        yield prefix, self
+        for name, child in self.named_children():
+            yield from child._walk(f"{prefix}.{name}" if prefix else name, seen)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all modules inside it."""
+        return (module for _, module in self.named_modules())
+
+    def _named(self, kind: Callable[[Module], Iterable[tuple[str, Any]]]) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        for prefix, module in self.named_modules():
+            for name, value in kind(module):
+                if id(value) not in seen:
+                    seen.add(id(value))
+                    yield f"{prefix}.{name}" if prefix else name, value
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """All parameters by dotted names. One that is shared (tied) is given once, under its first name."""
+        return self._named(lambda m: ((n, v) for n, v in vars(m).items() if isinstance(v, Parameter)))
+
+    def parameters(self) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
+        """All buffers by dotted names."""
+        return self._named(lambda m: ((n, getattr(m, n)) for n in m._buffers))
+
+    def num_parameters(self, trainable_only: bool = False) -> int:
+        """How many numbers the parameters hold, shared ones counted once."""
+        return sum(p.size for p in self.parameters() if p.requires_grad or not trainable_only)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Parameters and persistent buffers by name, as arrays that share the module's memory."""
+        state = {name: parameter.data for name, parameter in self.named_parameters()}
+        for prefix, module in self.named_modules():
+            for name, persistent in module._buffers.items():
+                if persistent:
+                    state[f"{prefix}.{name}" if prefix else name] = getattr(module, name)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Copy arrays into the parameters and buffers of the same names, in their dtypes.
+
+        Unless all fit, nothing is changed, and one KeyError lists every missing, unexpected and
+        misshaped name. With `strict=False`, missing and unexpected names are passed over.
+        """
+        own = self.state_dict()
+        arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
+        shapes = [
+            f"{name}: expected {own[name].shape}, got {arrays[name].shape}"
+            for name in own
+            if name in arrays and own[name].shape != arrays[name].shape
+        ]
+        lists = {"misshaped": shapes}
+        if strict:
+            lists["missing"] = [name for name in own if name not in arrays]
+            lists["unexpected"] = [name for name in arrays if name not in own]
+        if any(lists.values()):
+            problems = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in lists.items() if names)
+            raise KeyError(f"the state does not fit {type(self).__name__}: {problems}")
+        for name in own:
+            if name in arrays:
+                own[name][...] = arrays[name]
+                mark_changed(own[name])
+
+    def astype(self, dtype: Any) -> Module:
+        """Convert all parameters and floating buffers to `dtype`, in place; gradients are dropped."""
+        for module in self.modules():
+            for name, value in list(vars(module).items()):
+                if isinstance(value, Parameter) or (name in module._buffers and value.dtype.kind == "f"):
+                    if isinstance(value, Parameter):
+                        value.convert(dtype)
+                    else:
+                        setattr(module, name, value.astype(dtype))
+        return self
+
+    def train(self, mode: bool = True) -> Module:
+        """Set this module and all inside it to training (dropout works, statistics are gathered), or not."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Module:
+        """`train(False)`."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def requires_grad_(self, requires_grad: bool = True) -> Module:
+        """Train all parameters, or freeze them."""
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    def apply(self, function: Callable[[Module], Any]) -> Module:
+        """Call `function` on every module inside this one, and on it last."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    # -- pictures in text ------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What `repr` shows between the parentheses of this module."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        inside = "".join(f"\n  {line}" for line in lines) + "\n" if lines else ""
+        return f"{type(self).__name__}({self.extra_repr()}{inside})"
+
+    def summary(self, depth: int | None = None) -> str:
+        """A table of the modules (down to `depth`), the shapes of their parameters, and how many numbers they hold."""
+        rows = [("module", "type", "parameters", "count")]
+        counted: set[int] = set()
+        for name, module in self.named_modules():
+            level = name.count(".") + 1 if name else 0
+            own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
+            if depth is not None and level > depth:
+                continue
+            inner = list(module._named(lambda m: ((n, p) for n, p in vars(m).items() if isinstance(p, Parameter))))
+            listed = own if depth is None or level < depth else inner  # the last level stands for all below it
+            count = sum(p.size for _, p in listed if id(p) not in counted)
+            tied = [n for n, p in listed if id(p) in counted]
+            counted.update(id(p) for _, p in listed)
+            shapes = ", ".join(f"{n} {p.shape}" + (" (shared)" if n in tied else "") for n, p in own)
+            rows.append((name or "(model)", type(module).__name__, shapes, f"{count:,}" if count or tied else ""))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        table = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c:{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows]
+        rule = "-" * max(map(len, table))
+        trained = self.num_parameters(trainable_only=True)
+        total = f"{self.num_parameters():,} parameters, {trained:,} trained"
+        return "\n".join([table[0], rule, *table[1:], rule, total])
+
+
+class Sequential(Module):
+    """Modules that run one after another."""
+
+    def __init__(self, *modules: Module) -> None:
+        for i, module in enumerate(modules):
+            setattr(self, str(i), module)
+
+    def __len__(self) -> int:
+        return len(list(self.children()))
+
+    def __iter__(self) -> Iterator[Module]:
+        return self.children()
+
+    def __getitem__(self, i: int) -> Module:
+        return list(self.children())[i]
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end."""
+        setattr(self, str(len(self)), module)
+
+    def forward(self, x: Any) -> Any:
+        for module in self:
+            x = module(x)
+        return x
+
+
+class ModuleList(Sequential):
+    """A list of modules; the model that holds it says how they are used."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__(*modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("a ModuleList has no forward(); call the modules in it")
+
+
+class ModuleDict(Module):
+    """A dictionary of modules; the model that holds it says how they are used."""
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        for name, module in (modules or {}).items():
+            self[name] = module
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if "." in name or hasattr(Module, name):
+            raise KeyError(f"ModuleDict: {name!r} cannot be the name of a module")
+        setattr(self, name, module)
+
+    def __getitem__(self, name: str) -> Module:
+        return dict(self.named_children())[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in dict(self.named_children())
+
+    def __len__(self) -> int:
+        return len(dict(self.named_children()))
+
+    def keys(self) -> Iterator[str]:
+        """The names."""
+        return iter(dict(self.named_children()))
+
+    def values(self) -> Iterator[Module]:
+        """The modules."""
+        return self.children()
+
+    def items(self) -> Iterator[tuple[str, Module]]:
+        """Names and modules."""
+        return self.named_children()

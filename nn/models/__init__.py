@@ -1,0 +1,5 @@
+"""Whole models, and their configurations."""
+
+from .config import *
+from .marian import *
+from .transformer import *

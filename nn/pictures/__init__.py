@@ -1,0 +1,3 @@
+"""Pictures: plots, and the attention explorer."""
+
+from .explorer import *

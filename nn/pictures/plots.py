@@ -1,0 +1,243 @@
+"""Pictures: attention, positions, masks, schedules, loss curves. They need the `plots` extra.
+
+Every function returns a matplotlib figure, and writes it where a `path` is given. Nothing here opens
+a window.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.core.tensor import unwrap
+from minigrad.extras import require
+
+from ..layers.position import sinusoidal_table
+
+__all__ = [
+    "attention_grid", "attention_heatmap", "loss_curve", "mask_picture", "position_picture", "schedule_curve",
+    "text_heatmap",
+]  # fmt: skip
+
+_CJK_FONTS = (
+    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "AR PL UMing CN",
+)  # fmt: skip
+_BLUES = "Blues"
+
+
+def _pyplot() -> Any:
+    """matplotlib.figure and friends, without a display."""
+    return require("matplotlib.figure", "plots", "plotting")
+
+
+def _save(figure: Any, path: str | Path | None) -> Any:
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=150, bbox_inches="tight")
+    return figure
+
+
+def _is_wide(text: str) -> bool:
+    return any(unicodedata.east_asian_width(c) in "WF" for c in text)
+
+
+def _font_for(*texts: str) -> dict[str, Any] | None:
+    """The font for texts, as options of matplotlib's; None where no font here has their Chinese characters."""
+    if not any(map(_is_wide, texts)):
+        return {}
+    manager = require("matplotlib.font_manager", "plots", "plotting")
+    installed = {font.name for font in manager.fontManager.ttflist}
+    found = next((name for name in _CJK_FONTS if name in installed), None)
+    return None if found is None else {"fontfamily": [found, "DejaVu Sans"]}
+
+
+def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
+    """Tokens as tick labels, the font for them, and a note.
+
+    Where they have Chinese characters and no font here has those, the tokens are numbered instead.
+    """
+    tokens = [str(t) for t in tokens]
+    font = _font_for(*tokens)
+    if font is not None:
+        return tokens, font, ""
+    numbered = [f"#{i}" if _is_wide(t) else t for i, t in enumerate(tokens, 1)]
+    return numbered, {}, "no font for these characters is installed: tokens are numbered"
+
+
+def _entitle(set_title: Callable[..., Any], title: str, size: int) -> None:
+    """Set a title; what no font here can draw of it becomes an ellipsis."""
+    font = _font_for(title)
+    if font is None:
+        title, font = re.sub(r"\s*…[\s…]*", " … ", "".join("…" if _is_wide(c) else c for c in title)).strip(), {}
+    set_title(title, fontsize=size, **font)
+
+
+def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> None:
+    if weights.shape != (len(queries), len(keys)):
+        raise ValueError(f"weights of shape {weights.shape} do not fit {len(queries)} queries and {len(keys)} keys")
+
+
+def _draw_heatmap(axes: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> tuple[Any, str]:
+    """Draw a map with its labels: the image, and a note on the labels."""
+    _check(weights, rows, columns)
+    image = axes.imshow(weights, cmap=_BLUES, vmin=0, vmax=1, aspect="auto")
+    (columns, font, note), (rows, row_font, row_note) = _labels(columns), _labels(rows)
+    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", **font)
+    axes.set_yticks(range(len(rows)), rows, **row_font)
+    axes.tick_params(length=0, labelsize=9)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    return image, note or row_note
+
+
+def attention_heatmap(
+    weights: Any, queries: Sequence[str], keys: Sequence[str], title: str = "", path: str | Path | None = None
+) -> Any:
+    """One map of weights (L_q, L_kv), a row for each query, with tokens as labels."""
+    weights = np.asarray(unwrap(weights))
+    width, height = 2.0 + 0.4 * len(keys), 1.2 + 0.34 * len(queries)
+    figure = _pyplot().Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    image, note = _draw_heatmap(axes, weights, queries, keys)
+    axes.set_xlabel("attends to (keys)" + (f"\n{note}" if note else ""), fontsize=9)
+    axes.set_ylabel("queries", fontsize=9)
+    _entitle(axes.set_title, title, 11)
+    figure.colorbar(image, ax=axes, label="weight", shrink=0.9)
+    return _save(figure, path)
+
+
+def attention_grid(
+    layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "",
+    path: str | Path | None = None,
+) -> Any:  # fmt: skip
+    """All heads of all layers: a row of maps for each layer, a column for each head.
+
+    `layers` has an array (heads, L_q, L_kv) for each layer.
+    """
+    rows, columns = len(layers), len(layers[0])
+    layers = [np.asarray(unwrap(heads)) for heads in layers]
+    cell = (max(1.6, 0.27 * len(keys) + 0.5), max(1.4, 0.25 * len(queries) + 0.4))
+    size = (cell[0] * columns + 2.4, cell[1] * rows + 1.4)
+    figure = _pyplot().Figure(figsize=size, layout="constrained")
+    image, note = None, ""
+    for i, heads in enumerate(layers):
+        for j, weights in enumerate(heads):
+            axes = figure.add_subplot(rows, columns, i * columns + j + 1)
+            image, note = _draw_heatmap(axes, weights, queries, keys)
+            axes.tick_params(labelsize=7)
+            if j:
+                axes.set_yticklabels([])
+            if i < rows - 1:
+                axes.set_xticklabels([])
+            if i == 0:
+                axes.set_title(f"head {j + 1}", fontsize=9)
+            if j == 0:
+                axes.set_ylabel(f"layer {i + 1}", fontsize=9)
+    figure.supxlabel("attends to (keys)" + (f"\n{note}" if note else ""), fontsize=9)
+    figure.supylabel("queries", fontsize=9)
+    figure.colorbar(image, ax=figure.axes, label="weight", aspect=30, pad=0.01)
+    _entitle(figure.suptitle, title, 12)
+    return _save(figure, path)
+
+
+def loss_curve(history: Iterable[Mapping[str, Any]], title: str = "", path: str | Path | None = None) -> Any:
+    """Training and validation loss by step, from the metrics of a `Trainer`; the learning rate below."""
+    entries = list(history)
+    figure = _pyplot().Figure(figsize=(7, 5), layout="constrained")
+    loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    for key, label, style in (
+        ("loss", "training", {"alpha": 0.8}),
+        ("valid_loss", "validation", {"marker": "o", "ms": 3}),
+    ):
+        found = [(e["step"], e[key]) for e in entries if key in e]
+        if found:
+            loss.plot(*zip(*found), label=label, lw=1.3, **style)
+    loss.set_ylabel("loss per token (nats)")
+    loss.set_yscale("log")
+    low, high = loss.get_ylim()
+    loss.yaxis.set_major_formatter("{x:g}")
+    loss.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else "")  # within a decade there is little else
+    loss.grid(alpha=0.25, which="both")
+    loss.legend(frameon=False)
+    found = [(e["step"], e["lr"]) for e in entries if "lr" in e]
+    if found:
+        rate.plot(*zip(*found), color="gray", lw=1.3)
+    rate.set_ylabel("learning rate")
+    rate.set_xlabel("step")
+    rate.grid(alpha=0.25)
+    _entitle(loss.set_title, title, 12)
+    return _save(figure, path)
+
+
+def position_picture(
+    max_len: int = 100, d_model: int = 64, halves: bool = False, path: str | Path | None = None
+) -> Any:
+    """The table of sinusoidal positions: a row for each position, a column for each dimension."""
+    figure = _pyplot().Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    image = axes.imshow(sinusoidal_table(max_len, d_model, halves), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    axes.set_xlabel("dimension")
+    axes.set_ylabel("position")
+    axes.set_title("sines first, then cosines" if halves else "sines in even, cosines in odd dimensions", fontsize=11)
+    figure.colorbar(image, ax=axes, label="value")
+    return _save(figure, path)
+
+
+def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None) -> Any:
+    """Boolean masks (L_q, L_kv) side by side: filled = may attend."""
+    figure = _pyplot().Figure(figsize=(3.2 * len(masks), 3.8), layout="constrained")
+    for i, (name, mask) in enumerate(masks.items(), 1):
+        axes = figure.add_subplot(1, len(masks), i)
+        axes.pcolormesh(np.asarray(unwrap(mask), float), cmap=_BLUES, vmin=0, vmax=1.4, edgecolors="white", linewidth=1)
+        axes.invert_yaxis()
+        axes.set_aspect("equal")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel("keys")
+        axes.set_ylabel("queries")
+        _entitle(axes.set_title, name, 10)
+    figure.supxlabel("filled: may attend", fontsize=9)
+    return _save(figure, path)
+
+
+def schedule_curve(schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None) -> Any:
+    """Learning rates by step."""
+    figure = _pyplot().Figure(figsize=(7, 3.5), layout="constrained")
+    axes = figure.add_subplot()
+    at = np.arange(1, steps + 1)
+    for name, schedule in schedules.items():
+        axes.plot(at, [schedule(int(s)) for s in at], label=name, lw=1.4)
+    axes.set_xlabel("step")
+    axes.set_ylabel("learning rate")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    return _save(figure, path)
+
+
+def text_heatmap(weights: Any, queries: Sequence[str], keys: Sequence[str]) -> str:
+    """A map of weights (L_q, L_kv) for a terminal: darker blocks are larger weights."""
+    weights = np.asarray(unwrap(weights))
+    _check(weights, queries, keys)
+    shades = " ░▒▓█"
+    columns = [str(k) for k in keys]
+    width = max((_columns(str(q)) for q in queries), default=0)
+    lines = []
+    for query, row in zip(queries, weights):
+        cells = []
+        for key, weight in zip(columns, row):
+            shade = shades[min(len(shades) - 1, int(weight * len(shades)))]
+            cells.append(shade * max(2, _columns(key)))
+        lines.append(" " * (width - _columns(str(query))) + str(query) + " │" + " ".join(cells))
+    head = " " * width + "  " + " ".join(key + " " * (2 - _columns(key)) for key in columns)
+    return "\n".join([head, *lines])
+
+
+def _columns(text: str) -> int:
+    """How many columns a text takes in a terminal."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

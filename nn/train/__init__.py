@@ -1,0 +1,3 @@
+"""Training: the trainer, its objectives, its checkpoints."""
+
+from .trainer import *

@@ -1,0 +1,234 @@
+"""Greedy, beam and sampled decoding, held against definitions by exhaustion."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import nn
+from nn.generate.search import Hypothesis
+from nn.text import EOS, SOS
+
+VOCAB = 5  # <pad> <sos> <eos> <unk> and one word: small enough to try everything
+
+
+def small(seed: int = 0, **changes: Any) -> nn.Transformer:
+    mg.manual_seed(seed)
+    base = {"source_vocab_size": 9, "target_vocab_size": VOCAB, "d_model": 8, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 16, "max_len": 12, "dtype": "float64"}  # fmt: skip
+    model = nn.Transformer(nn.TransformerConfig(**{**base, **changes}))
+    model.output.weight.data *= 4  # scores that differ
+    return model
+
+
+def log_prob(model: nn.Transformer, source: np.ndarray, tokens: list[int]) -> float:
+    """The definition: the scores of the whole sequence, computed at once."""
+    model.eval()
+    with mg.no_grad():
+        scores = model(source[None], np.array([[SOS, *tokens[:-1]]])).data[0]
+    logp = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    return float(sum(logp[i, t] for i, t in enumerate(tokens)))
+
+
+def all_sequences(max_len: int) -> list[list[int]]:
+    words = [t for t in range(VOCAB) if t != EOS]
+    ended = [[*s, EOS] for n in range(max_len) for s in itertools.product(words, repeat=n)]
+    return ended + [list(s) for s in itertools.product(words, repeat=max_len)]
+
+
+SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_penalty: float) -> None:
+    model, max_len = small(seed), 4
+    found = nn.beam_search(model, SOURCES, beam_size=256, max_len=max_len, length_penalty=length_penalty, n_best=5)
+    for source, best in zip(SOURCES, found):
+        every = [(log_prob(model, source, s), s) for s in all_sequences(max_len)]
+        every.sort(key=lambda pair: -pair[0] / len(pair[1]) ** length_penalty)
+        for h, (expected, tokens) in zip(best, every[:5]):
+            assert h.tokens == tokens
+            assert h.log_prob == pytest.approx(expected, rel=1e-9)
+            assert h.score == pytest.approx(expected / len(tokens) ** length_penalty, rel=1e-9)
+
+
+def beam_by_definition(model: Any, source: np.ndarray, size: int, max_len: int, penalty: float) -> Hypothesis:
+    """One sentence, no cache, no batch, no early end."""
+    alive, finished = [Hypothesis()], []
+    for length in range(1, max_len + 1):
+        new = [Hypothesis([*h.tokens, t], log_prob(model, source, [*h.tokens, t])) for h in alive for t in range(VOCAB)]
+        new.sort(key=lambda h: -h.log_prob)
+        ended = [h for h in new[: 2 * size] if h.tokens[-1] == EOS]
+        alive = [h for h in new[: 2 * size] if h.tokens[-1] != EOS][:size]
+        finished += ended + (alive if length == max_len else [])
+    return max(finished, key=lambda h: h.log_prob / len(h.tokens) ** penalty)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_batched_cached_beam_search_equals_its_definition(size: int, penalty: float) -> None:
+    for seed in range(4):
+        model = small(seed)
+        for source, (h,) in zip(
+            SOURCES, nn.beam_search(model, SOURCES, beam_size=size, max_len=6, length_penalty=penalty)
+        ):
+            expected = beam_by_definition(model, source, size, 6, penalty)
+            assert h.tokens == expected.tokens and h.log_prob == pytest.approx(expected.log_prob, rel=1e-9)
+
+
+def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
+    for seed in range(6):
+        model = small(seed)
+        for source, h in zip(SOURCES, nn.greedy_search(model, SOURCES, max_len=6)):
+            tokens: list[int] = []
+            while len(tokens) < 6 and EOS not in tokens:
+                tokens.append(max(range(VOCAB), key=lambda t: log_prob(model, source, [*tokens, t])))
+            assert h.tokens == tokens
+            assert h.log_prob == pytest.approx(log_prob(model, source, tokens), rel=1e-9)
+            assert EOS not in h.tokens[:-1]
+
+
+def test_sentences_do_not_depend_on_their_batch() -> None:
+    model = small(1)
+    together = nn.greedy_search(model, SOURCES, max_len=8)
+    beams = nn.beam_search(model, SOURCES, beam_size=3, max_len=8)
+    for i, source in enumerate(SOURCES):
+        alone = source[source != 0][None]
+        assert nn.greedy_search(model, alone, max_len=8)[0].tokens == together[i].tokens
+        assert nn.beam_search(model, alone, beam_size=3, max_len=8)[0][0].tokens == beams[i][0].tokens
+
+
+def test_a_fixed_number_of_tokens() -> None:
+    model = small(0)
+    assert [len(h.tokens) for h in nn.greedy_search(model, SOURCES, max_len=7, eos=None)] == [7, 7, 7]
+
+
+def test_sampling_follows_the_probabilities() -> None:
+    model, source = small(2), SOURCES[:1]
+    scores = model.eval()(source, np.array([[SOS]])).data[0, 0]
+    p = np.exp(scores) / np.exp(scores).sum()
+    many = np.repeat(source, 4000, axis=0)
+    rng = np.random.default_rng(0)
+    first = lambda **options: (
+        np.bincount([h.tokens[0] for h in nn.sample(model, many, max_len=1, generator=rng, **options)], minlength=VOCAB)
+        / 4000
+    )
+    np.testing.assert_allclose(first(), p, atol=0.03)
+    sharp = p**2 / (p**2).sum()
+    np.testing.assert_allclose(first(temperature=0.5), sharp, atol=0.03)
+    order = np.argsort(-p)
+    two = np.where(np.isin(np.arange(VOCAB), order[:2]), p, 0)
+    np.testing.assert_allclose(first(top_k=2), two / two.sum(), atol=0.03)
+    enough = int(np.searchsorted(np.cumsum(p[order]), 0.8)) + 1
+    nucleus = np.where(np.isin(np.arange(VOCAB), order[:enough]), p, 0)
+    np.testing.assert_allclose(first(top_p=0.8), nucleus / nucleus.sum(), atol=0.03)
+    one = nn.sample(model, source, max_len=6, top_k=1)[0]
+    assert one.tokens == nn.greedy_search(model, source, max_len=6)[0].tokens
+    a, b = (nn.sample(model, SOURCES, max_len=6, generator=np.random.default_rng(5)) for _ in range(2))
+    assert [h.tokens for h in a] == [h.tokens for h in b]
+    for h, source in zip(a, SOURCES):
+        assert h.log_prob == pytest.approx(log_prob(model, source, h.tokens), rel=1e-9)
+
+
+def test_language_models_go_on_from_a_prompt() -> None:
+    mg.manual_seed(0)
+    c = nn.TransformerConfig(0, 9, 8, 2, 0, 2, 16, max_len=12, dtype="float64")
+    model = nn.LanguageModel(c)
+    prompt = np.array([[1, 4, 5], [1, 6, 7]])
+    for row, h in zip(prompt, nn.greedy_search(model, prompt=prompt, max_len=5, eos=None)):
+        tokens = row.tolist()
+        for token in h.tokens:
+            assert token == int(model.eval()(np.array([tokens])).data[0, -1].argmax())
+            tokens.append(token)
+    assert len(nn.beam_search(model, prompt=prompt, beam_size=2, max_len=4)) == 2
+    assert len(nn.sample(model, prompt=prompt, max_len=4)) == 2
+
+
+def test_the_model_keeps_its_mode_and_records_nothing() -> None:
+    model = small()
+    model.encoder.eval()
+    nn.greedy_search(model, SOURCES, max_len=3)
+    assert model.training and not model.encoder.training and model.decoder.training
+    assert mg.is_grad_enabled()
+
+
+def test_errors() -> None:
+    model = small()
+    with pytest.raises(ValueError, match="expected 1 <= n_best <= beam_size, got 3 and 2"):
+        nn.beam_search(model, SOURCES, beam_size=2, n_best=3)
+    with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
+        nn.sample(model, SOURCES, temperature=0)
+    with pytest.raises(ValueError, match="expected top_k of at least 1, got 0"):
+        nn.sample(model, SOURCES, top_k=0)
+    with pytest.raises(ValueError, match="expected 0 < top_p <= 1, got 1.5"):
+        nn.sample(model, SOURCES, top_p=1.5)
+    with pytest.raises(ValueError, match="expected max_len of at least 1, got 0"):
+        nn.greedy_search(model, SOURCES, max_len=0)
+    with pytest.raises(ValueError, match="expected source ids .* or a prompt"):
+        nn.greedy_search(model)
+    with pytest.raises(ValueError, match="a sequence of 13 positions is longer than the table of 12"):
+        nn.greedy_search(model, SOURCES, max_len=13, eos=None)
+
+
+@pytest.mark.parametrize("changes", [{}, {"bias": False, "norm_first": True}, {"num_heads": 4}])
+def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> None:
+    """One short source: the projections of query and output are folded into its keys and values."""
+    model = small(3, d_model=32, **changes)
+    for p in model.parameters():
+        p.data += 0.1 * np.random.default_rng(p.size).standard_normal(p.shape)  # biases that are not 0
+    source = np.array([[4, 5, 6, 7]])
+    alone = nn.greedy_search(model, source, max_len=8, eos=None)[0]
+    among = nn.greedy_search(model, np.repeat(source, 2, 0), max_len=8, eos=None)[0]
+    assert alone.tokens == among.tokens
+    assert alone.log_prob == pytest.approx(among.log_prob, rel=1e-10)
+
+    def steps(source: np.ndarray, folded: bool, row: int = 0) -> np.ndarray:
+        """The scores of three tokens, and of one more after the batch was arranged anew."""
+        with mg.no_grad():
+            state, found = model.start(source), []
+            for token in (SOS, 3, 4):
+                found.append(model.step(np.full((len(source), 1), token), state)[row])
+            assert all((cache.cross_attention.folded is not None) == folded for cache in state.caches)
+            state.select(np.zeros(2, int))
+            assert all(cache.cross_attention.folded is None for cache in state.caches)
+            return np.array([*found, model.step(np.full((2, 1), 3), state)[row]])
+
+    model.eval()
+    twice = np.repeat(source, 2, 0)
+    np.testing.assert_allclose(steps(source, True), steps(twice, False), rtol=1e-10, atol=1e-12)
+    padded = np.array([[4, 5, 6, 7, 0]])
+    np.testing.assert_allclose(steps(padded, False), steps(twice, False), rtol=1e-10, atol=1e-12)
+    steps(np.array([[4, 5, 6, 7] * 3]), False)  # too long to pay
+    name = "decoder.layers.1.cross_attention"
+    with nn.record_attention(model) as recorded:
+        steps(source, False)
+    assert [weights.shape[2:] for weights in recorded[name]] == [(1, 4)] * 4
+    with nn.gate_heads(model, {name: np.r_[0.0, np.ones(model.config.num_heads - 1)]}), mg.no_grad():
+        gated = [model.step(np.full((len(s), 1), SOS), model.start(s))[0] for s in (source, twice)]
+        state = model.start(source)
+        for token in (SOS, 3, 4):
+            again = model.step(np.full((1, 1), token), state)[0]
+        assert state.caches[0].cross_attention.folded is not None  # the layer without a gate
+        assert state.caches[1].cross_attention.folded is None
+    np.testing.assert_allclose(gated[0], gated[1], rtol=1e-10, atol=1e-12)
+    assert not np.allclose(again, steps(source, True)[2])
+    model.decoder.layers[1].cross_attention.q_proj.register_forward_hook(lambda module, args, y: y * 0)
+    state = model.start(source)
+    with mg.no_grad():
+        for token in (SOS, 3):
+            model.step(np.full((1, 1), token), state)
+    assert state.caches[1].cross_attention.folded is None
+    attention, cache = model.decoder.layers[0].cross_attention, nn.AttentionCache()
+    memory = np.random.default_rng(1).standard_normal((1, 4, 32))
+    with mg.no_grad():
+        attention(memory[:, :1], memory[:, :2], cache=cache)
+        attention(memory[:, :1], None, cache=cache)
+        assert cache.folded is not None
+        attention(memory[:, :1], memory[:, 2:], cache=cache)  # keys that come later count too
+        np.testing.assert_allclose(
+            attention(memory[:, :1], None, cache=cache).data, attention(memory[:, :1], memory).data, rtol=1e-10
+        )

@@ -1,0 +1,412 @@
+"""The attention explorer: what is in the page, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minigrad.serialization import save_arrays
+from nn import Transformer, TransformerConfig, Translator, attention_page
+from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
+
+SOURCE = ["我", "有", "一只", "猫"]
+TARGET = ["I", "have", "a", "cat", "<eos>"]
+HOSTILE = ["<script>window.ran = 1</script>", "</script><img src=x onerror='window.ran = 1'>", "<!--<script>", "&lt;"]
+
+
+def random_weights(seed: int, layers: int, heads: int, queries: int, keys: int) -> list[np.ndarray]:
+    scores = np.random.default_rng(seed).normal(0, 3, (layers, heads, queries, keys))
+    exps = np.exp(scores)
+    return list(exps / exps.sum(-1, keepdims=True))
+
+
+MAPS = {
+    "encoder": random_weights(0, 2, 4, 4, 4),
+    "decoder": random_weights(1, 2, 4, 5, 5),
+    "cross": random_weights(2, 2, 4, 5, 4),
+}
+
+
+# -- what is in the page -------------------------------------------------------------------------------
+
+
+def data_of(page: str) -> dict[str, Any]:
+    [found] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)  # type: ignore[no-any-return]
+
+
+def test_weights_survive_to_within_their_byte() -> None:
+    for entry in data_of(attention_page(MAPS, SOURCE, TARGET))["maps"]:
+        expected = np.array(MAPS[entry["name"]])
+        raw = [np.frombuffer(base64.b64decode(layer), np.uint8) for layer in entry["layers"]]
+        found = (np.array(raw).reshape(expected.shape) / 255.0) ** 2
+        assert (np.abs(found - expected) <= np.sqrt(expected) / 255 + 1 / 510**2).all()
+
+
+def test_rows_and_columns_have_their_tokens() -> None:
+    page = attention_page({**MAPS, "empty": [], "other": MAPS["encoder"]}, SOURCE, TARGET, title="a title")
+    data = data_of(page)
+    assert data["title"] == "a title"
+    sides = {entry["name"]: (entry["queries"]["tokens"], entry["keys"]["tokens"]) for entry in data["maps"]}
+    assert sides == {
+        "encoder": (SOURCE, SOURCE),
+        "decoder": (TARGET, ["<sos>", "I", "have", "a", "cat"]),
+        "cross": (TARGET, SOURCE),
+        "other": (SOURCE, SOURCE),
+    }
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "page.html"
+    page = attention_page(MAPS, SOURCE, TARGET, path)
+    assert path.read_text(encoding="utf-8") == page
+    assert "default-src 'none'" in page
+    assert not re.search(r"://|@import|url\(|<link|\ssrc=|fetch\(|XMLHttp|import\b", page)
+
+
+def test_no_token_ends_the_data() -> None:
+    page = attention_page(MAPS, HOSTILE, TARGET, title=HOSTILE[1])
+    assert len(re.findall(r"<script", page)) == len(re.findall(r"</script>", page)) == 2
+    assert data_of(page)["maps"][0]["queries"]["tokens"] == HOSTILE
+    assert data_of(page)["title"] == HOSTILE[1]
+
+
+def test_errors() -> None:
+    weights = MAPS["cross"][0]
+    for bad in (np.where(weights == weights.max(), np.nan, weights), weights - 0.1, weights + 1):
+        with pytest.raises(ValueError, match=r"expected weights from 0 to 1 in layer 2 of 'cross'"):
+            attention_page({"cross": [weights, bad]}, SOURCE, TARGET)
+    with pytest.raises(
+        ValueError, match=r"\(heads, target, source\) of shape \(4, 5, 4\) in layer 2 of 'cross', got \(3, 5, 4\)"
+    ):
+        attention_page({"cross": [weights, weights[:3]]}, SOURCE, TARGET)
+    with pytest.raises(
+        ValueError, match=r"\(heads, source, source\) of shape \(4, 4, 4\) in layer 1 of 'encoder', got"
+    ):
+        attention_page({"encoder": [weights]}, SOURCE)
+    with pytest.raises(ValueError, match="at least one layer"):
+        attention_page({"encoder": []}, SOURCE)
+
+
+def test_translate_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vocab = Vocabulary([*SPECIALS, *SOURCE])
+    config = TransformerConfig(len(vocab), len(vocab), d_model=8, num_heads=2, d_ff=8, num_encoder_layers=1,
+                               num_decoder_layers=3)  # fmt: skip
+    translator = Translator(Transformer(config), vocab, vocab, SpaceTokenizer(), SpaceTokenizer())
+    translator.save(tmp_path)
+    save_arrays(tmp_path / "best.safetensors", translator.model.state_dict())
+
+    path = tmp_path / "page.html"
+    file = Path(__file__).parents[3] / "examples" / "translate.py"
+    spec = importlib.util.spec_from_file_location("translate", file)
+    assert spec and spec.loader
+    translate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(translate)
+    assert translate.main([str(tmp_path), "--max-len", "6", "--explore", str(path), "有", "我 有 一只 猫"]) == 0
+    assert str(path) in capsys.readouterr().err
+
+    data = data_of(path.read_text(encoding="utf-8"))
+    assert data["title"].startswith("我 有 一只 猫 → ")
+    encoder, decoder, cross = data["maps"]
+    assert [entry["name"] for entry in data["maps"]] == ["encoder", "decoder", "cross"]
+    assert [len(entry["layers"]) for entry in data["maps"]] == [1, 3, 3]
+    assert encoder["keys"]["tokens"] == cross["keys"]["tokens"] == SOURCE
+    assert decoder["keys"]["tokens"] == ["<sos>", *cross["queries"]["tokens"][:-1]]
+
+
+# -- in a browser ----------------------------------------------------------------------------------------
+
+
+class Page:
+    """The page in Chromium, with what these tests ask of it."""
+
+    def __init__(self, driver: Any, folder: Path) -> None:
+        self.driver, self.folder = driver, folder
+
+    def open(self, maps: dict[str, list[np.ndarray]], source: list[str], target: list[str], title: str = "") -> None:
+        path = self.folder / "page.html"
+        attention_page(maps, source, target, path, title)
+        self.driver.get(path.as_uri())
+        self.settle()
+
+    def run(self, script: str, *args: Any) -> Any:
+        return self.driver.execute_script(f"return {script}", *args)
+
+    def settle(self) -> None:
+        """Wait until the page has drawn: two frames from now."""
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(() => arguments[0]()))")
+
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements("css selector", selector)  # type: ignore[no-any-return]
+
+    def act(self, *names_and_elements: tuple[str, Any]) -> None:
+        """Do these with the mouse (or keys), as `ActionChains` calls them."""
+        from selenium.webdriver import ActionChains
+
+        for name, target in names_and_elements:
+            getattr(ActionChains(self.driver, duration=0), name)(target).perform()
+        self.settle()
+
+    def press(self, *keys: str) -> None:
+        from selenium.webdriver.common.keys import Keys
+
+        self.act(*(("send_keys", getattr(Keys, key)) for key in keys))
+
+    def choose(self, name: str, index: int) -> None:
+        self.all(f"#{name} input")[index].click()
+        self.settle()
+
+    def pixels(self, canvas: Any) -> np.ndarray:
+        """The colours and opacities (height, width, 4) of a canvas."""
+        return image(base64.b64decode(self.run("arguments[0].toDataURL()", canvas).partition(",")[2]))
+
+    def drawn(self) -> np.ndarray:
+        return self.pixels(self.all("#stage canvas")[0])
+
+    def boxes(self, side: str, heads: int) -> np.ndarray:
+        """How opaque the part of each head is in the boxes of a list of tokens (tokens, heads)."""
+        opacity, ratio = self.drawn()[..., 3], self.run("devicePixelRatio")
+        left, width, row, count = self.run(
+            "(({offsetLeft, offsetWidth, children}) => [offsetLeft, offsetWidth, children[0].offsetHeight, "
+            "children.length])(document.getElementById(arguments[0]))",
+            side,
+        )
+        rows = (np.arange(count) * row + 4) * ratio  # above what lines come near
+        columns = (left + (np.arange(heads) + 0.5) * width / heads) * ratio
+        return opacity[np.ix_(rows.astype(int), columns.astype(int))]
+
+    def heads_on(self) -> list[int]:
+        return [i for i, box in enumerate(self.all("#heads button")) if box.get_attribute("aria-pressed") == "true"]
+
+    def focused(self) -> str:
+        return self.run("(document.activeElement.title || document.activeElement.ariaLabel)")  # type: ignore[no-any-return]
+
+    def readout(self) -> str:
+        return re.sub(r"\s+", " ", self.all("#readout")[0].text)
+
+
+def image(png: bytes) -> np.ndarray:
+    from matplotlib.image import imread
+
+    return imread(io.BytesIO(png), format="png")  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not browser or not driver:
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1000,760"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield running
+    running.quit()
+
+
+@pytest.fixture
+def page(chromium: Any, tmp_path: Path) -> Iterator[Page]:
+    """A page in light colours; whatever it is used for, it has nothing to say on the console."""
+    set_system_theme(chromium, "light")
+    yield Page(chromium, tmp_path)
+    assert chromium.get_log("browser") == []
+
+
+def set_system_theme(driver: Any, theme: str) -> None:
+    features = [{"name": "prefers-color-scheme", "value": theme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def test_it_loads_and_is_not_blank(page: Page) -> None:
+    page.open(MAPS, SOURCE, TARGET, "我 有 一只 猫")
+    assert page.driver.title == page.all("h1")[0].text == "我 有 一只 猫"
+    assert [label.text for label in page.all("#map label")] == ["encoder", "decoder", "cross"]
+    assert page.heads_on() == [0, 1, 2, 3]
+    box = page.run("document.getElementById('stage').getBoundingClientRect().toJSON()")
+    top, bottom, middle = int(box["top"]), int(box["bottom"]), int(box["left"] + box["width"] / 2)
+    seen = image(page.driver.get_screenshot_as_png())[top:bottom, middle - 80 : middle + 80]
+    paper = seen[0, 0]
+    assert 0.1 < (np.abs(seen - paper).max(-1) > 0.05).mean() < 0.9  # lines, and paper between them
+    page.choose("map", 1)
+    assert [item.get_attribute("title") for item in page.all("#queries li")] == TARGET
+    assert [item.get_attribute("title") for item in page.all("#keys li")] == ["<sos>", *TARGET[:-1]]
+
+
+def test_pointing_at_a_token_draws_where_it_attends(page: Page) -> None:
+    """A box opposite has a part for each head, half as opaque as the root of its weight."""
+    page.open(MAPS, SOURCE, TARGET)
+    page.choose("map", 2)
+    page.choose("layer", 1)
+    weights = MAPS["cross"][1]  # (heads, L_q, L_kv)
+    at_rest = page.drawn()
+    queries, keys = page.all("#queries li"), page.all("#keys li")
+    for query in (0, 3):
+        page.act(("move_to_element", queries[query]))
+        np.testing.assert_allclose(page.boxes("keys", 4), np.sqrt(weights[:, query]).T / 2, atol=0.006)
+        assert not page.boxes("queries", 4).any()
+        best = weights[:, query].mean(0).argmax()
+        largest = weights[:, query].mean(0).max()
+        expected = f"{TARGET[query]}{query + 1} attends to {SOURCE[best]}{best + 1} {largest:.2f}"
+        assert page.readout().startswith(expected[:-1])  # its last digit is that of a byte
+    page.act(("move_to_element", keys[2]))
+    np.testing.assert_allclose(page.boxes("queries", 4), np.sqrt(weights[:, :, 2]).T / 2, atol=0.006)
+    assert f"{SOURCE[2]}3 is attended to by" in page.readout()
+    page.act(("move_to_element", page.all("h1")[0]))
+    np.testing.assert_array_equal(page.drawn(), at_rest)
+
+
+def test_heads_are_switched_and_isolated(page: Page) -> None:
+    page.open(MAPS, SOURCE, TARGET)
+    boxes = page.all("#heads button")
+    everything = page.drawn()
+    page.act(("click", boxes[1]))
+    assert page.heads_on() == [0, 2, 3]
+    assert (page.drawn() != everything).any()
+    page.act(("double_click", boxes[2]))
+    assert page.heads_on() == [2]
+    page.act(("move_to_element", page.all("#queries li")[1]))
+    np.testing.assert_allclose(page.boxes("keys", 1)[:, 0], np.sqrt(MAPS["encoder"][0][2, 1]) / 2, atol=0.006)
+    page.act(("double_click", boxes[2]))
+    assert page.heads_on() == [0, 1, 2, 3]
+    page.act(("move_to_element", page.all("h1")[0]))
+    np.testing.assert_array_equal(page.drawn(), everything)
+
+
+def test_keys_do_all_that_the_mouse_does(page: Page) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(MAPS, SOURCE, TARGET)
+    page.press("TAB", "TAB", "ARROW_RIGHT")  # past the theme, to the views
+    assert page.all("#tokens")[0].is_displayed() is False
+    page.press("ARROW_LEFT", "TAB", "ARROW_RIGHT", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "SPACE")
+    weights = MAPS["cross"][1][[0, 2, 3]].mean(0)  # the map and the layer that were chosen, without head 2
+    assert page.focused() == "head 2" and page.heads_on() == [0, 2, 3]
+
+    page.press("TAB", "ARROW_DOWN")
+    assert page.focused() == TARGET[1]
+    assert page.readout().startswith(f"{TARGET[1]}2 attends to {SOURCE[weights[1].argmax()]}")
+    page.press("ARROW_RIGHT")
+    key = int(weights[1].argmax())
+    assert page.focused() == SOURCE[key]
+    page.press("ARROW_LEFT")
+    assert page.focused() == TARGET[weights[:, key].argmax()]
+    page.press("END")
+    assert page.focused() == TARGET[-1]
+    assert page.boxes("keys", 3).any()
+    page.press("ESCAPE")
+    assert not page.boxes("keys", 3).any()
+
+    page.run("document.querySelectorAll('#heads button')[1].focus()")
+    for expected in ([1], [0, 1, 2, 3]):
+        ActionChains(page.driver, duration=0).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+        page.settle()
+        assert page.heads_on() == expected
+
+    page.choose("view", 1)
+    page.press("TAB", "TAB", "ARROW_RIGHT", "ARROW_DOWN")
+    assert page.focused() == "layer 2, head 2" and page.readout().startswith("Layer 2, head 2:")
+    page.press("ENTER")
+    assert page.heads_on() == [1] and page.focused() == "head 2"
+    assert page.all("#tokens")[0].is_displayed()
+
+
+def test_the_model_view_has_every_weight(page: Page) -> None:
+    page.open(MAPS, SOURCE, TARGET)
+    page.choose("view", 1)
+    page.choose("map", 2)
+    maps = page.all("#grid canvas")
+    found = np.array([page.pixels(canvas) for canvas in maps]).reshape(2, 4, 5, 4, 4)  # layer, head, row, column
+    np.testing.assert_allclose(found[..., 3], np.sqrt(MAPS["cross"]), atol=0.51 / 255)
+    colours = [pixels[pixels[..., 3] > 0.8][:, :3] for pixels in found.swapaxes(0, 1)]  # of each head
+    assert max(np.ptp(colour, axis=0).max() for colour in colours) < 0.02
+    assert len({tuple(colour[0].round(1)) for colour in colours}) == 4
+
+
+def test_light_and_dark(page: Page) -> None:
+    page.open(MAPS, SOURCE, TARGET)
+
+    def paper() -> float:
+        return float(image(page.driver.get_screenshot_as_png())[5, 5, :3].mean())
+
+    light = page.drawn()
+    assert paper() > 0.9
+    set_system_theme(page.driver, "dark")
+    page.settle()
+    assert paper() < 0.2 and (page.drawn() != light).any()
+    page.all("#theme")[0].click()
+    page.act(("move_to_element", page.all("h1")[0]))
+    assert paper() > 0.9
+    np.testing.assert_array_equal(page.drawn(), light)
+
+
+def test_a_narrow_window_needs_no_sideways_scroll(page: Page) -> None:
+    metrics = {"width": 400, "height": 700, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        long = [f"{'x' * 60} {i}" for i in range(50)]
+        page.open({"encoder": random_weights(3, 12, 12, 50, 50)}, long, [], "title" * 20)
+        page.act(("move_to_element", page.all("#queries li")[0]))
+        for view in (0, 1):
+            page.choose("view", view)
+            assert page.run("document.documentElement.scrollWidth") <= 400
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_tokens_are_text(page: Page) -> None:
+    page.open({"encoder": random_weights(3, 1, 2, 6, 6)}, [*HOSTILE, " a\n", "猫"], [], HOSTILE[0])
+    assert [item.get_attribute("title") for item in page.all("#keys li")] == [*HOSTILE, " a\n", "猫"]
+    shown = [token.replace(" ", "␣") for token in HOSTILE]
+    assert [item.text for item in page.all("#keys li")] == [*shown, "␣a↵", "猫"]
+    page.act(("move_to_element", page.all("#queries li")[0]))
+    page.choose("view", 1)
+    assert page.driver.title == HOSTILE[0]
+    assert page.run("window.ran") is None
+    assert page.run("document.querySelectorAll('script').length") == 1 and not page.all("img")
+
+
+def test_two_hundred_tokens_in_twelve_layers_of_twelve_heads(page: Page) -> None:
+    """No frame takes a second, on whatever machine this is; on two cores, without a GPU, it was a fifth of that."""
+    tokens = [f"token {i}" for i in range(200)]
+    page.open({"encoder": random_weights(4, 1, 12, 200, 200) * 12}, tokens, [])
+    watch = """
+        window.longest = 0;
+        let last = performance.now();
+        requestAnimationFrame(function watch(now) {
+            [window.longest, last] = [Math.max(window.longest, now - last), now];
+            requestAnimationFrame(watch);
+        })"""
+    page.run(f"(() => {{{watch}}})()")
+    for query in (0, 9, 3):
+        before = page.drawn()
+        page.act(("move_to_element", page.all("#queries li")[query]))
+        assert (page.drawn() != before).any()
+    page.run("document.querySelector('#queries li').focus()")
+    page.press("END")
+    assert page.readout().startswith("token␣199200 attends to")
+    assert page.drawn()[..., 3].any()  # the canvas came along, as it does with any scroll
+    page.press("ESCAPE")
+    for there, edge in ((0, "top"), (1e6, "bottom")):
+        page.run("scrollTo(0, arguments[0])", there)
+        page.settle()
+        page.settle()
+        canvas, stage = (page.run("document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+                         for selector in ("#stage canvas", "#stage"))  # fmt: skip
+        assert canvas[edge] == pytest.approx(stage[edge], abs=1)
+    page.choose("view", 1)
+    assert len(page.all("#grid canvas")) == 144
+    assert page.run("window.longest") < 1000

@@ -1,0 +1,356 @@
+"""The tests that every op passes, generated from `opinfo.TABLE`."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opinfo import NO_GRADIENT, TABLE, Draw, OpInfo, Sample
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.core.graph import Node
+from minigrad.core.op import FUNCTIONS, OPS
+
+every = pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+analytic = pytest.mark.parametrize("info", [i for i in TABLE.values() if i.analytic], ids=lambda i: i.name)
+refusing = pytest.mark.parametrize("info", [i for i in TABLE.values() if i.errors], ids=lambda i: i.name)
+paired = pytest.mark.parametrize("name", [n for n, o in OPS.items() if len(o.operands) == 2 and not o.variadic])
+
+
+def test_table_names_every_op() -> None:
+    differentiable = set(OPS) | {name for name in FUNCTIONS if name not in NO_GRADIENT}
+    assert differentiable == set(TABLE)
+
+
+def sampled(info: OpInfo, data: Any) -> Sample:
+    return info.samples(Draw(data.draw))
+
+
+def floats(sample: Sample) -> list[int]:
+    """The operands that can have gradients."""
+    return [i for i, x in enumerate(sample.operands) if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+
+
+def run(
+    info: OpInfo, sample: Sample, dtype: Any = np.float64, requires_grad: bool = True
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The leaves of one call, and its results."""
+    operands = list(sample.operands)
+    for i in floats(sample):
+        operands[i] = Tensor(operands[i].astype(dtype), requires_grad=requires_grad)
+    result = info.call(*operands, **sample.options)
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    return [operands[i] for i in floats(sample)], [y for y in results if isinstance(y, Tensor)]
+
+
+def cotangents(data: Any, ys: list[Tensor]) -> list[np.ndarray]:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    return [rng.standard_normal(y.shape).astype(y.dtype) for y in ys]
+
+
+def closed(info: OpInfo, sample: Sample) -> Any:
+    """The op as a function of its differentiable operands."""
+
+    def f(*xs: Any) -> Any:
+        operands = list(sample.operands)
+        for i, x in zip(floats(sample), xs):
+            operands[i] = x
+        return info.call(*operands, **sample.options)
+
+    f.__name__ = info.name
+    return f
+
+
+def arrays(sample: Sample) -> list[np.ndarray]:
+    return [sample.operands[i] for i in floats(sample)]
+
+
+@every
+@given(data=st.data())
+def test_value(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    expected = info.reference(*sample.operands, **sample.options)
+    _, ys = run(info, sample)
+    for y, e in zip(ys, expected if isinstance(expected, list) else [expected]):
+        assert isinstance(y.data, np.ndarray)
+        assert y.shape == np.shape(e)
+        np.testing.assert_allclose(y.data, e, rtol=1e-10, atol=1e-12)
+
+
+@every
+@given(data=st.data())
+def test_gradient(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    assert mg.gradcheck(closed(info, sample), arrays(sample), elementwise=False)
+
+
+@every
+@given(data=st.data())
+def test_gradient_by_element(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    if sum(x.size for x in arrays(sample)) <= 12:
+        assert mg.gradcheck(closed(info, sample), arrays(sample), elementwise=True, directions=0)
+
+
+@analytic
+@given(data=st.data())
+def test_gradient_by_complex_step(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    assert mg.gradcheck(
+        closed(info, sample), arrays(sample), complex_step=True, elementwise=False, rtol=1e-11, atol=1e-13
+    )
+
+
+@every
+@given(data=st.data())
+def test_second_order(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    assert mg.gradgradcheck(closed(info, sample), arrays(sample), elementwise=False, rtol=1e-5)
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(data=st.data())
+def test_dtype(info: OpInfo, dtype: Any, data: Any) -> None:
+    sample = sampled(info, data)
+    if info.name == "astype":
+        return
+    leaves, ys = run(info, sample, dtype)
+    exact, _ = run(info, sample)
+    live = [y for y in ys if y.requires_grad]
+    assert all(y.dtype == dtype for y in live)
+    if live:
+        found = mg.gradients(live, leaves, cotangents(data, live), allow_unused=True)
+        assert all(g is None or (g.dtype == dtype and g.shape == x.shape) for g, x in zip(found, leaves))
+    assert [x.shape for x in leaves] == [x.shape for x in exact]
+
+
+def awkward(x: np.ndarray, layout: str) -> np.ndarray:
+    """The same values in a memory layout that is not the usual one, and read-only."""
+    if layout == "transposed":
+        y = np.array(x.T).T
+    elif layout == "strided":
+        y = np.zeros([2 * n for n in x.shape])[(..., *[slice(None, None, 2)] * x.ndim)]
+        y[...] = x
+    elif layout == "reversed":
+        flipped = (..., *[slice(None, None, -1)] * x.ndim)
+        y = np.array(x[flipped])[flipped]
+    else:
+        y = x.copy()
+    y.flags.writeable = False
+    return y
+
+
+@every
+@given(data=st.data(), layout=st.sampled_from(["transposed", "strided", "reversed", "read-only"]))
+def test_layouts_and_untouched_inputs(info: OpInfo, data: Any, layout: str) -> None:
+    sample = sampled(info, data)
+    leaves, ys = run(info, sample)
+    live = [y for y in ys if y.requires_grad]
+    gs = cotangents(data, live)
+    expected = mg.gradients(live, leaves, gs, allow_unused=True) if live else []
+
+    odd = Sample(list(sample.operands), sample.options)
+    for i in floats(sample):
+        odd.operands[i] = awkward(sample.operands[i], layout)
+    operands = list(odd.operands)
+    for i in floats(sample):
+        operands[i] = Tensor(odd.operands[i], requires_grad=True)  # shares the memory, which is read-only
+    result = info.call(*operands, **odd.options)
+    again = [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
+    for y, e in zip(again, ys):
+        np.testing.assert_allclose(y.data, e.data, rtol=1e-12, atol=1e-14)
+    live = [y for y in again if y.requires_grad]
+    if live:
+        found = mg.gradients(
+            live, [operands[i] for i in floats(sample)], [awkward(g, layout) for g in gs], allow_unused=True
+        )
+        for g, e in zip(found, expected):
+            assert (g is None) == (e is None)
+            if g is not None:
+                np.testing.assert_allclose(g.data, e.data, rtol=1e-10, atol=1e-12)
+    for i in floats(sample):
+        np.testing.assert_array_equal(odd.operands[i], sample.operands[i])
+
+
+@every
+@given(data=st.data())
+def test_broadcast_cotangent(info: OpInfo, data: Any) -> None:
+    """A cotangent that is one number repeated, in memory of stride 0."""
+    sample = sampled(info, data)
+    leaves, ys = run(info, sample)
+    live = [y for y in ys if y.requires_grad]
+    if not live:
+        return
+    flat = [np.broadcast_to(np.float64(1.5), y.shape) for y in live]
+    for y, g in zip(live, flat):
+        y.backward(g, retain_graph=True)
+    expected = mg.gradients(live, leaves, [g.copy() for g in flat], allow_unused=True)
+    for x, e in zip(leaves, expected):
+        assert (x.grad is None) == (e is None)
+        if e is not None:
+            assert x.grad.data.flags.writeable and x.grad.shape == x.shape
+            np.testing.assert_allclose(x.grad.data, e.data, rtol=1e-10, atol=1e-12)
+
+
+@every
+@given(data=st.data())
+def test_nothing_is_recorded_without_need(info: OpInfo, data: Any) -> None:
+    sample = sampled(info, data)
+    with mg.no_grad():
+        _, ys = run(info, sample)
+    assert not any(y.requires_grad for y in ys)
+    _, ys = run(info, sample, requires_grad=False)
+    assert not any(y.requires_grad for y in ys)
+
+
+@every
+@given(data=st.data())
+def test_arrays_as_operands(info: OpInfo, data: Any) -> None:
+    """With only one operand a tensor, and the others arrays, its gradient is the same."""
+    sample = sampled(info, data)
+    leaves, ys = run(info, sample)
+    live = [y for y in ys if y.requires_grad]
+    gs = cotangents(data, live)
+    expected = mg.gradients(live, leaves, gs, allow_unused=True) if live else [None] * len(leaves)
+    for i, e in zip(floats(sample), expected):
+        if e is None:
+            continue
+        operands = list(sample.operands)
+        operands[i] = Tensor(operands[i], requires_grad=True)
+        result = info.call(*operands, **sample.options)
+        again = [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
+        pairs = [(y, g) for y, g in zip([y for y in again if y.dtype.kind == "f"][-len(gs) :], gs) if y.requires_grad]
+        (found,) = mg.gradients([y for y, _ in pairs], operands[i], [g for _, g in pairs])
+        np.testing.assert_allclose(found.data, e.data, rtol=1e-10, atol=1e-12)
+
+
+@every
+@given(data=st.data())
+def test_rules_return_memory_of_their_own(info: OpInfo, data: Any) -> None:
+    """A rule returns a new array or a view of g, and never something it was given to read."""
+    sample = sampled(info, data)
+    _, ys = run(info, sample)
+    for y in ys:
+        stack = [y._node] if y._node is not None else []
+        while stack:
+            node: Node = stack.pop()
+            for parent, rule, args in node.edges:
+                stack.append(parent)
+                g = np.random.default_rng(0).standard_normal(node.shape)
+                before = g.copy()
+                g.flags.writeable = False
+                rooms = [[None] * len(node.inputs)] if node.op.fills_rooms else []
+                answer = rule(g, *args, *rooms)
+                np.testing.assert_array_equal(g, before)
+                answers = [c for c in (answer if node.op.joint else [answer]) if c is not None]
+                for c in answers:
+                    for value in args:
+                        for array in value if isinstance(value, tuple) else (value,):
+                            if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+                                assert not np.shares_memory(c, array)
+                for k, c in enumerate(answers):
+                    for other in answers[:k]:
+                        assert np.shares_memory(c, g) or not np.shares_memory(c, other)
+
+
+@every
+def test_memory_is_freed(info: OpInfo) -> None:
+    """No reference cycles: with the collector off, the graph goes when its last result goes."""
+
+    class Fixed:
+        """Stands in for hypothesis: the first choice is always taken, but shapes have sides of 2."""
+
+        def draw(self, strategy: Any) -> Any:
+            return next(self.values(strategy))
+
+        def values(self, strategy: Any) -> Any:
+            text = repr(strategy)
+            if text.startswith("lists"):
+                yield [2] * max(
+                    1, int(text.split("min_size=")[1].split(",")[0].rstrip(")")) if "min_size=" in text else 2
+                )
+            elif text.startswith("integers"):
+                yield 7
+            else:
+                yield strategy.elements[0] if hasattr(strategy, "elements") else False
+
+    sample = info.samples(Draw(Fixed().draw))
+    gc.collect()
+    gc.disable()
+    try:
+        leaves, ys = run(info, sample)
+        live = [y for y in ys if y.requires_grad]
+        nodes = [weakref.ref(y._node) for y in live]
+        y = None
+        for y in live:
+            y.backward(np.ones(y.shape), retain_graph=True)
+        del ys, live, y
+        assert all(node() is None for node in nodes)
+    finally:
+        gc.enable()
+
+
+@paired
+def test_same_operand_twice(name: str) -> None:
+    f = OPS[name].function
+    x = np.random.default_rng(0).uniform(0.5, 1.5, (3, 3)) + np.eye(3) * 3
+    if name == "where" or OPS[name].options:
+        return
+    leaf = Tensor(x, requires_grad=True)
+    f(leaf, leaf).backward(g := np.random.default_rng(1).standard_normal((3, 3)))
+    a, b = Tensor(x, requires_grad=True), Tensor(x.copy(), requires_grad=True)
+    f(a, b).backward(g)
+    np.testing.assert_allclose(leaf.grad.data, a.grad.data + b.grad.data, rtol=1e-12)
+
+
+@refusing
+def test_errors(info: OpInfo) -> None:
+    for call, kind, message in info.errors:
+        with pytest.raises(kind, match=message):
+            call()
+
+
+# -- places where formulas fail ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ord", [0.5, 1, 1.5, 2, 3, -0.5, -1, -2, np.inf, -np.inf])
+@pytest.mark.parametrize("zeros", [1, 3])
+def test_norm_of_zeros(ord: float, zeros: int) -> None:
+    x = Tensor(np.array([0.0, 0.0, 0.0] if zeros == 3 else [2.0, 0.0, -3.0]), requires_grad=True)
+    y = mg.norm(x, ord)
+    np.testing.assert_allclose(y.data, np.linalg.norm(x.data, ord) if ord > 0 else 0, rtol=1e-14)
+    y.backward()
+    assert np.isfinite(x.grad.data).all() and x.grad.data[1] == 0
+
+
+def test_arctan2_at_the_origin() -> None:
+    a, b = (Tensor(np.zeros(2), requires_grad=True) for _ in range(2))
+    mg.arctan2(a, b).backward(np.ones(2))
+    assert not a.grad.data.any() and not b.grad.data.any()
+
+
+def test_remainder_of_large_numbers() -> None:
+    a, b = np.array([1e17, -1e17, 1e30]), np.array([7.0, 1e-3, 113.0])
+    np.testing.assert_array_equal(mg.remainder(a, b).data, np.remainder(a, b))
+
+
+@pytest.mark.parametrize("f", [mg.softmax, mg.log_softmax, lambda x: mg.logsumexp(x, -1)])
+def test_exponentials_of_integers_and_of_nothing(f: Any) -> None:
+    x = np.array([[1, 2], [3, 5]])
+    np.testing.assert_array_equal(f(x).data, f(x.astype(float)).data)
+    empty = Tensor(np.zeros((3, 0)), requires_grad=True)
+    f(empty).sum().backward()
+    assert empty.grad.shape == (3, 0)
+
+
+def test_matmul_over_an_axis_of_length_0() -> None:
+    a, b = (Tensor(np.zeros(shape), requires_grad=True) for shape in ((2, 3, 0), (0, 4)))
+    (a @ b).backward(np.ones((2, 3, 4)))
+    assert a.grad.shape == (2, 3, 0) and b.grad.shape == (0, 4)
