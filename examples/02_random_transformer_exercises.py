@@ -21,7 +21,7 @@ from walk import Walk
 import minigrad as mg
 import nn
 from minigrad.optim import Adam
-from nn.text import EOS, SOS, SPECIALS, Vocabulary, padded
+from nn.text import BOS, EOS, SPECIALS, Vocabulary, padded
 
 ids = lambda *words: np.array([[INDEX[word] for word in words]])  # (1, L)
 
@@ -205,7 +205,7 @@ def fastest(work: Callable[[], Any], times: int = 2) -> float:
 
 def uncached(model: nn.Transformer, source: Array, length: int) -> list[int]:
     """Greedy decoding as the text does it: the decoder sees the whole sequence anew in each step."""
-    memory, sequence = model.encode(source), [SOS]
+    memory, sequence = model.encode(source), [BOS]
     for _ in range(length):
         hidden = model.decode(np.array([sequence]), memory)[:, -1]  # (1, d_model)
         sequence.append(int(model.output(hidden).data.argmax()))
@@ -223,7 +223,7 @@ def decoder_speed(walk: Walk, length: int = 160) -> None:
     source = np.random.default_rng(1).integers(4, 20, (1, length))
     with mg.no_grad():
         cached = nn.greedy_search(model, source, max_len=length, eos=None)[0].tokens
-        target = np.array([[SOS, *cached[:-1]]])
+        target = np.array([[BOS, *cached[:-1]]])
         memory, again = model.encode(source), []
         seconds = {
             "the encoder, one pass": fastest(lambda: model.encode(source), 9),
@@ -341,7 +341,7 @@ def greedy(walk: Walk) -> None:
     sentences.""")
     vocabulary = Vocabulary([*SPECIALS, "hello", "mundo", "world", "how", "?", "a", "hola", "c"])
     corpus = ["how a ?", "how c ?", "how world ?"] * 2 + ["hola mundo"] * 4
-    data = padded([vocabulary.encode(text.split(), sos=True, eos=True) for text in corpus])  # (N, L)
+    data = padded([vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus])  # (N, L)
     walk.say("""A language model learns ten sentences: how a ?, how c ? and how world ?, twice each, and four times hola
     mundo. "how" begins six of the ten; but each sentence that it begins has 2/10, and hola mundo 4/10.""")
     config = nn.TransformerConfig(0, len(vocabulary), 16, 2, 0, 1, 32, dropout=0.0, max_len=8)
@@ -352,7 +352,7 @@ def greedy(walk: Walk) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    prompt = np.array([[SOS]])
+    prompt = np.array([[BOS]])
     (first,) = nn.greedy_search(model, prompt=prompt, max_len=5)
     ((best,),) = nn.beam_search(model, prompt=prompt, max_len=5, beam_size=3, length_penalty=0.0)
     text = lambda h: " ".join(vocabulary.decode(h.tokens))
@@ -388,7 +388,7 @@ def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[floa
     for n in range(max_words + 1):
         words = np.array([*itertools.product(range(vocab), repeat=n)], int).reshape(vocab**n, n)  # (all, n)
         words = words[(words != EOS).all(1)]
-        start, end = (np.full((len(words), 1), mark) for mark in (SOS, EOS))
+        start, end = (np.full((len(words), 1), mark) for mark in (BOS, EOS))
         with mg.no_grad():
             logp = mg.log_softmax(model(np.hstack([start, words]))).data  # (all, n + 1, vocab)
         target = np.hstack([words, end])  # (all, n + 1)

@@ -22,7 +22,7 @@ import minigrad as mg
 import nn
 from minigrad.extras import require
 from nn.pictures.plots import attention_grid, attention_heatmap
-from nn.text import SOS, Vocabulary, padded
+from nn.text import BOS, Vocabulary, padded
 
 M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads
 D_HEAD = D // HEADS  # features of a word in a head: the text's d'
@@ -497,7 +497,7 @@ class Lesson:
         return padded([self.source_vocab.encode(s) for s in sentences])  # (N, L)
 
     def targets(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        return padded([self.target_vocab.encode(t, sos=True, eos=True) for t in sentences])  # (N, 1 + L + 1)
+        return padded([self.target_vocab.encode(t, bos=True, eos=True) for t in sentences])  # (N, 1 + L + 1)
 
 
 def train(lesson: Lesson, epochs: int = 15, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
@@ -533,7 +533,7 @@ def worked_sentence(walk: Walk, lesson: Lesson, model: nn.Transformer, losses: S
         f"A Transformer of one layer a side, d = {D}, h = {HEADS}, with {model.num_parameters():,} parameters, has "
         f"learned {len(lesson.train)} short sentences of a small grammar in {len(losses)} steps of Adam; its loss fell "
         f"from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}. The text's sentence was not among them. What the text "
-        "calls <Begin> and <end> are <sos> and <eos> here."
+        "calls <Begin> and <end> are <bos> and <eos> here."
     )
     source, target = lesson.sources([SOURCE]), lesson.targets([TARGET])  # (1, 4), (1, 6)
     read, wanted = target[:, :-1], target[:, 1:]  # (1, 5) each: what the decoder reads, what it must say
@@ -545,7 +545,7 @@ def worked_sentence(walk: Walk, lesson: Lesson, model: nn.Transformer, losses: S
     walk.fact("The encoder's output C has the dimensions of X", C.shape == X.shape, f"{C.shape}")
     Y = model.target_embedding(read)  # (1, 5, d)
     walk.fact(
-        "The decoder's input is X (n, d), of 5 words: <Begin> I have a cat", Y.shape == (1, 5, D) and read[0, 0] == SOS
+        "The decoder's input is X (n, d), of 5 words: <Begin> I have a cat", Y.shape == (1, 5, D) and read[0, 0] == BOS
     )
     scores = model(source, read).data  # (1, 5, vocabulary)
     said = scores.argmax(-1)[0]
@@ -562,7 +562,7 @@ def worked_sentence(walk: Walk, lesson: Lesson, model: nn.Transformer, losses: S
     )  # fmt: skip
     walk.say("There each word that it says is read at the next step:")
     for i in range(len(h.tokens)):
-        print(f"    {' '.join(words([SOS, *h.tokens[:i]])):20} → {words(h.tokens)[i]}")
+        print(f"    {' '.join(words([BOS, *h.tokens[:i]])):20} → {words(h.tokens)[i]}")
     log_p = scores[0] - np.log(np.exp(scores[0]).sum(-1, keepdims=True))  # (5, vocabulary)
     forced = log_p[np.arange(5), wanted[0]].sum()
     walk.fact(

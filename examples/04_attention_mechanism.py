@@ -23,7 +23,7 @@ import minigrad as mg
 import nn
 from minigrad.extras import require
 from nn.pictures.plots import mask_picture
-from nn.text import SOS, Vocabulary, WordTokenizer, padded
+from nn.text import BOS, Vocabulary, WordTokenizer, padded
 
 N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads
 D_K = D // H  # features of a token in a head
@@ -94,7 +94,7 @@ def sequence_modelling(walk: Walk, rng: np.random.Generator) -> None:
     )
     model = nn.LanguageModel(config, rng)
     every = np.array(list(itertools.product(range(5), repeat=3)))  # all 125 sequences of three of five symbols
-    read = np.column_stack([np.full(len(every), SOS), every[:, :2]])  # (125, 3): shifted by one, after a start mark
+    read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after a start mark
     p = softmax(model(read).data)  # (125, 3, 5): at each position, the probability of each next symbol
     chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
     walk.fact(
@@ -105,7 +105,7 @@ def sequence_modelling(walk: Walk, rng: np.random.Generator) -> None:
         "So it models the sequence: p(x) = Π_t p(x_t | x_1 … x_t-1)", abs(chosen.prod(1).sum() - 1) < 1e-12,
         f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
     )  # fmt: skip
-    ids = np.array([[SOS, 4, 3, 4]])
+    ids = np.array([[BOS, 4, 3, 4]])
     by_hand = -np.log(np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)).mean()
     walk.fact("That is what it is trained for", np.isclose(model.loss(ids).item(), by_hand), "loss = mean of -log p")
 

@@ -203,7 +203,7 @@ def prepare(args: argparse.Namespace, train: list[Pair]) -> tuple[Translator, Ca
 
     def ids(pairs: list[Pair]) -> list[Any]:
         tokens = filter_pairs([(split_source(a), split_target(b)) for a, b in pairs], args.max_len)
-        return [(source_vocab.encode(a), target_vocab.encode(b, sos=True, eos=True)) for a, b in tokens]
+        return [(source_vocab.encode(a), target_vocab.encode(b, bos=True, eos=True)) for a, b in tokens]
 
     return translator, ids
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..layers.linear import ACTIVATIONS
-from ..text.vocabulary import EOS, PAD, SOS
+from ..text.vocabulary import BOS, EOS, PAD
 
 __all__ = ["TransformerConfig"]
 
@@ -47,7 +47,7 @@ class TransformerConfig:
     scale_embedding: bool = True  # by the root of d_model, as the paper's section 3.4
     tie: str = "none"
     pad_id: int = PAD
-    sos_id: int = SOS
+    sos_id: int = BOS
     eos_id: int = EOS
     dtype: str = "float32"
     pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)

@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad.serialization import write_atomically
 
-from ..text.vocabulary import SOS, SPECIALS
+from ..text.vocabulary import BOS, SPECIALS
 
 __all__ = ["attention_page"]
 
@@ -30,13 +30,13 @@ def attention_page(
     `maps` has a list of weights (h, L_q, L_kv) by layer under each name, and `source` and `target` are
     tokens, as `Translator.attention` returns them. The names stand for tokens of queries and keys:
 
-    - "decoder": the target, and what its steps had seen, `<sos>` and the target without its last token;
+    - "decoder": the target, and what its steps had seen, `<bos>` and the target without its last token;
     - "cross": the target, and the source;
     - "encoder", and any other name: the source, and the source.
 
     What is empty is left out. A weight w is kept as one byte, 255 √w, so to within √w / 255.
     """
-    seen = [SPECIALS[SOS], *target[:-1]]
+    seen = [SPECIALS[BOS], *target[:-1]]
     sides = {"decoder": ("target", target, "target so far", seen), "cross": ("target", target, "source", source)}
     data = [
         _map_data(name, layers, *sides.get(name, ("source", source, "source", source)))

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-__all__ = ["EOS", "PAD", "SOS", "SPECIALS", "UNK", "Vocabulary"]
+__all__ = ["EOS", "PAD", "BOS", "SPECIALS", "UNK", "Vocabulary"]
 
-PAD, SOS, EOS, UNK = range(4)
-SPECIALS = ("<pad>", "<sos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """The first four tokens of every vocabulary: padding, start, end, and any token that is not in it."""
 
 
@@ -55,10 +55,10 @@ class Vocabulary:
     def __repr__(self) -> str:
         return f"Vocabulary({len(self)} tokens)"
 
-    def encode(self, tokens: Iterable[str], sos: bool = False, eos: bool = False) -> list[int]:
+    def encode(self, tokens: Iterable[str], bos: bool = False, eos: bool = False) -> list[int]:
         """The numbers of tokens, between start and end marks if asked for."""
         ids = [self._index.get(token, UNK) for token in tokens]
-        return [SOS] * sos + ids + [EOS] * eos
+        return [BOS] * bos + ids + [EOS] * eos
 
     def decode(self, ids: Iterable[Any]) -> list[str]:
         """The tokens of numbers, up to the first end mark, without start marks and padding."""
@@ -68,6 +68,6 @@ class Vocabulary:
                 break
             if not 0 <= i < len(self.tokens):
                 raise IndexError(f"Vocabulary: expected numbers from 0 to {len(self) - 1}, got {i}")
-            if i not in (PAD, SOS):
+            if i not in (PAD, BOS):
                 tokens.append(self.tokens[i])
         return tokens

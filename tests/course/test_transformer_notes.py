@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 import minigrad as mg
 import nn
-from nn.text import EOS, PAD, SOS
+from nn.text import BOS, EOS, PAD
 
 NAME = "03_transformer_notes"
 
@@ -49,12 +49,12 @@ def test_the_walk(walk) -> None:  # type: ignore[no-untyped-def]
         for line in text.splitlines()
         if line.startswith("    ") and "  " in line[4:]
     }
-    assert rows["reads"] == ["<sos>", "I", "have", "a", "cat"]
+    assert rows["reads"] == ["<bos>", "I", "have", "a", "cat"]
     assert rows["must say"] == rows["says"] == ["I", "have", "a", "cat", "<eos>"]
     assert min(map(float, rows["sure"])) > 0.5
-    steps = re.findall(r"^ +(<sos>.*?) +→ (\S+)$", text, re.M)
+    steps = re.findall(r"^ +(<bos>.*?) +→ (\S+)$", text, re.M)
     assert [last for _, last in steps] == ["I", "have", "a", "cat", "<eos>"]
-    assert [read for read, _ in steps] == ["<sos>", "<sos> I", "<sos> I have", "<sos> I have a", "<sos> I have a cat"]
+    assert [read for read, _ in steps] == ["<bos>", "<bos> I", "<bos> I have", "<bos> I have a", "<bos> I have a cat"]
     right, asked = re.search(r"— ([\d.]+)% of (\d+) sentences that it has not seen", flat).groups()
     assert float(right) >= 85 and int(asked) == 200
     sure = float(re.search(r"with probability ([\d.]+)", flat)[1])
@@ -92,7 +92,7 @@ def test_the_lesson_keeps_the_sentence_for_the_end(script: ModuleType) -> None:
     assert all(word in lesson.source_vocab for word in script.SOURCE), "yet all its words are known"
     assert all(word in lesson.target_vocab for word in script.TARGET)
     [row], [short] = lesson.targets([script.TARGET]).tolist(), lesson.sources([script.SOURCE]).tolist()
-    assert (row[0], row[-1], len(row), len(short)) == (SOS, EOS, 6, 4)
+    assert (row[0], row[-1], len(row), len(short)) == (BOS, EOS, 6, 4)
     assert lesson.sources([script.SOURCE, ["我"]])[1, 1:].tolist() == [PAD] * 3
 
 

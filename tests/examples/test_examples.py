@@ -25,7 +25,7 @@ from scripts import EXAMPLES, load
 
 import nn
 from minigrad.serialization import load_arrays, save_arrays
-from nn.text import EOS, SOS
+from nn.text import BOS, EOS
 
 pytest.importorskip("safetensors")
 
@@ -376,7 +376,7 @@ def test_its_figures_are_right(run: SimpleNamespace) -> None:
     """Loss, exact matches and BLEU of the held-out sentences, each by its definition."""
     summary, translator, total, count = run.result, run.translator, 0.0, 0
     for a, b in run.test:
-        ids = [SOS, *(translator.target_vocab.encode(b.split())), EOS]
+        ids = [BOS, *(translator.target_vocab.encode(b.split())), EOS]
         scores = translator.model.eval()(np.array([translator.source_vocab.encode(a.split())]), np.array([ids[:-1]]))
         scores = scores.data[0].astype(float)
         log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
@@ -791,7 +791,7 @@ def cut_short(name: str, keep: float) -> Callable[[Path], None]:
         (cut_short("config.json", 0.5), "config.json: not JSON"),
         (edited("vocab.json", lambda v: v["source"].pop()), r"the source vocabulary has (\d+) tokens, but the model was made for"),
         (edited("vocab.json", lambda v: v["target"].append("ñu")), "the target vocabulary has .* but the model was made for"),
-        (edited("vocab.json", lambda v: v["source"].reverse()), "expected <pad>, <sos>, <eos>, <unk> first"),
+        (edited("vocab.json", lambda v: v["source"].reverse()), "expected <pad>, <bos>, <eos>, <unk> first"),
         (edited("vocab.json", lambda v: v.pop("target")), "not a run directory of a translator"),
         (edited("config.json", lambda c: c["model"].update(d_modle=3)), "unknown settings: d_modle; expected some of"),
         (edited("config.json", lambda c: c["model"].update(num_heads=5)), "d_model must be divisible by num_heads, got d_model=32 and num_heads=5"),

@@ -11,9 +11,9 @@ import pytest
 import minigrad as mg
 import nn
 from nn.generate.search import Hypothesis
-from nn.text import EOS, SOS
+from nn.text import BOS, EOS
 
-VOCAB = 5  # <pad> <sos> <eos> <unk> and one word: small enough to try everything
+VOCAB = 5  # <pad> <bos> <eos> <unk> and one word: small enough to try everything
 
 
 def small(seed: int = 0, **changes: Any) -> nn.Transformer:
@@ -28,7 +28,7 @@ def log_prob(model: nn.Transformer, source: np.ndarray, tokens: list[int]) -> fl
     """The definition: the scores of the whole sequence, computed at once."""
     model.eval()
     with mg.no_grad():
-        scores = model(source[None], np.array([[SOS, *tokens[:-1]]])).data[0]
+        scores = model(source[None], np.array([[BOS, *tokens[:-1]]])).data[0]
     logp = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
     return float(sum(logp[i, t] for i, t in enumerate(tokens)))
 
@@ -109,7 +109,7 @@ def test_a_fixed_number_of_tokens() -> None:
 
 def test_sampling_follows_the_probabilities() -> None:
     model, source = small(2), SOURCES[:1]
-    scores = model.eval()(source, np.array([[SOS]])).data[0, 0]
+    scores = model.eval()(source, np.array([[BOS]])).data[0, 0]
     p = np.exp(scores) / np.exp(scores).sum()
     many = np.repeat(source, 4000, axis=0)
     rng = np.random.default_rng(0)
@@ -190,7 +190,7 @@ def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> N
         """The scores of three tokens, and of one more after the batch was arranged anew."""
         with mg.no_grad():
             state, found = model.start(source), []
-            for token in (SOS, 3, 4):
+            for token in (BOS, 3, 4):
                 found.append(model.step(np.full((len(source), 1), token), state)[row])
             assert all((cache.cross_attention.folded is not None) == folded for cache in state.caches)
             state.select(np.zeros(2, int))
@@ -208,9 +208,9 @@ def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> N
         steps(source, False)
     assert [weights.shape[2:] for weights in recorded[name]] == [(1, 4)] * 4
     with nn.gate_heads(model, {name: np.r_[0.0, np.ones(model.config.num_heads - 1)]}), mg.no_grad():
-        gated = [model.step(np.full((len(s), 1), SOS), model.start(s))[0] for s in (source, twice)]
+        gated = [model.step(np.full((len(s), 1), BOS), model.start(s))[0] for s in (source, twice)]
         state = model.start(source)
-        for token in (SOS, 3, 4):
+        for token in (BOS, 3, 4):
             again = model.step(np.full((1, 1), token), state)[0]
         assert state.caches[0].cross_attention.folded is not None  # the layer without a gate
         assert state.caches[1].cross_attention.folded is None
@@ -219,7 +219,7 @@ def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> N
     model.decoder.layers[1].cross_attention.q_proj.register_forward_hook(lambda module, args, y: y * 0)
     state = model.start(source)
     with mg.no_grad():
-        for token in (SOS, 3):
+        for token in (BOS, 3):
             model.step(np.full((1, 1), token), state)
     assert state.caches[1].cross_attention.folded is None
     attention, cache = model.decoder.layers[0].cross_attention, nn.AttentionCache()

@@ -60,7 +60,7 @@ def test_rows_and_columns_have_their_tokens() -> None:
     sides = {entry["name"]: (entry["queries"]["tokens"], entry["keys"]["tokens"]) for entry in data["maps"]}
     assert sides == {
         "encoder": (SOURCE, SOURCE),
-        "decoder": (TARGET, ["<sos>", "I", "have", "a", "cat"]),
+        "decoder": (TARGET, ["<bos>", "I", "have", "a", "cat"]),
         "cross": (TARGET, SOURCE),
         "other": (SOURCE, SOURCE),
     }
@@ -121,7 +121,7 @@ def test_translate_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [entry["name"] for entry in data["maps"]] == ["encoder", "decoder", "cross"]
     assert [len(entry["layers"]) for entry in data["maps"]] == [1, 3, 3]
     assert encoder["keys"]["tokens"] == cross["keys"]["tokens"] == SOURCE
-    assert decoder["keys"]["tokens"] == ["<sos>", *cross["queries"]["tokens"][:-1]]
+    assert decoder["keys"]["tokens"] == ["<bos>", *cross["queries"]["tokens"][:-1]]
 
 
 # -- in a browser ----------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_it_loads_and_is_not_blank(page: Page) -> None:
     assert 0.1 < (np.abs(seen - paper).max(-1) > 0.05).mean() < 0.9  # lines, and paper between them
     page.choose("map", 1)
     assert [item.get_attribute("title") for item in page.all("#queries li")] == TARGET
-    assert [item.get_attribute("title") for item in page.all("#keys li")] == ["<sos>", *TARGET[:-1]]
+    assert [item.get_attribute("title") for item in page.all("#keys li")] == ["<bos>", *TARGET[:-1]]
 
 
 def test_pointing_at_a_token_draws_where_it_attends(page: Page) -> None:

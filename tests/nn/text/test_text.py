@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from minigrad import MissingExtraError
 from nn.text import (
+    BOS,
     EOS,
     PAD,
-    SOS,
     SPECIALS,
     UNK,
     BPETokenizer,
@@ -98,13 +98,13 @@ def test_bpe_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_vocabulary() -> None:
     v = Vocabulary.build([["b", "a", "b"], ["c", "b", "a"]])
     assert v.tokens == [*SPECIALS, "b", "a", "c"] and len(v) == 7
-    assert v.encode(["a", "x", "b"], sos=True, eos=True) == [SOS, 5, UNK, 4, EOS]
-    assert v.decode([SOS, 5, 4, PAD, EOS, 6]) == ["a", "b"]
+    assert v.encode(["a", "x", "b"], bos=True, eos=True) == [BOS, 5, UNK, 4, EOS]
+    assert v.decode([BOS, 5, 4, PAD, EOS, 6]) == ["a", "b"]
     assert Vocabulary.build([["b", "a", "b"]], min_count=2).tokens == [*SPECIALS, "b"]
     assert Vocabulary.build([["b", "a", "b"]], max_size=5).tokens == [*SPECIALS, "b"]
     assert "a" in v and "x" not in v and v == Vocabulary(v.tokens)
     assert Vocabulary.build([["<eos>", "a"]]).tokens == [*SPECIALS, "a"]
-    with pytest.raises(ValueError, match="expected <pad>, <sos>, <eos>, <unk> first, got"):
+    with pytest.raises(ValueError, match="expected <pad>, <bos>, <eos>, <unk> first, got"):
         Vocabulary(["a", "b"])
     with pytest.raises(ValueError, match=r"tokens given twice: \['a'\]"):
         Vocabulary([*SPECIALS, "a", "a"])
