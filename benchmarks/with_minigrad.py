@@ -69,7 +69,7 @@ def _take_out(part: str) -> None:
             mg.dropout(mg.relu(self.linear1(x)), self.dropout, self.training)
         )
     elif part == "gradients in place":
-        Backward._rooms = lambda self, node, grads: [None] * len(node.inputs)  # type: ignore[method-assign]
+        Backward._grad_buffers = lambda self, node, grads: [None] * len(node.inputs)  # type: ignore[method-assign]
     elif part == "kept memory":
         os.environ["MINIGRAD_MALLOC"] = "default"
     elif part == "folding":

@@ -55,7 +55,7 @@ class _Group:
         """Let the gradients of the parameters be collected in this flat array."""
         self.grad = grad
         for p, place in zip(self.parameters, self.places):
-            notes_of(p._needed_node("Optimizer")).room = grad[place].reshape(p.shape)
+            notes_of(p._needed_node("Optimizer")).grad_buffer = grad[place].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
         """The stretches of the flat arrays whose parameters have a gradient, which is brought there."""

@@ -52,12 +52,12 @@ class Node:
 class Notes:
     """What few nodes have: gradient hooks, the wish to keep the gradient, the line that made it."""
 
-    __slots__ = ("hooks", "retain", "room", "line", "checksum")
+    __slots__ = ("hooks", "retain", "grad_buffer", "line", "checksum")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
-        self.room: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
+        self.grad_buffer: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
         self.line: str | None = None
         self.checksum: int | None = None
 
@@ -199,7 +199,7 @@ class Backward:
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
-                    if parent.op is None and numeric and c is not g and (c.base is None or c is _room(parent)):
+                    if parent.op is None and numeric and c is not g and (c.base is None or c is _grad_buffer(parent)):
                         owned.add(parent)  # a new array, which a leaf may keep as its gradient
                 elif parent in owned:
                     np.add(total, c, out=total)
@@ -222,8 +222,8 @@ class Backward:
             if self.create_graph:
                 args = tuple(self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node)))
                 rule = op.through_tensors(rule)
-            elif op.fills_rooms:
-                args = (*args, self._rooms(node, grads))
+            elif op.fills_buffers:
+                args = (*args, self._grad_buffers(node, grads))
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)
             if op.joint:  # one rule answered for all operands
                 pairs = list(zip(node.inputs, c))
@@ -233,14 +233,14 @@ class Backward:
             (p, _given, (c,)) for p, c in pairs if p is not None and c is not None and (useful is None or p in useful)
         ]
 
-    def _rooms(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
-        """For each operand, where its gradient may be written: the room of a leaf that has no gradient yet."""
+    def _grad_buffers(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
+        """For each operand, where its gradient may be written: the grad_buffer of a leaf that has no gradient yet."""
         free: list[ndarray | None] = []
         for leaf in node.inputs:
-            room = None if leaf is None or leaf in grads or leaf.grad is not None else _room(leaf)
-            if room is not None and (node.inputs.count(leaf) > 1 or leaf.notes.hooks or self.useful is not None):  # type: ignore[union-attr]
-                room = None  # it is not the whole gradient, or others see it
-            free.append(room)
+            grad_buffer = None if leaf is None or leaf in grads or leaf.grad is not None else _grad_buffer(leaf)
+            if grad_buffer is not None and (node.inputs.count(leaf) > 1 or leaf.notes.hooks or self.useful is not None):  # type: ignore[union-attr]
+                grad_buffer = None  # it is not the whole gradient, or others see it
+            free.append(grad_buffer)
         return free
 
     def _tied(self, value: Any, origin: Any) -> Any:
@@ -278,11 +278,11 @@ class Backward:
     def _collect(self, node: Node, g: Any, own: bool) -> None:
         """Add `g` into the gradient of a node; `own` says that `g` may be kept without a copy."""
         if node.grad is None:
-            room = _room(node)
-            if room is not None and not self.create_graph:
-                if g is not room:
-                    np.copyto(room, g)
-                node.grad = room
+            grad_buffer = _grad_buffer(node)
+            if grad_buffer is not None and not self.create_graph:
+                if g is not grad_buffer:
+                    np.copyto(grad_buffer, g)
+                node.grad = grad_buffer
             else:
                 node.grad = g if own or self.create_graph else g.copy()
         elif type(node.grad) is ndarray and not self.create_graph:
@@ -291,8 +291,8 @@ class Backward:
             node.grad = node.grad + g
 
 
-def _room(node: Node) -> ndarray | None:
-    return None if node.notes is None else node.notes.room
+def _grad_buffer(node: Node) -> ndarray | None:
+    return None if node.notes is None else node.notes.grad_buffer
 
 
 def _given(g: Any, c: Any) -> Any:

@@ -20,7 +20,7 @@ it was given. Broadcast operands and other dtypes are put right by the engine, f
 `vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
 works in place and may keep arrays of its own, has such a rule and a `definition`: the same function
 as a composition of ops, which `create_graph` differentiates in its stead. The rule of a kernel may take
-`rooms` as its last parameter: for each operand None, or the array where an optimizer wants the gradient
+`grad_buffers` as its last parameter: for each operand None, or the array where an optimizer wants the gradient
 to be, in which it can be computed and returned.
 """
 
@@ -80,11 +80,11 @@ class Op:
         self.methods: tuple[str, ...] = ()
 
         shapes = tuple(f"{operand}_shape" for operand in operands)
-        self.frame = ("y", *operands, *self.options, *shapes, "needs", "kept")
+        self.frame = ("y", *operands, *self.options, *shapes, "needs", "saved")
         all_rules = [vjp] if vjp is not None else [*rules.values()]
         self.reads = {rule: _parameters(rule)[1:] for rule in all_rules}
-        self.fills_rooms = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("rooms",)
-        if self.fills_rooms:
+        self.fills_buffers = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("grad_buffers",)
+        if self.fills_buffers:
             self.reads[vjp] = self.reads[vjp][:-1]  # type: ignore[index]
         for reads in self.reads.values():
             if unknown := [read for read in reads if read not in self.frame]:
@@ -92,7 +92,7 @@ class Op:
         if unknown := [operand for operand in rules if operand not in operands]:
             raise TypeError(f"{name}: rules for {unknown}, which are no operands; the operands are {operands}")
         self.picks = {rule: _picker([self.frame.index(read) for read in reads]) for rule, reads in self.reads.items()}
-        special = variadic or self.joint or any(read in ("needs", "kept") for r in self.reads.values() for read in r)
+        special = variadic or self.joint or any(read in ("needs", "saved") for r in self.reads.values() for read in r)
         make = _general
         if not special and len(operands) == 1:
             make = _unary
@@ -240,7 +240,7 @@ def _general(op: Op) -> Callable[..., Tensor]:
     forward, defaults, joint, variadic = op.forward, op.options, op.vjp, op.variadic
     arity = len(op.operands)
     ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
-    keeps = "kept" in {read for reads in op.reads.values() for read in reads}
+    keeps = "saved" in {read for reads in op.reads.values() for read in reads}
 
     def call(*args: Any, **options: Any) -> Tensor:
         if len(args) != arity and not variadic:  # options given by position
@@ -257,9 +257,9 @@ def _general(op: Op) -> Callable[..., Tensor]:
                 y = mode.watch.forward(op, forward, tuple(arrays), options)
         except _FAILURES as error:
             raise op.explained(error, arrays, options) from None
-        kept = None
+        saved = None
         if keeps:
-            y, kept = y
+            y, saved = y
         if type(y) is not ndarray:
             y = np.asarray(y)
         t = wrap(y, None)
@@ -271,7 +271,7 @@ def _general(op: Op) -> Callable[..., Tensor]:
                 values = [options.get(name, default) for name, default in defaults.items()]
                 frame = [y, *([tuple(arrays)] if variadic else arrays), *values]
                 frame += [tuple(shapes)] if variadic else shapes
-                frame += [needs, kept]
+                frame += [needs, saved]
                 edges: tuple[Any, ...]
                 if joint is not None:
                     read = op.picks[joint](frame)

@@ -74,10 +74,10 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
 
 def _attention_vjp(
     g: Any, y: Any, query: Any, key: Any, value: Any, num_heads: Any, mask: Any, scale: Any, keep: Any, keep_scale: Any,
-    kept: Any, needs: Any,
+    saved: Any, needs: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - rows of dO · O)."""
-    weights = kept  # c P, (N, h, Lq, Lk)
+    weights = saved  # c P, (N, h, Lq, Lk)
     g = np.ascontiguousarray(g)
     q, k, v, dout, out = (_heads(x, num_heads) for x in (query, key, value, g, y))
     dq, dk, dv = (np.empty_like(x, order="C") for x in (query, key, value))

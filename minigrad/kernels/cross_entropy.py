@@ -101,12 +101,12 @@ def _scores_gradient(e: np.ndarray, share: Any, targets: Targets, where: slice, 
     e[np.arange(len(e)), targets.index[where]] -= targets.on_target[where] * g
 
 
-def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, kept: Any) -> tuple[Any]:
+def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[Any]:
     rows, g = as_rows(logits), np.ascontiguousarray(g).reshape(-1)
     gx = np.empty_like(rows)
     for block in row_blocks(*rows.shape):
         p = gx[block]
-        np.subtract(rows[block], kept[block, None], out=p)
+        np.subtract(rows[block], saved[block, None], out=p)
         np.exp(p, out=p)
         _scores_gradient(p, 1, targets, block, g[block])
     return (gx.reshape(logits.shape),)
@@ -158,10 +158,13 @@ def linear_cross_entropy_definition(
 
 
 def _linear_cross_entropy_vjp(
-    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, kept: Any, needs: Any,
-    rooms: Any,
+    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, saved: Any, needs: Any,
+    grad_buffers: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    return tuple(np.multiply(c, g, out=room) if needed else None for c, needed, room in zip(kept, needs, rooms))
+    return tuple(
+        np.multiply(c, g, out=grad_buffer) if needed else None
+        for c, needed, grad_buffer in zip(saved, needs, grad_buffers)
+    )
 
 
 @op(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)

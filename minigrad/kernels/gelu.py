@@ -41,8 +41,8 @@ def _share(x: np.ndarray, approximate: str) -> np.ndarray:
     return y
 
 
-def _gelu_vjp(g: Any, x: Any, approximate: Any, kept: Any) -> tuple[Any]:
-    flat, g, shares = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, kept))
+def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
+    flat, g, shares = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, saved))
     gx = np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
         part, share, out = flat[block], shares[block], gx[block]

@@ -30,7 +30,16 @@ def linear_definition(
 
 
 def _linear_vjp(
-    g: Any, y: Any, x: Any, weight: Any, bias: Any, activation: Any, keep: Any, keep_scale: Any, needs: Any, rooms: Any
+    g: Any,
+    y: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    activation: Any,
+    keep: Any,
+    keep_scale: Any,
+    needs: Any,
+    grad_buffers: Any,
 ) -> tuple[Any, Any, Any]:
     g, rows = as_rows(g), as_rows(x)
     if activation == "relu" or keep is not None:
@@ -44,7 +53,7 @@ def _linear_vjp(
         g = passed
     return (
         (g @ weight).reshape(x.shape) if needs[0] else None,
-        np.matmul(g.T, rows, out=rooms[1]) if needs[1] else None,
+        np.matmul(g.T, rows, out=grad_buffers[1]) if needs[1] else None,
         (ones(len(g), g.dtype).T @ g)[0] if needs[2] else None,
     )
 

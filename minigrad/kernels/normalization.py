@@ -34,12 +34,12 @@ def row_norm_definition(
 
 def _row_norm_vjp(
     g: Any, x: Any, update: Any, weight: Any, bias: Any, eps: Any, centred: Any, keep: Any, keep_scale: Any,
-    kept: Any, needs: Any,
+    saved: Any, needs: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     """With n the normalised rows, s their factor and h = g · weight: s (h - mean(h) - n mean(h n))."""
     shape = g.shape
     g = as_rows(g)
-    normal, scale = kept
+    normal, scale = saved
     width = g.shape[1]
     mean_column = shares(width, g.dtype)
     gx = np.empty_like(g)

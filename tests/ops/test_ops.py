@@ -246,8 +246,8 @@ def test_rules_return_memory_of_their_own(info: OpInfo, data: Any) -> None:
                 g = np.random.default_rng(0).standard_normal(node.shape)
                 before = g.copy()
                 g.flags.writeable = False
-                rooms = [[None] * len(node.inputs)] if node.op.fills_rooms else []
-                answer = rule(g, *args, *rooms)
+                grad_buffers = [[None] * len(node.inputs)] if node.op.fills_buffers else []
+                answer = rule(g, *args, *grad_buffers)
                 np.testing.assert_array_equal(g, before)
                 answers = [c for c in (answer if node.op.joint else [answer]) if c is not None]
                 for c in answers:
