@@ -14,7 +14,7 @@ from minigrad.serialization import write_json
 
 from ..models.config import TransformerConfig
 from ..models.transformer import Transformer
-from ..text import UNK, Tokenizer, Vocabulary, padded, tokenizer_named
+from ..text import EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from ..train.trainer import load_weights
 from .layout import lay_out_for_decoding
 from .search import Hypothesis, attention_maps, beam_search, greedy_search
@@ -37,13 +37,14 @@ class Translation:
 class Translator:
     """Translates text with a Transformer.
 
-    `save` and `load` keep everything but the weights in `config.json` and `vocab.json` of a run
-    directory; the weights are those that a `Trainer` leaves there.
+    With `source_eos`, an end mark closes a source as it does a target. `save` and `load` keep
+    everything but the weights in `config.json` and `vocab.json` of a run directory; the weights are
+    those that a `Trainer` leaves there.
     """
 
     def __init__(
         self, model: Transformer, source_vocab: Vocabulary, target_vocab: Vocabulary, source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer, source_eos: bool = False,
     ) -> None:  # fmt: skip
         config = model.config
         for name, vocab, size in (
@@ -55,11 +56,13 @@ class Translator:
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
+        self.source_eos = source_eos
 
     def save(self, run_dir: str | Path, **settings: Any) -> None:
         """Write `config.json`, with any further settings, and `vocab.json`."""
         tokenizers = {"source": self.source_tokenizer.to_dict(), "target": self.target_tokenizer.to_dict()}
-        data = {"model": self.model.config.to_dict(), "tokenizers": tokenizers, **settings}
+        parts = {"tokenizers": tokenizers, "source_eos": self.source_eos}
+        data = {"model": self.model.config.to_dict(), **parts, **settings}
         write_json(Path(run_dir) / "config.json", data)
         write_json(
             Path(run_dir) / "vocab.json", {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
@@ -76,7 +79,8 @@ class Translator:
             model = Transformer(TransformerConfig.from_dict(data["model"]))
         except (KeyError, TypeError) as error:
             raise ValueError(f"{run_dir}: not a run directory of a translator ({error})") from None
-        translator = cls(model, source_vocab, target_vocab, split_source, split_target)
+        source_eos = data.get("source_eos", False)
+        translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
         if weights is not None:
             load_weights(run_dir / weights, model)
         lay_out_for_decoding(model)
@@ -85,15 +89,16 @@ class Translator:
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
         """Texts as padded source ids (N, L), and as tokens."""
         tokens = [self.source_tokenizer(text) for text in texts]
+        limit = self.model.config.max_len - self.source_eos
         for text, found in zip(texts, tokens):
             if not found:
                 raise ValueError(f"nothing to translate: {text!r} has no tokens")
-            if len(found) > self.model.config.max_len:
+            if len(found) > limit:
                 raise ValueError(
-                    f"a sentence of {len(found)} tokens is longer than the {self.model.config.max_len} that the model "
+                    f"a sentence of {len(found)} tokens is longer than the {limit} that the model "
                     f"takes: {text[:60]!r}..."
                 )
-        return padded([self.source_vocab.encode(found) for found in tokens]), tokens
+        return padded([self.source_vocab.encode(found, eos=self.source_eos) for found in tokens]), tokens
 
     def translate(
         self, texts: Sequence[str], beam_size: int = 1, length_penalty: float = 1.0, max_len: int | None = None,
@@ -109,7 +114,7 @@ class Translator:
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # like lengths together
         for start in range(0, len(order), batch_size):
             part = order[start : start + batch_size]
-            width = max(len(tokens[i]) for i in part)
+            width = max(len(tokens[i]) for i in part) + self.source_eos
             limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
             source = ids[part, :width]
             best: list[Hypothesis]
@@ -131,8 +136,10 @@ class Translator:
 
     def attention(self, translation: Translation) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
         """What each head attended to (see `attention_maps`), and the tokens of source and target."""
-        maps = attention_maps(self.model, self.source_vocab.encode(translation.source_tokens), translation.ids)
-        return maps, translation.source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
+        source = self.source_vocab.encode(translation.source_tokens, eos=self.source_eos)
+        maps = attention_maps(self.model, source, translation.ids)
+        source_tokens = translation.source_tokens + [SPECIALS[EOS]] * self.source_eos
+        return maps, source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
 
 
 def _json(path: Path) -> Any:

@@ -33,7 +33,8 @@ class TransformerConfig:
     num_decoder_layers: int = 6
     d_ff: int = 2048
     dropout: float = 0.1
-    attention_dropout: float | None = None  # None: as dropout
+    attention_dropout: float | None = None  # of attention weights; None: as dropout
+    activation_dropout: float | None = None  # between the two maps of a feed-forward net; None: as dropout
     activation: str = "relu"
     gated: bool = False
     norm: str = "layer"  # or "rms"
@@ -69,7 +70,7 @@ class TransformerConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        for name in ("dropout", "attention_dropout"):
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"{name}: expected 0 <= {name} < 1, got {value}")

@@ -64,15 +64,9 @@ def _attention(kind: Any, config: TransformerConfig, generator: Generator | None
 
 
 def _feed_forward(config: TransformerConfig, generator: Generator | None) -> FeedForward:
+    dropout = config.dropout if config.activation_dropout is None else config.activation_dropout
     return FeedForward(
-        config.d_model,
-        config.d_ff,
-        config.activation,
-        config.dropout,
-        config.gated,
-        config.bias,
-        config.dtype,
-        generator,
+        config.d_model, config.d_ff, config.activation, dropout, config.gated, config.bias, config.dtype, generator
     )
 
 

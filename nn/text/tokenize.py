@@ -103,16 +103,30 @@ class BPETokenizer(Tokenizer):
         self._tokenizer = require("tokenizers", "bpe", "BPETokenizer").Tokenizer.from_str(model)
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False) -> BPETokenizer:
-        """Learn `vocab_size` pieces from texts."""
+    def train(
+        cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, whole_words: bool = False
+    ) -> BPETokenizer:
+        """Learn `vocab_size` pieces from texts: the 256 bytes, and a piece for each merge.
+
+        Letters, digits and punctuation are never merged with one another, unless `whole_words` says
+        that words are what white space separates: for text that is tokenized already.
+        """
         lib = require("tokenizers", "bpe", "BPETokenizer")
         tokenizer = lib.Tokenizer(lib.models.BPE())
-        tokenizer.pre_tokenizer = lib.pre_tokenizers.ByteLevel(add_prefix_space=True)
+        bytes_of = lib.pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=not whole_words)
+        spaces = [lib.pre_tokenizers.WhitespaceSplit()] if whole_words else []
+        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*spaces, bytes_of])
         tokenizer.decoder = lib.decoders.ByteLevel()
-        alphabet = lib.pre_tokenizers.ByteLevel.alphabet()
+        alphabet = bytes_of.alphabet()
         trainer = lib.trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
         tokenizer.train_from_iterator((t.lower() if lowercase else t for t in texts), trainer)
         return cls(tokenizer.to_str(), lowercase)
+
+    @property
+    def pieces(self) -> list[str]:
+        """All pieces, by number: with a vocabulary of these, no text has an unknown token."""
+        by_piece = self._tokenizer.get_vocab()
+        return sorted(by_piece, key=by_piece.__getitem__)
 
     def split(self, text: str) -> list[str]:
         return list(self._tokenizer.encode(text).tokens)

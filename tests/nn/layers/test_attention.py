@@ -373,6 +373,17 @@ def test_language_model_and_classifier() -> None:
     assert all(p.grad is not None for p in classifier.parameters())
 
 
+@pytest.mark.parametrize("field", ["attention_dropout", "activation_dropout"])
+def test_dropouts_of_their_own(field: str) -> None:
+    found = {}
+    for value in (None, 0.0, 0.25):
+        model = nn.Transformer(config(dropout=0.5, **{field: value}))
+        places = [m for m in model.modules() if type(m) in (nn.FeedForward, nn.MultiHeadSelfAttention)]
+        kind = nn.FeedForward if field == "activation_dropout" else nn.MultiHeadSelfAttention
+        found[value] = {(type(m) is kind, m.dropout) for m in places}
+    assert found == {v: {(True, 0.5 if v is None else v), (False, 0.5)} for v in found}
+
+
 def test_config_goes_round_and_is_checked() -> None:
     c = config(tie="target", attention_dropout=0.2)
     assert nn.TransformerConfig.from_dict(c.to_dict()) == c

@@ -86,6 +86,21 @@ def test_bpe() -> None:
     assert again("wider low") == split("wider low")
 
 
+def test_bpe_of_tokenized_text_may_join_all_between_spaces() -> None:
+    pytest.importorskip("tokenizers")
+    texts = ["it is n&apos;t well-known ."] * 20
+    whole = BPETokenizer.train(texts, vocab_size=400, whole_words=True)
+    apart = BPETokenizer.train(texts, vocab_size=400)
+    assert whole(texts[0]) == ["Ġit", "Ġis", "Ġn&apos;t", "Ġwell-known", "Ġ."]
+    assert len(apart(texts[0])) > 5
+    for text in [texts[0], "a b-c &amp; n&apos;t", "未见过 naïve 🙂"]:
+        assert whole.join(whole(text)) == text
+    assert tokenizer_named(**whole.to_dict())(texts[0]) == whole(texts[0])
+    assert len(set(whole.pieces)) == len(whole.pieces) and set("Ġabc") < set(whole.pieces)
+    vocab = Vocabulary([*SPECIALS, *whole.pieces])  # a joint vocabulary of bytes knows every text
+    assert UNK not in vocab.encode(whole("".join(map(chr, range(33, 3000)))))
+
+
 def test_bpe_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MissingExtraError, match=r'BPETokenizer needs tokenizers: pip install "minigrad\[bpe\]"'):
