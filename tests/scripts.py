@@ -11,13 +11,14 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def load(name: str) -> ModuleType:
-    """The module of a script, which may have a number for a name."""
-    sys.path.insert(0, str(EXAMPLES))
+    """The module of a script, which may have a number for a name; lessons are in examples/course."""
+    path = next(path for path in EXAMPLES.rglob("*.py") if path.stem == name)
+    sys.path.insert(0, str(path.parent))
     try:
-        spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(f"example_{name}", path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     finally:
-        sys.path.remove(str(EXAMPLES))
+        sys.path.remove(str(path.parent))
     return module

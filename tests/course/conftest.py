@@ -11,7 +11,7 @@ from scripts import load
 
 
 @pytest.fixture
-def walk(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[[str], tuple[int, str, Path]]:
+def lesson(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[[str], tuple[int, str, Path]]:
     """Run a script in this process: the statements that it checked, what it printed, where its pictures are."""
 
     def run(name: str) -> tuple[int, str, Path]:

@@ -24,14 +24,14 @@ def script() -> ModuleType:
     return sys.modules.get(f"course_{NAME}") or load(NAME)
 
 
-def test_the_walk(walk) -> None:  # type: ignore[no-untyped-def]
-    checked, text, out = walk(NAME)
+def test_the_lesson(lesson) -> None:  # type: ignore[no-untyped-def]
+    checked, text, out = lesson(NAME)
     assert checked >= 58
     for name in ("asymmetry.png", "root_of_d_k.png", "masks.png"):
         picture = imread(out / name)[..., :3]
         assert min(picture.shape[:2]) > 200 and picture.std() > 0.02 and picture.min() < 0.2, name
     # the table of d_k: variance d_k and 1, gradient that vanishes and one that does not
-    rows = np.array(re.findall(r"^    (\d+)" + r" +([\d.e+-]+)" * 6 + "$", text, re.M), float)
+    rows = np.array(re.findall(r"^ +(\d+)" + r" +([\d.e+-]+)" * 6 + "$", text, re.M), float)
     d_k, variance, scaled, _, spread, gradient, kept = rows.T
     assert d_k.tolist() == [4**i for i in range(7)]
     np.testing.assert_allclose(variance[1:] / d_k[1:], 1, atol=0.25)
@@ -110,8 +110,8 @@ def test_symmetric_scores_leave_cycles_equal(script: ModuleType) -> None:
 
 
 def test_a_wrong_class_is_noticed(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk would not agree with values that are a thousandth too large, nor with another root than √d_k."""
-    walk = script.Walk(NAME, "", ["--no-pictures"])
+    """The lesson would not agree with values that are a thousandth too large, nor with another root than √d_k."""
+    lesson = script.Lesson(NAME, "", ["--no-pictures"])
 
     class Wrong(nn.MultiHeadAttention):
         def forward(self, x_q: Any, x_kv: Any, padding: Any = None, mask: Any = None) -> Any:
@@ -119,10 +119,10 @@ def test_a_wrong_class_is_noticed(script: ModuleType, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as m:
         m.setattr(nn, "MultiHeadCrossAttention", Wrong)
-        script.three_classes(walk, np.random.default_rng(0))
-    assert len(walk.failed) == 2 and "x_q, x_kv, x_kv" in walk.failed[1], walk.failed
+        script.three_classes(lesson, np.random.default_rng(0))
+    assert len(lesson.failed) == 2 and "x_q, x_kv, x_kv" in lesson.failed[1], lesson.failed
     with monkeypatch.context() as m:
         m.setattr(script, "sqrt", lambda x: 1.0)
-        script.attention_formula(walk, np.random.default_rng(0))
-    assert "The formula" in walk.failed
-    assert walk.end() == 1
+        script.attention_formula(lesson, np.random.default_rng(0))
+    assert "The formula" in lesson.failed
+    assert lesson.end() == 1

@@ -15,8 +15,8 @@ import nn
 script = load("07_multi_head_attention")
 
 
-def test_the_walk(walk: Callable[[str], tuple[int, str, Path]]) -> None:
-    checked, text, out = walk("07_multi_head_attention")
+def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
+    checked, text, out = lesson("07_multi_head_attention")
     assert checked >= 35 and "(4 with a correction" in text
     left = {kind: float(share) for kind, share in re.findall(r"^  (split|summed|joined) .* ([\d.]+)%$", text, re.MULTILINE)}  # fmt: skip
     assert left["split"] < 10 and left["joined"] < 10 and 73 < left["summed"] < 80

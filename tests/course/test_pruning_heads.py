@@ -15,14 +15,14 @@ import minigrad as mg
 script = load("08_pruning_heads")
 
 
-def test_the_walk(walk: Callable[[str], tuple[int, str, Path]]) -> None:
-    checked, text, out = walk("08_pruning_heads")
+def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
+    checked, text, out = lesson("08_pruning_heads")
     assert checked >= 12
     rows = {name: [float(n.replace(",", "")) for n in re.findall(r"[\d.,]+", line)]
             for line in text.splitlines() for name in ("as trained", "pruned") if re.match(rf"  {name}  .*%$", line)}  # fmt: skip
-    (before, heads, slow, slower, right), (after, fewer, fast, faster, still) = rows["as trained"], rows["pruned"]
+    (before, heads, *_, right), (after, fewer, *_, still) = rows["as trained"], rows["pruned"]
     assert (heads, fewer) == (16, 6) and before - after == 10 * (4 * 8 * 64 + 3 * 8)
-    assert right > 97 and still > 97 and fast < slow and faster < slower
+    assert right > 97 and still > 97
     curve = lambda name: [int(n) for n in re.findall(r"(\d+)%", next(line for line in text.splitlines() if name in line))]  # fmt: skip
     assert curve("least by gradient first ")[3] > 90 > curve("most by gradient first ")[4]
     image = pytest.importorskip("matplotlib.image").imread(out / "heads.png")

@@ -1,4 +1,4 @@
-"""Walks 01 and 02, "Random Transformer": the walks agree with the text, and some of what they say is computed anew."""
+"""Lessons 1 and 2, "Random Transformer": the lessons agree with the text, and some of what they say is computed anew."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import minigrad as mg
 import nn
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "course"
 Run = Callable[[str], tuple[int, str, Path]]
 
 
@@ -36,8 +36,8 @@ def found(pattern: str, text: str) -> tuple[float, ...]:
     return tuple(float(group.replace(",", "")) for group in match.groups())
 
 
-def test_the_text(walk: Run) -> None:
-    checked, text, folder = walk("01_random_transformer")
+def test_the_text(lesson: Run) -> None:
+    checked, text, folder = lesson("01_random_transformer")
     assert checked >= 105
     assert text.count(": the text has ") >= 13
     check_pictures(folder, {"positions.png", "attention.png", "explosion.png", "cross_attention.png"})
@@ -53,8 +53,8 @@ def test_the_text(walk: Run) -> None:
     assert share > 80
 
 
-def test_its_exercises(walk: Run) -> None:
-    checked, text, folder = walk("02_random_transformer_exercises")
+def test_its_exercises(lesson: Run) -> None:
+    checked, text, folder = lesson("02_random_transformer_exercises")
     assert checked >= 30
     assert [f"── {i}. " in text for i in range(1, 9)] == [True] * 8
     check_pictures(folder, {"attention_size.png", "gradients.png"})
@@ -67,7 +67,7 @@ def test_its_exercises(walk: Run) -> None:
     assert greedy == pytest.approx(0.2, abs=0.02) and beam == pytest.approx(0.4, abs=0.02)  # the shares in the corpus
 
 
-# -- what the walks use ----------------------------------------------------------------------------
+# -- what the lessons use ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

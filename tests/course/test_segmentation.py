@@ -13,8 +13,8 @@ from scripts import load
 script = load("06_segmentation")
 
 
-def test_the_walk(walk: Callable[[str], tuple[int, str, Path]]) -> None:
-    checked, text, out = walk("06_segmentation")
+def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
+    checked, text, out = lesson("06_segmentation")
     assert checked >= 11
     rows = {name: [float(n) for n in re.findall(r"\d\.\d{3}", line)]
             for name in script.MODELS for line in text.splitlines() if re.match(rf"  {name}  ", line)}  # fmt: skip

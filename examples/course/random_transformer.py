@@ -1,4 +1,4 @@
-"""The model of "Random Transformer" (walks 01 and 02): its printed weights, its layers, how it is used and trained."""
+"""The model of "Random Transformer" (lessons 1 and 2): its printed weights, its layers, how it is used and trained."""
 
 from __future__ import annotations
 

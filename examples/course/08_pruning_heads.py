@@ -7,7 +7,7 @@ least important: their parameters are gone, and the model is smaller and faster.
 
 After Michel, Levy, Neubig (2019), "Are sixteen heads really better than one?", arXiv:1905.10650.
 
-    python examples/08_pruning_heads.py
+    python examples/course/08_pruning_heads.py
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from walk import Walk, fastest
+from lesson import Lesson, fastest
 
 import minigrad as mg
 import nn
@@ -80,27 +80,27 @@ def ranks_agree(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.corrcoef(*(x.ravel().argsort().argsort() for x in (a, b)))[0, 1])
 
 
-# -- the walk --------------------------------------------------------------------------------------------
+# -- the lesson --------------------------------------------------------------------------------------------
 
 
-def the_model(walk: Walk) -> tuple[Any, np.ndarray, np.ndarray]:
-    walk.section("A model of sixteen heads")
+def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
+    lesson.section("A model of sixteen heads")
     model = course.train(course.Resolver(course.settings(D_MODEL, HEADS, LAYERS)), steps=STEPS)
     sentences, nouns, held = course.corpus()
     ids, nouns = course.encode(sentences)[held], nouns[held]
     loss, accuracy = loss_and_accuracy(model, np.ones((LAYERS, HEADS)), ids, nouns)
-    walk.say(
+    lesson.say(
         f"""It names the noun that "it" stands for, as in 05_self_attention.py, with {LAYERS} layers of {HEADS} heads of
         size {D_MODEL // HEADS} and {model.num_parameters():,} parameters. On the {len(ids)} held-out sentences its loss
         is {loss:.4f}."""
     )
-    walk.fact("the model has learned its task", accuracy > 0.97, f"{accuracy:.1%} of the held-out sentences")
+    lesson.fact("the model has learned its task", accuracy > 0.97, f"{accuracy:.1%} of the held-out sentences")
     looks = model.looks(ids)  # (N, layers, h, L)
     apart = [
         abs(looks[:, i, a] - looks[:, i, b]).sum(-1).mean() / 2
         for i in range(LAYERS) for a in range(HEADS) for b in range(a)
     ]  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "after training the heads are different",
         np.mean(apart) > 0.1,
         f'two heads of a layer lay {np.mean(apart):.0%} of the weight of "it" on different words, on average',
@@ -108,9 +108,9 @@ def the_model(walk: Walk) -> tuple[Any, np.ndarray, np.ndarray]:
     return model, ids, nouns
 
 
-def importance(walk: Walk, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
-    walk.section("How important is each head?")
-    walk.say(
+def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
+    lesson.section("How important is each head?")
+    lesson.say(
         """The output of each head gets a gate: 1 leaves it, 0 silences it. Two questions. By ablation: how much does
         the loss grow when the gate of a head is 0? One pass over the data for each head. By gradient: how much does
         the loss of a sentence change with its gate, |dL/dgate| at 1, on average? One pass for all of them."""
@@ -125,7 +125,7 @@ def importance(walk: Walk, model: Any, ids: np.ndarray, nouns: np.ndarray) -> di
         gates[i, j] += sign * step
         near.append(loss_and_accuracy(model, gates, ids, nouns)[0])
     difference = (near[0] - near[1]) / (2 * step)
-    walk.fact(
+    lesson.fact(
         "the gradient at a gate is the change of the loss with it",
         np.isclose(difference, slope.data[i, j], rtol=0.1),
         f"layer {i + 1}, head {j + 1}: {slope.data[i, j]:+.5f}, by differences {difference:+.5f}",
@@ -135,16 +135,18 @@ def importance(walk: Walk, model: Any, ids: np.ndarray, nouns: np.ndarray) -> di
         "ablation": importance_by_ablation(model, ids, nouns),
     }
     for name, values in found.items():
-        walk.show(f"importance by {name} (layers, heads)", values)
+        lesson.show(f"importance by {name} (layers, heads)", values)
     agree = ranks_agree(*found.values())
-    walk.fact("both ways agree on the whole", agree > 0.3, f"Spearman's correlation of the two rankings is {agree:.2f}")
-    walk.say(
+    lesson.fact(
+        "both ways agree on the whole", agree > 0.3, f"Spearman's correlation of the two rankings is {agree:.2f}"
+    )
+    lesson.say(
         """The gradient is the cheaper one, and sees only what a small change does; to silence a head is a large one.
         Michel et al. divide the importances of each layer by their norm before they compare layers; here the plain
         ones order the heads as well."""
     )
     spread = found["ablation"].max() / max(np.median(found["ablation"]), 1e-9)
-    walk.fact(
+    lesson.fact(
         "some heads matter much more than others",
         spread > 3,
         f"without the most important the loss grows by {found['ablation'].max():.3f}, {spread:.0f} times the median",
@@ -153,10 +155,10 @@ def importance(walk: Walk, model: Any, ids: np.ndarray, nouns: np.ndarray) -> di
 
 
 def how_many_can_go(
-    walk: Walk, model: Any, found: dict[str, np.ndarray], ids: np.ndarray, nouns: np.ndarray
+    lesson: Lesson, model: Any, found: dict[str, np.ndarray], ids: np.ndarray, nouns: np.ndarray
 ) -> tuple[dict[str, list[float]], int]:
     """Accuracy by the number of silent heads, for several orders; how many can go at no more than 1 %."""
-    walk.section("How many can be silent?")
+    lesson.section("How many can be silent?")
     rng = np.random.default_rng(0)
     orders = {
         "least by gradient first": removal_order(found["gradient"]),
@@ -172,36 +174,36 @@ def how_many_can_go(
         float(np.mean([loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]))
         for n in range(len(drawn[0]) + 1)
     ]
-    print("  heads silenced          " + "".join(f"{n:>6}" for n in range(0, 15, 2)))
-    for name, curve in curves.items():
-        print(f"  {name:<24}" + "".join(f"{accuracy:6.0%}" for accuracy in curve[::2]))
-    print()
+    rows = [[name, *(f"{accuracy:.0%}" for accuracy in curve[::2])] for name, curve in curves.items()]
+    lesson.table(["heads silenced", *range(0, 15, 2)], rows, "Accuracy on the held-out sentences")
     area = {name: float(np.mean(curve)) for name, curve in curves.items()}
     least, most, random = (
         area[name] for name in ("least by gradient first", "most by gradient first", "at random (mean of 5)")
     )
-    walk.fact(
+    lesson.fact(
         "the gradient tells which heads can go",
         least > most + 0.1 and least > random - 0.02,
         f"mean accuracy along the way: {least:.0%} in its order, {random:.0%} at random, {most:.0%} in reverse",
     )
     curve = curves["least by gradient first"]
     free = max(n for n in range(len(curve)) if min(curve[: n + 1]) >= curve[0] - 0.01)
-    walk.fact(
+    lesson.fact(
         "many heads are not needed", free >= 3, f"{free} of 16 can be silent at a cost of at most 1 % of accuracy"
     )
     return curves, free
 
 
-def remove(walk: Walk, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray, nouns: np.ndarray) -> None:
-    walk.section("Really removed")
+def remove(
+    lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray, nouns: np.ndarray
+) -> None:
+    lesson.section("Really removed")
     heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
-    walk.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: {heads}.")
+    lesson.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: {heads}.")
     pruned = copied(model)
     pruned.prune_heads(heads)
     with mg.no_grad():
         silent, removed = gated(model, without(order[:free]), ids).data, pruned(ids).data
-    walk.fact(
+    lesson.fact(
         "the result is that of silent heads",
         np.allclose(silent, removed, atol=1e-4),
         f"largest gap {abs(silent - removed).max():.0e}",
@@ -209,9 +211,9 @@ def remove(walk: Walk, model: Any, order: list[tuple[int, int]], free: int, ids:
     size = D_MODEL // HEADS
     gone = free * (4 * size * D_MODEL + 3 * size)  # rows of three matrices and biases, columns of the fourth
     before, after = (m.num_parameters() for m in (model, pruned))
-    walk.fact("their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after")
+    lesson.fact("their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after")
 
-    walk.section("Most of them removed, and trained on")
+    lesson.section("Most of them removed, and trained on")
     count = 10
     small = copied(model)
     heads = {name: [h for i, h in order[:count] if i == layer] for layer, name in enumerate(NAMES)}
@@ -220,14 +222,14 @@ def remove(walk: Walk, model: Any, order: list[tuple[int, int]], free: int, ids:
     first = rate(small)
     course.train(small, steps=150, lr=1e-3, seed=1)  # makes a new optimizer, as one must
     last = rate(small)
-    walk.fact(
+    lesson.fact(
         f"with {16 - count} of 16 heads left, a little training brings the accuracy back",
         last > 0.97,
         f"{first:.1%} after pruning, {last:.1%} after 150 more steps",
     )
     again = course.Resolver(small.config)  # config.pruned_heads says which heads are gone
     again.load_state_dict(small.state_dict())
-    walk.fact(
+    lesson.fact(
         "a pruned model is loaded from its configuration and weights",
         np.array_equal(again.eval().answer(ids), small.answer(ids)),
         f"config.pruned_heads = {small.config.pruned_heads}",
@@ -239,19 +241,17 @@ def remove(walk: Walk, model: Any, order: list[tuple[int, int]], free: int, ids:
         one, other = fastest(lambda: large(x), lambda: little(x))
         whole, part = fastest(lambda: model(ids), lambda: small(ids))
     share = little.num_heads / HEADS
-    print("                     parameters    heads    one attention    whole model    accuracy")
+    rows = []
     for name, m, attention, everything, accuracy in (
         ("as trained", model, one, whole, rate(model)), ("pruned", small, other, part, last),
     ):  # fmt: skip
         left = sum(dict(m.named_modules())[name].num_heads for name in NAMES)
-        times = f"{1e3 * attention:14.2f} ms{1e3 * everything:12.1f} ms"
-        print(f"  {name:<18}{m.num_parameters():11,}{left:9}{times}{accuracy:12.1%}")
-    print()
-    walk.fact(
-        "and it is faster",
-        other < 0.9 * one and part < whole,
-        f"attention with {share:.0%} of its heads takes {other / one:.0%} of the time; the whole model, whose "
-        f"feed-forward nets are as they were, {part / whole:.0%}",
+        times = f"{1e3 * attention:.2f} ms", f"{1e3 * everything:.1f} ms"
+        rows.append([name, f"{m.num_parameters():,}", left, *times, f"{accuracy:.1%}"])
+    lesson.table(["", "parameters", "heads", "one attention", "whole model", "accuracy"], rows)
+    lesson.measured(
+        f"""It is faster too: attention with {share:.0%} of its heads took {other / one:.0%} of the time; the whole model,
+        whose feed-forward nets are as they were, {part / whole:.0%}."""
     )
 
 
@@ -285,13 +285,13 @@ def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("08_pruning_heads", __doc__ or "", argv)
-    model, ids, nouns = the_model(walk)
-    found = importance(walk, model, ids, nouns)
-    curves, free = how_many_can_go(walk, model, found, ids, nouns)
-    walk.picture("heads.png", lambda path: draw(path, found, curves))
-    remove(walk, model, removal_order(found["gradient"]), free, ids, nouns)
-    return walk.end()
+    lesson = Lesson("08_pruning_heads", __doc__ or "", argv)
+    model, ids, nouns = the_model(lesson)
+    found = importance(lesson, model, ids, nouns)
+    curves, free = how_many_can_go(lesson, model, found, ids, nouns)
+    lesson.picture("heads.png", lambda path: draw(path, found, curves))
+    remove(lesson, model, removal_order(found["gradient"]), free, ids, nouns)
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ why a linear map, why √d_k, several heads, masks, einsum, and the classes Mult
 MultiHeadSelfAttention and MultiHeadCrossAttention. Here its formula runs as it prints it, by einsum,
 beside the classes of `nn`, and its reasons are measured.
 
-    python examples/04_attention_mechanism.py            a few seconds
+    python examples/course/04_attention_mechanism.py            a few seconds
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from walk import Walk
+from lesson import Lesson
 
 import minigrad as mg
 import nn
@@ -69,25 +69,25 @@ def gap(a: Any, b: Any) -> float:
 # -- sequences -----------------------------------------------------------------------------------------
 
 
-def sequence_modelling(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Sequence modelling: N × L × D")
+def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Sequence modelling: N × L × D")
     texts = ["the cat sees the dog", "the dog sleeps"]
     tokens = [WordTokenizer()(text) for text in texts]
     vocab = Vocabulary.build(tokens)
     ids = padded([vocab.encode(t) for t in tokens])  # (N, L)
     table = nn.Embedding(len(vocab), D, dtype=float, generator=rng)
     x = table(ids)  # (N, L, D)
-    walk.show("token ids, 0 where padded", ids)
-    walk.fact(
+    lesson.show("token ids, 0 where padded", ids)
+    lesson.fact(
         "A text is cut into discrete symbols, the tokens", [vocab.decode(row) for row in ids] == tokens, f"{tokens[1]}"
     )
     one_hot = np.eye(len(vocab))[ids]  # (N, L, vocabulary)
-    walk.fact(
+    lesson.fact(
         "An embedding layer maps symbols to a space of D dimensions",
         np.allclose(x.data, np.einsum("nlv,vd->nld", one_hot, table.weight.data)),
         "it looks up rows of a table, which is a product with one-hot vectors",
     )
-    walk.fact("The input is a tensor N × L × D", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features")
+    lesson.fact("The input is a tensor N × L × D", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features")
 
     config = nn.TransformerConfig(
         0, 5, d_model=D, num_heads=H, num_decoder_layers=2, d_ff=2 * D, dropout=0.0, dtype="float64"
@@ -97,38 +97,38 @@ def sequence_modelling(walk: Walk, rng: np.random.Generator) -> None:
     read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after a start mark
     p = softmax(model(read).data)  # (125, 3, 5): at each position, the probability of each next symbol
     chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
-    walk.fact(
+    lesson.fact(
         "A language model gives, at each position, the probability of the next",
         p.shape == (125, 3, 5) and np.allclose(p.sum(-1), 1), "nn.LanguageModel: (N, L) to (N, L, vocabulary)",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "So it models the sequence: p(x) = Π_t p(x_t | x_1 … x_t-1)", abs(chosen.prod(1).sum() - 1) < 1e-12,
         f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
     )  # fmt: skip
     ids = np.array([[BOS, 4, 3, 4]])
     by_hand = -np.log(np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)).mean()
-    walk.fact("That is what it is trained for", np.isclose(model.loss(ids).item(), by_hand), "loss = mean of -log p")
+    lesson.fact("That is what it is trained for", np.isclose(model.loss(ids).item(), by_hand), "loss = mean of -log p")
 
 
 # -- attention -----------------------------------------------------------------------------------------
 
 
-def attention_formula(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V")
+def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V")
     Q, K, V = rng.standard_normal((3, D_K)), rng.standard_normal((L, D_K)), rng.standard_normal((L, 7))
     out = attention(Q, K, V)  # (3, 7)
     kernel = mg.scaled_dot_product_attention(Q[None], K[None], V[None]).data[0]
-    walk.fact("The formula", gap(out, kernel) < 1e-12, "mg.scaled_dot_product_attention computes it")
+    lesson.fact("The formula", gap(out, kernel) < 1e-12, "mg.scaled_dot_product_attention computes it")
     weights = softmax(Q @ K.T / sqrt(D_K))  # (3, L)
     inside = (out >= V.min(0)).all() and (out <= V.max(0)).all()
-    walk.fact(
+    lesson.fact(
         "Scores of queries against keys become weights of the values",
         np.allclose(weights.sum(1), 1) and (weights > 0).all() and inside,
         "they are positive and sum to 1 for each query: a result lies between the values",
     )
     keys = K / np.linalg.norm(K, axis=1, keepdims=True)
     found = attention(400 * keys[3:4], keys, V)
-    walk.fact(
+    lesson.fact(
         "What matches gets the weight", gap(found[0], V[3]) < 1e-3,
         f"a long query along key 4 finds value 4 (to {gap(found[0], V[3]):.0e}), as one looks up a word",
     )  # fmt: skip
@@ -139,12 +139,12 @@ def attention_formula(walk: Walk, rng: np.random.Generator) -> None:
     for proj, W in zip((layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj), (W_Q, W_K, W_V, np.eye(D))):
         proj.weight.data[:] = W.T
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
-    walk.fact(
+    lesson.fact(
         "Self-attention: queries, keys and values come from one sequence by three linear maps",
         gap(own, layer(x[None], x[None], x[None])) < 1e-12, "equal to nn.MultiHeadAttention of one head",
     )  # fmt: skip
     cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
-    walk.fact(
+    lesson.fact(
         "Cross-attention: queries from one sequence, keys and values from another",
         cross.shape == (3, D) and gap(cross, layer(other[None], x[None], x[None])) < 1e-12,
         f"3 queries to {L} keys give 3 rows (the text's sentence breaks off; its class below is meant)",
@@ -164,18 +164,18 @@ def cycle_gap(A: np.ndarray) -> float:
     return float(np.abs(a[i, j] + a[j, k] + a[k, i] - a[i, k] - a[k, j] - a[j, i]).max())
 
 
-def why_linear(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Why a linear map?")
+def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Why a linear map?")
     X = rng.standard_normal((L, D))
     W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
     plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
-    walk.fact("Without it the scores must be symmetric", gap(plain, plain.T) < 1e-12, "X Xᵀ is its own transpose")
-    walk.fact(
+    lesson.fact("Without it the scores must be symmetric", gap(plain, plain.T) < 1e-12, "X Xᵀ is its own transpose")
+    lesson.fact(
         "With it they are not", gap(mapped, mapped.T) > 0.5,
         f"X W_Q (X W_K)ᵀ and its transpose differ by up to {gap(mapped, mapped.T):.1f}",
     )  # fmt: skip
     A, B = softmax(plain), softmax(mapped)
-    walk.erratum(
+    lesson.erratum(
         "That A attends to B as B to A, without the map", "weights that are equal",
         "scores that are equal, weights that are not", gap(A, A.T) > 0.01 and cycle_gap(A) < 1e-12 and cycle_gap(B) > 1,
         f"the softmax divides each row by its own sum: a_ij and a_ji differ by up to {gap(A, A.T):.2f}. What is left "
@@ -184,7 +184,7 @@ def why_linear(walk: Walk, rng: np.random.Generator) -> None:
         f"to {cycle_gap(B):.1f}",
     )  # fmt: skip
     U = X / np.linalg.norm(X, axis=1, keepdims=True)
-    walk.fact(
+    lesson.fact(
         "And without it, words of one length attend to themselves first",
         ((U @ U.T).argmax(1) == np.arange(L)).all() and (B.argmax(1) != np.arange(L)).any(),
         "x_i · x_j is largest for j = i; with the map they need not",
@@ -193,7 +193,7 @@ def why_linear(walk: Walk, rng: np.random.Generator) -> None:
     W_next = basis.T @ np.roll(basis, 1, axis=0)  # (D, D), a W_K that makes the key of a word of the word before it
     C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
     there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
-    walk.fact(
+    lesson.fact(
         "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
         f"a W_K chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
     )  # fmt: skip
@@ -201,13 +201,13 @@ def why_linear(walk: Walk, rng: np.random.Generator) -> None:
     cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
     layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
     out = layer(rng.standard_normal((1, 3, 6)), *2 * [rng.standard_normal((1, L, 9))])
-    walk.fact(
+    lesson.fact(
         "It maps a word to different spaces", np.abs(cosines).max() < 0.9 and out.shape == (1, 3, D),
         f"as query and as key one word points elsewhere (cosines {cosines.min():.2f} to {cosines.max():.2f}), and "
         "words of 6 features can ask words of 9",
     )  # fmt: skip
     titles = "scores: X Xᵀ / √D", "scores: X W_Q (X W_K)ᵀ / √D", "weights: each to the next"
-    walk.picture("asymmetry.png", lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))))
+    lesson.picture("asymmetry.png", lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))))
 
 
 def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
@@ -251,34 +251,37 @@ def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 1
     return {name: np.array(values) for name, values in found.items()}  # (sizes, 2): without √d_k, with it
 
 
-def why_root(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Why divide by √d_k?")
+def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Why divide by √d_k?")
     found = scale_experiment(rng)
     variance, spread, gradient = found["variance"], found["range"], found["gradient"]
-    print("    d_k     variance of q·k   /√d_k    range of 16 scores   /√d_k    softmax gradient   with √d_k")
-    for d_k, v, r, g in zip(SIZES, variance, spread, gradient):
-        print(f"    {d_k:<7} {v[0]:15.1f} {v[1]:7.2f} {r[0]:21.1f} {r[1]:7.2f} {g[0]:19.1e} {g[1]:12.2f}")
-    walk.fact(
+    header = ["d_k", "variance of q·k", "/√d_k", "range of 16 scores", "/√d_k", "softmax gradient", "with √d_k"]
+    rows = [
+        [d_k, f"{v[0]:.1f}", f"{v[1]:.2f}", f"{r[0]:.1f}", f"{r[1]:.2f}", f"{g[0]:.1e}", f"{g[1]:.2f}"]
+        for d_k, v, r, g in zip(SIZES, variance, spread, gradient)
+    ]
+    lesson.table(header, rows, "The same queries and keys, without the division and with it")
+    lesson.fact(
         "The variance changes in Q Kᵀ: it is d_k", (np.abs(variance[2:, 0] / SIZES[2:] - 1) < 0.3).all(),
         f"{variance[-1, 0]:.0f} at d_k = {SIZES[-1]}: a sum of d_k products, each of variance 1",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "Dividing by √d_k keeps it", (np.abs(variance[2:, 1] - 1) < 0.3).all(),
         f"between {variance[2:, 1].min():.2f} and {variance[2:, 1].max():.2f} for d_k from {SIZES[2]} on",
     )  # fmt: skip
     wide_q, wide_k = 2 * rng.standard_normal((2000, 64)), 2 * rng.standard_normal((2000, 64))
     wide = (wide_q * wide_k).sum(1).var() / 64
-    walk.erratum(
+    lesson.erratum(
         "The variance after the division", "as before", "σ_q² σ_k², as before where σ = 1", abs(wide / 16 - 1) < 0.2,
         f"for entries of variance 4 it is {wide:.1f}, about 4 · 4",
     )  # fmt: skip
     W = nn.init.xavier_uniform_(nn.Parameter(np.empty((64, 64))), generator=rng).data
     normed = nn.LayerNorm(64, dtype=float)(3 + 5 * rng.standard_normal((2000, 64))).data  # (2000, 64)
-    walk.fact(
+    lesson.fact(
         "So queries and keys should start with variance 1", abs((normed @ W.T).var() - 1) < 0.1,
         f"a layer norm and a W_Q by Xavier's rule, as in nn.Transformer, give {(normed @ W.T).var():.2f}",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "For large d_k the elements of Q Kᵀ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
         f"16 of them range over {spread[-1, 0]:.0f} at d_k = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
     )  # fmt: skip
@@ -286,12 +289,12 @@ def why_root(walk: Walk, rng: np.random.Generator) -> None:
     p = softmax(z)
     exact = mg.jacobian(mg.softmax)(z).data  # (16, 16)
     by_hand = np.diag(p) - np.outer(p, p)  # (16, 16)
-    walk.fact("The gradient of softmax is diag(p) - p pᵀ", gap(exact, by_hand) < 1e-12, "as mg.jacobian finds it")
-    walk.fact(
+    lesson.fact("The gradient of softmax is diag(p) - p pᵀ", gap(exact, by_hand) < 1e-12, "as mg.jacobian finds it")
+    lesson.fact(
         "It comes close to 0 when they do", gradient[-1, 0] < 1e-6 and gradient[:, 1].min() > 0.1,
         f"its norm is {gradient[-1, 0]:.0e} (median) at d_k = {SIZES[-1]}; with √d_k it stays at {gradient[-1, 1]:.2f}",
     )  # fmt: skip
-    walk.picture("root_of_d_k.png", lambda path: root_picture(path, variance, gradient))
+    lesson.picture("root_of_d_k.png", lambda path: root_picture(path, variance, gradient))
 
 
 def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
@@ -315,70 +318,72 @@ def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None
 # -- softmax, heads, masks -----------------------------------------------------------------------------
 
 
-def softmax_function(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("The softmax function")
+def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("The softmax function")
     z = rng.standard_normal(6)
     by_hand = [np.exp(z[i]) / sum(np.exp(z[j]) for j in range(6)) for i in range(6)]
     found = mg.softmax(z).data
-    walk.fact("softmax(z)_i = e^z_i / Σ_j e^z_j, j = 1 … n", gap(found, by_hand) < 1e-12, "it is mg.softmax")
-    walk.fact("It normalises the exponentials of z", np.isclose(found.sum(), 1) and (found > 0).all(), "they sum to 1")
+    lesson.fact("softmax(z)_i = e^z_i / Σ_j e^z_j, j = 1 … n", gap(found, by_hand) < 1e-12, "it is mg.softmax")
+    lesson.fact(
+        "It normalises the exponentials of z", np.isclose(found.sum(), 1) and (found > 0).all(), "they sum to 1"
+    )
     with np.errstate(over="ignore", invalid="ignore"):
         broken = softmax(z + 1000)
-    walk.fact(
+    lesson.fact(
         "How to compute it, which is left open", np.isnan(broken).all() and gap(mg.softmax(z + 1000), found) < 1e-12,
         "e^1000 overflows, so mg.softmax subtracts the largest z first, which leaves the quotients as they are",
     )  # fmt: skip
 
 
-def several_heads(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Several heads")
+def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Several heads")
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
     projected = [proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)]  # (N, L, D) each
     Q, K, V = (p.reshape(N, L, H, D_K) for p in projected)
     cut = [projected[0][..., h * D_K : (h + 1) * D_K] for h in range(H)]  # (N, L, d_k) each
-    walk.fact(
+    lesson.fact(
         "Reshaping splits a vector into heads", all((Q[:, :, h] == cut[h]).all() for h in range(H)),
         f"(N, L, {D}) to (N, L, {H}, {D_K}): head h has the h-th run of d_k features",
     )  # fmt: skip
     heads = [np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)]) for h in range(H)]
     joined = np.concatenate(heads, axis=-1)  # (N, L, D)
-    walk.fact(
+    lesson.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
         gap(layer.out_proj(joined), layer(x)) < 1e-12, "so does nn.MultiHeadSelfAttention",
     )  # fmt: skip
     head = lambda v: mg.einsum("ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj)))
     reads = np.abs(mg.jacobian(head)(x[0]).data).max((0, 1, 2))  # (D,): what the scores of head 1 read of each feature
-    walk.erratum(
+    lesson.erratum(
         "What is split among the heads", "the D features of the input", "those of Q, K and V", (reads > 0.01).all(),
         f"the code maps first and splits then: the first head reads all {D} features of x, and no derivative is 0",
     )  # fmt: skip
     weights = layer(x, need_weights=True)[1].data  # (N, h, L, L)
     apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
-    walk.fact("The heads see one position in different ways", apart > 0.05, f"weights differ by {apart:.2f} or more")
+    lesson.fact("The heads see one position in different ways", apart > 0.05, f"weights differ by {apart:.2f} or more")
 
 
-def mask_idea(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Masks: a score of -∞")
+def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Masks: a score of -∞")
     scores = rng.standard_normal((L, L))
     mask = nn.causal_mask(L)  # (L, L), True = may attend
     A = softmax(np.where(mask, scores, -np.inf))
-    walk.fact("A score of -∞ gets the probability 0", (A[~mask] == 0).all() and np.allclose(A.sum(1), 1), "e^-∞ = 0")
-    walk.fact("mg.softmax(scores, where=mask) does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
+    lesson.fact("A score of -∞ gets the probability 0", (A[~mask] == 0).all() and np.allclose(A.sum(1), 1), "e^-∞ = 0")
+    lesson.fact("mg.softmax(scores, where=mask) does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
     J = np.abs(mg.jacobian(lambda v: layer(v, attention_mask=mask))(x).data).max((0, 2, 3, 5))  # (L, L)
     strict = np.tri(L, k=-1, dtype=bool)  # the positions before, without one's own
     with np.errstate(invalid="ignore"):
         nothing = multi_head_formula(layer, x, x, x, attention_mask=strict).data[0, 0]
-    walk.erratum(
+    lesson.erratum(
         "What a position can depend on", "the positions before it", "itself and those before it",
         (J[~mask] == 0).all() and (J[mask] > 0).all() and np.isnan(nothing).all(),
         "the derivatives of outputs by inputs fill just the lower triangle and the diagonal; without the diagonal, the "
         "first position would have nothing to attend to, and the text's code would give NaN",
     )  # fmt: skip
     ours = mg.softmax(scores, where=strict).data
-    walk.fact("In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1))
+    lesson.fact("In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1))
 
 
 # -- the code ------------------------------------------------------------------------------------------
@@ -405,8 +410,8 @@ EINSUMS = {  # each form in the text: the shapes of its operands, and of its res
 }
 
 
-def einsums(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Code: einsum")
+def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Code: einsum")
     same_as = {
         "ij,jk->ik": lambda A, B: A @ B,
         "id,jd->ij": lambda Q, K: Q @ K.T,
@@ -425,71 +430,73 @@ def einsums(walk: Walk, rng: np.random.Generator) -> None:
         truths = by_loops(equation, *operands), same_as[equation](*operands)
         right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
         checked = mg.gradcheck(lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False)
-        walk.fact(f'"{equation}": {meaning[equation]}', right and checked, "as by loops and as by @; gradients checked")
+        lesson.fact(
+            f'"{equation}": {meaning[equation]}', right and checked, "as by loops and as by @; gradients checked"
+        )
     A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
     products = A[:, :, None] * B[None]  # (i, j, k): every product of an element of A and one of B
     summed = gap(products.sum(1), mg.einsum("ij,jk->ik", A, B)) < 1e-12
-    walk.fact("It multiplies, then sums", summed, "over the index j, which ik does not have")
+    lesson.fact("It multiplies, then sums", summed, "over the index j, which ik does not have")
 
 
-def first_class(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Code: multi-head attention")
+def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Code: multi-head attention")
     layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x_q, x_k, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     linears = [m for m in layer.modules() if isinstance(m, nn.Linear)]
-    walk.fact(
+    lesson.fact(
         "It has four linear maps, D to D: W_Q, W_K, W_V, W_O", [p.weight.shape for p in linears] == [(D, D)] * 4,
         "q_proj, k_proj, v_proj and out_proj in nn.MultiHeadAttention",
     )  # fmt: skip
-    walk.fact("d_k = d_model / num_heads", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}")
+    lesson.fact("d_k = d_model / num_heads", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}")
     try:
         nn.MultiHeadAttention(16, 3)
         refusal = ""
     except ValueError as error:
         refusal = str(error)
     message = "d_model must be divisible by num_heads"
-    walk.fact("Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}")
+    lesson.fact("Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}")
     by_hand = x_q @ linears[0].weight.data.T + linears[0].bias.data
-    walk.fact("A linear map is needed first", gap(layer.q_proj(x_q), by_hand) < 1e-12, "nn.Linear: x Wᵀ + b")
+    lesson.fact("A linear map is needed first", gap(layer.q_proj(x_q), by_hand) < 1e-12, "nn.Linear: x Wᵀ + b")
     found = layer(x_q, x_k, x_v)
-    walk.fact(
+    lesson.fact(
         "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
         f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
     )  # fmt: skip
     weights = layer(x_q, x_k, x_v, need_weights=True)[1].data  # (N, h, L_Q, L_KV)
-    walk.fact("softmax over dim=2 of nijh is over the keys j", np.allclose(weights.sum(-1), 1), "our last axis")
+    lesson.fact("softmax over dim=2 of nijh is over the keys j", np.allclose(weights.sum(-1), 1), "our last axis")
     x = rng.standard_normal((N, L, D))
     out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
-    walk.fact("MultiHeadSelfAttention takes N × L × D to N × L × D", out.shape == x.shape, f"{out.shape}")
+    lesson.fact("MultiHeadSelfAttention takes N × L × D to N × L × D", out.shape == x.shape, f"{out.shape}")
     mask = rng.random((3, L)) < 0.6
     mask[:, 0] = True
-    walk.erratum(
+    lesson.erratum(
         "The parameter mask of the first version", "a mask", "never read",
         gap(layer(x_q, x_k, x_v, attention_mask=mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
         "its forward goes from the scores straight to the softmax; only the complete version below masks",
     )  # fmt: skip
 
 
-def three_masks(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Code: the three masks")
-    walk.say("In the text 0 hides; here masks are booleans, True = may attend: the same polarity.")
+def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Code: the three masks")
+    lesson.say("In the text 0 hides; here masks are booleans, True = may attend: the same polarity.")
     ids = np.array([[7, 4, 9, 5, 6], [8, 4, 6, 0, 0]])  # (N, L), the second padded
     padding = nn.padding_mask_of(ids)  # (N, L)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
     out, weights = layer(x, padding_mask=padding, need_weights=True)  # weights (N, h, L, L)
-    walk.fact(
+    lesson.fact(
         "Padding mask [N, L]: padding is left out", (weights.data[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
         "its keys get weight 0 from all queries, in all heads",
     )  # fmt: skip
     alone = layer(x[1:, :3])  # the short sentence without its padding
-    walk.fact("So a padded sentence is what it is alone", gap(out.data[1, :3], alone.data[0]) < 1e-12, "three words")
+    lesson.fact("So a padded sentence is what it is alone", gap(out.data[1, :3], alone.data[0]) < 1e-12, "three words")
 
     causal = nn.causal_mask(L)  # (L, L)
     later = x.copy()
     later[:, 3:] = rng.standard_normal((N, 2, D))
     moved = np.abs(layer(later, attention_mask=causal).data - layer(x, attention_mask=causal).data).max((0, 2))
-    walk.fact(
+    lesson.fact(
         "Attention mask [L, L], causal or look-ahead: nothing depends on what comes later",
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
         "with other words 4 and 5, the first three results are what they were",
@@ -499,19 +506,19 @@ def three_masks(walk: Walk, rng: np.random.Generator) -> None:
     x_q = rng.standard_normal((N, 3, D))
     memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
     weights = cross(x_q, x, attention_mask=memory, need_weights=True)[1].data  # (N, h, L_Q, L_KV)
-    walk.fact(
+    lesson.fact(
         "Memory mask [L_Q, L_KV]: which keys each query may use", ((weights > 0) == memory).all(),
         f"in cross-attention, here {memory.shape}: weights are positive where it is True, and 0 elsewhere",
     )  # fmt: skip
     both = layer(x, padding, causal, need_weights=True)[1].data
-    walk.fact(
+    lesson.fact(
         "Both masks can be given", ((both > 0) == (padding[:, None, None] & causal)).all(), "a key must pass both"
     )
     nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
     with np.errstate(invalid="ignore"):
         broken = multi_head_formula(layer, x, x, x, nobody).data[1]
     ours = layer(x, nobody).data[1]
-    walk.erratum(
+    lesson.erratum(
         "Masked elements get the probability 0", "a softmax of scores of -∞", "one that also allows for all of them",
         np.isnan(broken).all() and gap(ours, np.broadcast_to(layer.out_proj.bias.data, ours.shape)) == 0,
         "where every key is hidden, that softmax is 0 / 0 and the text's code gives NaN; ours gives weights of 0, and "
@@ -521,11 +528,11 @@ def three_masks(walk: Walk, rng: np.random.Generator) -> None:
         "padding (of sequence 2)": np.repeat(padding[1:], L, 0), "causal": causal, "both": padding[1] & causal,
         "memory": memory,
     }  # fmt: skip
-    walk.picture("masks.png", lambda path: mask_picture(named, path))
+    lesson.picture("masks.png", lambda path: mask_picture(named, path))
 
 
-def three_classes(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Code: the complete classes")
+def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Code: the complete classes")
     x_q, x_kv, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     padding = np.array([[True] * L, [True] * 3 + [False] * 2])  # (N, L_KV)
     memory = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
@@ -546,7 +553,7 @@ def three_classes(walk: Walk, rng: np.random.Generator) -> None:
             grads = [mg.gradients(y, leaves, g) for y in (ours, text)]
             worst = max(worst, gap(ours, text), *(gap(a, b) for a, b in zip(*grads)))
         given = ", ".join(str(x.shape) for x in xs)
-        walk.fact(
+        lesson.fact(
             f"{kind.__name__}: {given} to {ours.shape}", worst < 1e-12,
             f"results and the gradients of {len(leaves)} tensors equal the text's to {worst:.0e}, with neither, "
             "either and both masks",
@@ -559,7 +566,7 @@ def three_classes(walk: Walk, rng: np.random.Generator) -> None:
         layer = kind(D, H, dtype=float)
         layer.load_state_dict(general.state_dict())
         inputs = [given[name] for name in same.split(", ")]
-        walk.fact(
+        lesson.fact(
             f"{kind.__name__} applies its base class to ({same})",
             issubclass(kind, nn.MultiHeadAttention) and gap(layer(*given.values()), general(*inputs)) == 0,
             "with the same parameters, by the same names, it gives the same",
@@ -567,20 +574,20 @@ def three_classes(walk: Walk, rng: np.random.Generator) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("attention_mechanism", __doc__ or "", argv)
+    lesson = Lesson("attention_mechanism", __doc__ or "", argv)
     rng = np.random.default_rng(0)
-    sequence_modelling(walk, rng)
-    attention_formula(walk, rng)
-    why_linear(walk, rng)
-    why_root(walk, rng)
-    softmax_function(walk, rng)
-    several_heads(walk, rng)
-    mask_idea(walk, rng)
-    einsums(walk, rng)
-    first_class(walk, rng)
-    three_masks(walk, rng)
-    three_classes(walk, rng)
-    return walk.end()
+    sequence_modelling(lesson, rng)
+    attention_formula(lesson, rng)
+    why_linear(lesson, rng)
+    why_root(lesson, rng)
+    softmax_function(lesson, rng)
+    several_heads(lesson, rng)
+    mask_idea(lesson, rng)
+    einsums(lesson, rng)
+    first_class(lesson, rng)
+    three_masks(lesson, rng)
+    three_classes(lesson, rng)
+    return lesson.end()
 
 
 if __name__ == "__main__":

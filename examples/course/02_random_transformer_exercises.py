@@ -1,8 +1,8 @@
 """The eight exercises of "Random Transformer", each answered by an experiment.
 
-The text (001_a6a1c66263ca8fcf.txt) ends with eight questions; walk 01 goes through what comes before them.
+The text (001_a6a1c66263ca8fcf.txt) ends with eight questions; lesson 1 goes through what comes before them.
 
-    python examples/02_random_transformer_exercises.py          some ten seconds; pictures in
+    python examples/course/02_random_transformer_exercises.py          some ten seconds; pictures in
                                                                 runs/random_transformer_exercises
 """
 
@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from lesson import Lesson
 from random_transformer import CONFIG, INDEX, Array, draw_lines, exact_matches, generate, train
-from walk import Walk
 
 import minigrad as mg
 import nn
@@ -26,9 +26,9 @@ from nn.text import BOS, EOS, SPECIALS, Vocabulary, padded
 ids = lambda *words: np.array([[INDEX[word] for word in words]])  # (1, L)
 
 
-def positions(walk: Walk) -> None:
-    walk.section("1. What is the purpose of positional encoding?")
-    walk.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a bag of
+def positions(lesson: Lesson) -> None:
+    lesson.section("1. What is the purpose of positional encoding?")
+    lesson.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a bag of
     words to the encoder, and "hello world" cannot be told from "world hello". Adding them makes a word at one place
     another input than the same word at another place.""")
     small = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
@@ -37,8 +37,10 @@ def positions(walk: Walk) -> None:
     )
     order, turned = ids("hello", "world"), ids("world", "hello")
     swaps = {m: np.abs(m.encode(order).data[0] - m.encode(turned).data[0, ::-1]).max() for m in (without, with_them)}
-    walk.fact("without positions, words in another order give the same vectors in another order", swaps[without] < 1e-5)
-    walk.fact("with positions they give other vectors", swaps[with_them] > 0.1, f"up to {swaps[with_them]:.2f} apart")
+    lesson.fact(
+        "without positions, words in another order give the same vectors in another order", swaps[without] < 1e-5
+    )
+    lesson.fact("with positions they give other vectors", swaps[with_them] > 0.1, f"up to {swaps[with_them]:.2f} apart")
 
     spanish = {"hello": "hola", "world": "mundo", "?": "?"}
     pairs = [(s, [spanish[word] for word in s]) for s in itertools.product(spanish, repeat=3)]
@@ -46,17 +48,19 @@ def positions(walk: Walk) -> None:
         train(model, pairs, 200)
     right = [int(exact_matches(model, pairs).sum()) for model in (without, with_them)]
     bags = len({tuple(sorted(source)) for source, _ in pairs})
-    walk.fact("with positions all 27 sentences of three words are learnt", right[1] == 27, f"{right[1]} of 27")
-    walk.fact("without them at most one order of each bag of words", right[0] <= bags, f"{right[0]} of 27; {bags} bags")
+    lesson.fact("with positions all 27 sentences of three words are learnt", right[1] == 27, f"{right[1]} of 27")
+    lesson.fact(
+        "without them at most one order of each bag of words", right[0] <= bags, f"{right[0]} of 27; {bags} bags"
+    )
     said = {
         " ".join(word for word, _ in generate(without, s)) for s in (["hello", "world", "?"], ["?", "world", "hello"])
     }
-    walk.fact("whatever the order, it says the same", len(said) == 1, f"{said.pop()}")
+    lesson.fact("whatever the order, it says the same", len(said) == 1, f"{said.pop()}")
 
 
-def two_attentions(walk: Walk) -> None:
-    walk.section("2. What is the difference between self-attention and encoder-decoder attention?")
-    walk.say("""Where queries, keys and values come from. In self-attention all three are made from one sequence. In
+def two_attentions(lesson: Lesson) -> None:
+    lesson.section("2. What is the difference between self-attention and encoder-decoder attention?")
+    lesson.say("""Where queries, keys and values come from. In self-attention all three are made from one sequence. In
     encoder-decoder attention the queries are made from the decoder's sequence, keys and values from the encoder's
     output. The arithmetic is the same.""")
     model = nn.Transformer(replace(CONFIG, num_encoder_layers=1, num_decoder_layers=1), np.random.default_rng(0)).eval()
@@ -69,18 +73,18 @@ def two_attentions(walk: Walk) -> None:
 
     found, other = maps(ids("hello", "world", "?")), maps(ids("how", "world", "?"))  # (h, L_q, L_kv) each
     shapes = {name: weights.shape[1:] for name, weights in found.items()}
-    walk.fact(
+    lesson.fact(
         "self-attention weighs a sequence by itself, encoder-decoder attention one by the other",
         shapes
         == {"encoder self_attention": (3, 3), "decoder self_attention": (5, 5), "decoder cross_attention": (5, 3)},
         "weights 3 × 3 in the encoder, 5 × 5 in the decoder, 5 × 3 between 5 target words and 3 source words",
     )
     own, cross = "decoder self_attention", "decoder cross_attention"
-    walk.fact(
+    lesson.fact(
         "another source word changes only the encoder-decoder attention of the first decoder block",
         np.array_equal(found[own], other[own]) and not np.allclose(found[cross], other[cross]),
     )
-    walk.fact(
+    lesson.fact(
         "in the decoder only self-attention is masked",
         (np.triu(found[own], 1) == 0).all() and (found[cross] > 0).all(),
         "the source is there as a whole from the beginning",
@@ -120,9 +124,9 @@ def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> tupl
     return found[0], found[1]
 
 
-def attention_size(walk: Walk) -> None:
-    walk.section("3. What happens if the attention size is too small? Too large?")
-    walk.say("""Too small: the scores of all queries and keys are a matrix of rank d_k at most, so that few patterns
+def attention_size(lesson: Lesson) -> None:
+    lesson.section("3. What happens if the attention size is too small? Too large?")
+    lesson.say("""Too small: the scores of all queries and keys are a matrix of rank d_k at most, so that few patterns
     can be expressed, and what does not fit into d_k numbers cannot be compared. Too large: weights and work grow
     with d_k, and with few examples attention learns what is peculiar to them.""")
     rng = np.random.default_rng(0)
@@ -130,7 +134,7 @@ def attention_size(walk: Walk) -> None:
     for d_k in (1, 2, 8):
         scores = rng.standard_normal((5000, d_k)) @ rng.standard_normal((50, d_k)).T  # (queries, keys)
         chosen[d_k] = len(np.unique(scores.argmax(1)))
-    walk.fact(
+    lesson.fact(
         "with d_k = 1 only two keys of any number can come first, the largest and the least",
         chosen[1] <= 2 < chosen[2] < chosen[8],
         f"of 50 keys, 5000 queries put {', '.join(f'{n} first for d_k = {d}' for d, n in chosen.items())}",
@@ -138,52 +142,54 @@ def attention_size(walk: Walk) -> None:
 
     sizes = (1, 2, 4, 8, 64)
     results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(1)  # (sizes, 2)
-    walk.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
+    lesson.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
     learnt from 500 examples (means of two draws).""")
     for d_k, (seen, unseen) in zip(sizes, results):
-        walk.say(
+        lesson.say(
             f"d_k = {d_k:2d}: right for {seen:.0%} of the examples, {unseen:.0%} of new ones; {2 * DIM * d_k:,} weights"
         )
     by_size = dict(zip(sizes, results))
-    walk.fact("too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with d_k = 1")
-    walk.fact(
+    lesson.fact(
+        "too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with d_k = 1"
+    )
+    lesson.fact(
         "too large: it knows the examples by heart, and less about new ones",
         by_size[64][0] > 0.98 and by_size[64][1] < by_size[RANK][1] - 0.05,
         f"{by_size[64][1]:.0%} with d_k = 64, {by_size[RANK][1]:.0%} with {RANK}",
     )
-    walk.fact(
+    lesson.fact(
         "in between is a best size", sizes[results[:, 1].argmax()] in (4, 8), f"d_k = {sizes[results[:, 1].argmax()]}"
     )
     cost = [nn.MultiHeadAttention(8 * d_k, 8, 512, 512, 512, bias=False).q_proj.weight.size for d_k in (64, 128)]
-    walk.fact(
+    lesson.fact(
         "weights and multiplications are proportional to d_k",
         cost[1] == 2 * cost[0],
         f"for 8 heads on 512 dimensions each projection has {cost[0]:,} weights at 64, {cost[1]:,} at 128",
     )
     lines = {"examples": (sizes, results[:, 0]), "new ones": (sizes, results[:, 1])}
     about = ("attention size d_k", "share found", f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers")
-    walk.picture("attention_size.png", lambda path: draw_lines(lines, *about, path, log="x"))
+    lesson.picture("attention_size.png", lambda path: draw_lines(lines, *about, path, log="x"))
 
 
-def feed_forward(walk: Walk) -> None:
-    walk.section("4. Describe the structure of the feed-forward layer")
-    walk.say("""A linear map to more dimensions, a ReLU, and a linear map back: ReLU(x W₁ + b₁) W₂ + b₂, at each
+def feed_forward(lesson: Lesson) -> None:
+    lesson.section("4. Describe the structure of the feed-forward layer")
+    lesson.say("""A linear map to more dimensions, a ReLU, and a linear map back: ReLU(x W₁ + b₁) W₂ + b₂, at each
     position by itself, with the same weights at all.""")
     ffn = nn.FeedForward(4, 8, dtype=float, generator=np.random.default_rng(0))
     x = np.random.default_rng(1).standard_normal((5, 4))  # (L, d_model)
-    walk.fact(
+    lesson.fact(
         "each position is treated by itself",
         np.allclose(ffn(x).data, np.concatenate([ffn(row).data for row in x[:, None]])),
     )
-    walk.fact("4 → 8 → 4 has 4·8 + 8 + 8·4 + 4 numbers", ffn.num_parameters() == 76, "76")
+    lesson.fact("4 → 8 → 4 has 4·8 + 8 + 8·4 + 4 numbers", ffn.num_parameters() == 76, "76")
     W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
     linear = x @ W1.T + b1  # (L, 8)
-    walk.fact(
+    lesson.fact(
         "without the ReLU both maps would be one", np.allclose(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2)
     )
     attention, wide = nn.MultiHeadAttention(512, 8), nn.FeedForward(512, 2048)
     share = wide.num_parameters() / (wide.num_parameters() + attention.num_parameters())
-    walk.fact(
+    lesson.fact(
         "in the paper it holds two thirds of an encoder block's weights",
         abs(share - 2 / 3) < 0.01,
         f"{wide.num_parameters():,}, and attention {attention.num_parameters():,}",
@@ -212,9 +218,9 @@ def uncached(model: nn.Transformer, source: Array, length: int) -> list[int]:
     return sequence[1:]
 
 
-def decoder_speed(walk: Walk, length: int = 160) -> None:
-    walk.section("5. Why is the decoder slower than the encoder?")
-    walk.say("""The encoder sees all words of its input at once: one pass. The decoder needs each word for the next:
+def decoder_speed(lesson: Lesson, length: int = 160) -> None:
+    lesson.section("5. Why is the decoder slower than the encoder?")
+    lesson.say("""The encoder sees all words of its input at once: one pass. The decoder needs each word for the next:
     a pass for every word, one after the other, and small passes use a processor badly. If each pass sees the whole
     sequence anew, n words cost 1 + 2 + … + n = n(n + 1)/2 positions. A cache of the keys and values of earlier
     words brings that to n positions, but there are n passes still.""")
@@ -233,26 +239,26 @@ def decoder_speed(walk: Walk, length: int = 160) -> None:
             ),
             "the decoder, word by word without one": fastest(lambda: again.append(uncached(model, source, length))),
         }
-    for name, value in seconds.items():
-        walk.say(f"{name}: {value * 1000:.1f} ms for {length} words")
     encoder, parallel, fast, slow = seconds.values()
-    walk.fact(
-        "word by word the decoder is slower than the encoder",
-        fast > 2 * encoder,
-        f"with a cache {fast / encoder:.0f} times, without {slow / encoder:.0f} times",
+    rows = [[name, f"{value * 1000:.1f} ms", f"{value / encoder:.1f}"] for name, value in seconds.items()]
+    lesson.table([f"{length} words through", "time", "in passes of the encoder"], rows)
+    lesson.measured(
+        f"""Word by word the decoder took {fast / encoder:.0f} times as long as the encoder with a cache, and
+        {slow / encoder:.0f} times without: the cache made it {slow / fast:.1f} times faster. In training the decoder is
+        not slow: the mask lets it see all words in one pass, {fast / parallel:.0f} times faster than word by word."""
     )
-    walk.fact("the cache saves time", slow > 1.5 * fast, f"{slow / fast:.1f} times faster with it")
-    walk.fact("and changes no word", cached == again[0], f"all {length} are the same")
-    walk.fact(
-        "in training the decoder is not slow",
-        parallel < fast / 1.5,
-        f"the mask lets it see all words in one pass: {fast / parallel:.0f} times faster than word by word",
+    lesson.fact("the cache changes no word", cached == again[0], f"all {length} are the same")
+    positions = sum(range(1, length + 1))
+    lesson.fact(
+        "without a cache the decoder goes through n(n + 1)/2 positions, with one through n",
+        positions == length * (length + 1) // 2,
+        f"{positions:,} and {length}, and {length} passes either way",
     )
 
 
-def residuals_and_norms(walk: Walk, depth: int = 24) -> None:
-    walk.section("6. What is the purpose of residual connections and layer norm?")
-    walk.say("""A residual connection lets values, and gradients on their way back, pass a layer unchanged: so the
+def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
+    lesson.section("6. What is the purpose of residual connections and layer norm?")
+    lesson.say("""A residual connection lets values, and gradients on their way back, pass a layer unchanged: so the
     first of many layers still learns. A norm brings the values back to size 1 after each layer, so that they
     neither grow nor shrink with depth. Measured with the forward values and the gradient through 24 feed-forward
     layers.""")
@@ -284,22 +290,22 @@ def residuals_and_norms(walk: Walk, depth: int = 24) -> None:
     found_large = {name: through(step, large) for name, step in steps.items()}
     for name in steps:
         (size, slopes), (size_large, slopes_large) = found[name], found_large[name]
-        walk.say(f"""{name}: values up to {size:.1e}, gradient at the input {slopes[0]:.1e}; with weights four times as
+        lesson.say(f"""{name}: values up to {size:.1e}, gradient at the input {slopes[0]:.1e}; with weights four times as
         large, {size_large:.1e} and {slopes_large[0]:.1e}""")
-    walk.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
-    walk.fact("residual connections keep it", found["residual connections"][1][0] > 1)
-    walk.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
-    walk.fact(
+    lesson.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
+    lesson.fact("residual connections keep it", found["residual connections"][1][0] > 1)
+    lesson.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
+    lesson.fact(
         "norms keep the values, whatever the weights",
         max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0]) < 4,
         "16 numbers of mean 0 and variance 1 cannot pass √15",
     )
-    walk.fact(
+    lesson.fact(
         "with both, values and gradient stay in bounds",
         all(size < 4 and 1e-2 < slopes[0] < 1e3 for size, slopes in (found["both"], found_large["both"])),
     )
     lines = {name: (range(depth + 1), slopes) for name, (_, slopes) in found.items()}
-    walk.picture(
+    lesson.picture(
         "gradients.png",
         lambda path: draw_lines(
             lines, "layer", "norm of the gradient", "The gradient on its way back from layer 24 to the input", path
@@ -307,24 +313,24 @@ def residuals_and_norms(walk: Walk, depth: int = 24) -> None:
     )
 
 
-def probabilities(walk: Walk) -> None:
-    walk.section("7. How do we get probabilities from the decoder's output?")
-    walk.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a softmax of
+def probabilities(lesson: Lesson) -> None:
+    lesson.section("7. How do we get probabilities from the decoder's output?")
+    lesson.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a softmax of
     these: positive numbers that add up to 1.""")
     rng = np.random.default_rng(0)
     linear, h = nn.Linear(4, 10, dtype=float, generator=rng), rng.standard_normal((3, 4))  # (L, d_model)
     logits = linear(h).data  # (L, vocab)
     probs = mg.softmax(logits).data
-    walk.fact(
+    lesson.fact(
         "10 probabilities at each position",
         probs.shape == (3, 10) and (probs > 0).all() and np.allclose(probs.sum(-1), 1),
     )
-    walk.fact(
+    lesson.fact(
         "a larger logit is a larger probability",
         np.array_equal(np.argsort(logits), np.argsort(probs)),
         "so the likeliest word is known before the softmax",
     )
-    walk.fact(
+    lesson.fact(
         "only differences of logits count",
         np.allclose(mg.softmax(logits + 100).data, probs),
         "100 more in each changes nothing",
@@ -334,15 +340,15 @@ def probabilities(walk: Walk) -> None:
 # -- greedy is not best ----------------------------------------------------------------------------
 
 
-def greedy(walk: Walk) -> None:
-    walk.section("8. Why is it a problem to take the likeliest word each time?")
-    walk.say("""A first word can be the likeliest while every sentence that begins with it is unlikely. Greedy
+def greedy(lesson: Lesson) -> None:
+    lesson.section("8. Why is it a problem to take the likeliest word each time?")
+    lesson.say("""A first word can be the likeliest while every sentence that begins with it is unlikely. Greedy
     decoding takes it all the same, and cannot go back. A beam keeps several beginnings and compares whole
     sentences.""")
     vocabulary = Vocabulary([*SPECIALS, "hello", "mundo", "world", "how", "?", "a", "hola", "c"])
     corpus = ["how a ?", "how c ?", "how world ?"] * 2 + ["hola mundo"] * 4
     data = padded([vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus])  # (N, L)
-    walk.say("""A language model learns ten sentences: how a ?, how c ? and how world ?, twice each, and four times hola
+    lesson.say("""A language model learns ten sentences: how a ?, how c ? and how world ?, twice each, and four times hola
     mundo. "how" begins six of the ten; but each sentence that it begins has 2/10, and hola mundo 4/10.""")
     config = nn.TransformerConfig(0, len(vocabulary), 16, 2, 0, 1, 32, dropout=0.0, max_len=8)
     model = nn.LanguageModel(config, np.random.default_rng(0))
@@ -356,25 +362,25 @@ def greedy(walk: Walk) -> None:
     (first,) = nn.greedy_search(model, prompt=prompt, max_len=5)
     ((best,),) = nn.beam_search(model, prompt=prompt, max_len=5, beam_size=3, length_penalty=0.0)
     text = lambda h: " ".join(vocabulary.decode(h.tokens))
-    walk.fact(
+    lesson.fact(
         "greedy decoding begins with how",
         text(first).startswith("how"),
         f"{text(first)}, probability {np.exp(first.log_prob):.3f}",
     )
-    walk.fact(
+    lesson.fact(
         "beam search finds a likelier sentence",
         best.log_prob > first.log_prob + np.log(1.5),
         f"{text(best)}, probability {np.exp(best.log_prob):.3f}",
     )
     exact, sentence = likeliest(model, len(vocabulary), 4)
-    walk.fact(
+    lesson.fact(
         "it is the likeliest of all",
         sentence == best.tokens and np.isclose(exact, best.log_prob, atol=1e-4),
         f"of all {sum(len(vocabulary) ** n for n in range(5)):,} sentences of up to four words",
     )
     many = nn.sample(model, prompt=np.repeat(prompt, 1000, 0), max_len=5, generator=np.random.default_rng(0))
     share = np.mean([text(h) == "hola mundo" for h in many])
-    walk.fact(
+    lesson.fact(
         "and greedy decoding knows one sentence only",
         len({text(h) for h in many} & set(corpus)) == 4 and abs(share - 0.4) < 0.07,
         f"drawn by their probability, all four appear, hola mundo in {share:.0%} of 1000 draws",
@@ -399,16 +405,16 @@ def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[floa
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("random_transformer_exercises", __doc__ or "", argv)
-    positions(walk)
-    two_attentions(walk)
-    attention_size(walk)
-    feed_forward(walk)
-    decoder_speed(walk)
-    residuals_and_norms(walk)
-    probabilities(walk)
-    greedy(walk)
-    return walk.end()
+    lesson = Lesson("random_transformer_exercises", __doc__ or "", argv)
+    positions(lesson)
+    two_attentions(lesson)
+    attention_size(lesson)
+    feed_forward(lesson)
+    decoder_speed(lesson)
+    residuals_and_norms(lesson)
+    probabilities(lesson)
+    greedy(lesson)
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The text (Omar Sanseviero, translated by yaoqih; 001_a6a1c66263ca8fcf.txt) trans
 size 4. Each number that it prints and that does not hang on unknown random weights is computed here. Where it draws
 random weights we draw our own, and check what holds for any. At the end the same model is trained.
 
-    python examples/01_random_transformer.py          some twenty seconds; pictures in runs/random_transformer
+    python examples/course/01_random_transformer.py          some twenty seconds; pictures in runs/random_transformer
 
 Its eight exercises are answered by 02_random_transformer_exercises.py.
 """
@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from lesson import Lesson
 from random_transformer import (
     CONFIG,
     INDEX,
@@ -43,7 +44,6 @@ from random_transformer import (
     train,
     two_heads_of_3,
 )  # fmt: skip
-from walk import Walk
 
 import minigrad as mg
 import nn
@@ -55,39 +55,39 @@ HELLO, WORLD = 0, 1  # the rows of every matrix
 # -- encoder, sections 1 to 4 ----------------------------------------------------------------------
 
 
-def embedding_and_position(walk: Walk) -> Array:
-    walk.section("Encoder 1. Text embedding")
+def embedding_and_position(lesson: Lesson) -> Array:
+    lesson.section("Encoder 1. Text embedding")
     E = np.array([[1, 2, 3, 4], [2, 3, 4, 5]])  # (L, d_model): a row for each word
-    walk.show("E", E)
+    lesson.show("E", E)
     lookup = nn.Embedding(2, 4, dtype=float)
     lookup.weight.data[...] = E
-    walk.fact(
+    lesson.fact(
         "one matrix holds the vectors of all words, 4 numbers each instead of 512",
         np.array_equal(lookup(np.array([HELLO, WORLD])).data, E) and nn.TransformerConfig().d_model == 512,
     )
 
-    walk.section("Encoder 2. Positional encoding")
-    walk.say("""PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d)): a sine and the
+    lesson.section("Encoder 2. Positional encoding")
+    lesson.say("""PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d)): a sine and the
     cosine after it share one frequency. The text puts the column itself in the place of i, so that each column gets a
     frequency of its own.""")
     text_angle = np.arange(2)[:, None] / 10000 ** (2 * np.arange(4) / 4)  # (L, d_model)
     text_table = np.where(np.arange(4) % 2 == 0, np.sin(text_angle), np.cos(text_angle))
     table = nn.sinusoidal_table(2, 4)  # (L, d_model)
-    walk.show("the text's rule", text_table, 6)
-    walk.show("the paper's rule (nn.sinusoidal_table)", table, 6)
-    walk.numbers("Hello, at position 0: sin 0 and cos 0 in turn", table[0], [0, 1, 0, 1], 8)
-    walk.numbers("World: PE(1,0) = sin 1", table[1, 0], 0.84, 2)
-    walk.numbers("10000^0.5 = 100, so the angle of PE(1,1) is 0.01", text_angle[1, 1], 0.01, 8)
-    walk.erratum(
+    lesson.show("the text's rule", text_table, 6)
+    lesson.show("the paper's rule (nn.sinusoidal_table)", table, 6)
+    lesson.numbers("Hello, at position 0: sin 0 and cos 0 in turn", table[0], [0, 1, 0, 1], 8)
+    lesson.numbers("World: PE(1,0) = sin 1", table[1, 0], 0.84, 2)
+    lesson.numbers("10000^0.5 = 100, so the angle of PE(1,1) is 0.01", text_angle[1, 1], 0.01, 8)
+    lesson.erratum(
         "PE(1,1), by the text's own rule",
         "cos(0.01) ≈ 0.99",
         f"{np.cos(0.01):.6f}",
         round(text_table[1, 1], 2) == 1 and math.floor(text_table[1, 1] * 100) == 99,
         "cut off, not rounded",
     )
-    walk.numbers("PE(1,2) = sin(1/10000^1) ≈ 0, by the text's rule", text_table[1, 2], 0, 2)
-    walk.numbers("PE(1,3) = cos(1/10000^1.5) ≈ 1, by the text's rule", text_table[1, 3], 1, 2)
-    walk.erratum(
+    lesson.numbers("PE(1,2) = sin(1/10000^1) ≈ 0, by the text's rule", text_table[1, 2], 0, 2)
+    lesson.numbers("PE(1,3) = cos(1/10000^1.5) ≈ 1, by the text's rule", text_table[1, 3], 1, 2)
+    lesson.erratum(
         "the row of World",
         "[0.84, 0.99, 0, 1]",
         np.array2string(table[1], precision=4),
@@ -96,26 +96,26 @@ def embedding_and_position(walk: Walk) -> Array:
     )
     long = nn.sinusoidal_table(512, 512)
     gaps = np.linalg.norm(long[:, None, :8] - long[None, :, :8], axis=-1) + 9 * np.eye(512)
-    walk.fact(
+    lesson.fact(
         "every position gets numbers of its own",
         gaps.min() > 1e-3,
         f"among 512 positions the closest two are {gaps.min():.3f} apart in the first 8 columns alone",
     )
-    walk.fact(
+    lesson.fact(
         "the functions are waves that repeat",
         np.abs(long[44:] - long[:-44])[:, :2].max() < 0.02,
         "the first two columns come back after 44 ≈ 7 · 2π positions",
     )
-    walk.fact("the code is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
-    walk.picture("positions.png", lambda path: plots.position_picture(60, 32, path=path))
+    lesson.fact("the code is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
+    lesson.picture("positions.png", lambda path: plots.position_picture(60, 32, path=path))
 
-    walk.section("Encoder 3. The two are added")
+    lesson.section("Encoder 3. The two are added")
     x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
     rounded = np.array([[0, 1, 0, 1], [0.84, 0.99, 0, 1]])
-    walk.numbers("Hello = [1,2,3,4] + [0,1,0,1]", (E + rounded)[HELLO], [1, 3, 3, 5], 8)
-    walk.numbers("World = [2,3,4,5] + [0.84,0.99,0,1]", (E + rounded)[WORLD], [2.84, 3.99, 4, 6], 8)
+    lesson.numbers("Hello = [1,2,3,4] + [0,1,0,1]", (E + rounded)[HELLO], [1, 3, 3, 5], 8)
+    lesson.numbers("World = [2,3,4,5] + [0.84,0.99,0,1]", (E + rounded)[WORLD], [2.84, 3.99, 4, 6], 8)
     exact = nn.SinusoidalPositions(2, 4, dtype=float)(E[None]).data[0]  # (L, d_model)
-    walk.erratum(
+    lesson.erratum(
         "World, with the paper's positions",
         "[2.84, 3.99, 4, 6]",
         np.array2string(exact[1], precision=4),
@@ -132,48 +132,48 @@ def head(x: Array, WQ: Array, WK: Array, WV: Array, scale: float) -> tuple[Array
     return weights @ V, weights  # (L, d_v)
 
 
-def self_attention(walk: Walk, x: Array) -> Array:
-    walk.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
+def self_attention(lesson: Lesson, x: Array) -> Array:
+    lesson.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
     K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
-    walk.numbers("K1 = E WK1", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
-    walk.numbers("V1 = E WV1 (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
-    walk.numbers("Q1 = E WQ1", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
+    lesson.numbers("K1 = E WK1", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
+    lesson.numbers("V1 = E WV1 (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
+    lesson.numbers("Q1 = E WQ1", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
     attention = two_heads_of_3(nn.MultiHeadSelfAttention)
     for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
         getattr(attention, name).weight.data[...] = np.hstack(both).T  # Linear keeps (out, in): (6, 4)
     attention.out_proj.weight.data[...] = W.T  # (4, 6)
-    walk.fact(
+    lesson.fact(
         "each head has K, V and Q matrices of its own, 4 × 3",
         np.array_equal(attention.k_proj(x).data, np.hstack([K1, x @ WK2])),
         "in nn.MultiHeadAttention the heads' matrices stand side by side in one",
     )
-    walk.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a score
-    instead of 4. What too few dimensions cost is measured in walk 02.""")
+    lesson.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a score
+    instead of 4. What too few dimensions cost is measured in lesson 2.""")
 
-    walk.section("Encoder 4.3.1. Scores: each query times each key")
+    lesson.section("Encoder 4.3.1. Scores: each query times each key")
     scores = Q1 @ K1.T  # (L, L)
-    walk.numbers("Hello's scores, q1·k1 and q1·k2", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8)
-    walk.numbers("Q1 K1ᵀ", scores, [[68, 105.21], [87.88, 135.5517]], 8)
+    lesson.numbers("Hello's scores, q1·k1 and q1·k2", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8)
+    lesson.numbers("Q1 K1ᵀ", scores, [[68, 105.21], [87.88, 135.5517]], 8)
 
-    walk.section("Encoder 4.3.2. Divided by √d")
+    lesson.section("Encoder 4.3.2. Divided by √d")
     scaled = scores / np.sqrt(3)  # (L, L)
-    walk.numbers("scores / √3", scaled, [[39.2598183, 60.74302182], [50.73754166, 78.26081048]], 8)
+    lesson.numbers("scores / √3", scaled, [[39.2598183, 60.74302182], [50.73754166, 78.26081048]], 8)
     rng = np.random.default_rng(0)
     spread = {d: np.vecdot(*rng.standard_normal((2, 4000, d))).std() for d in (3, 64, 512)}
-    walk.fact(
+    lesson.fact(
         "dot products grow with d",
         all(abs(s / d**0.5 - 1) < 0.1 for d, s in spread.items()),
         f"of random vectors they spread by {', '.join(f'{s:.1f} at d = {d}' for d, s in spread.items())}: √d",
     )
 
-    walk.section("Encoder 4.3.3. Softmax")
-    walk.say(
+    lesson.section("Encoder 4.3.3. Softmax")
+    lesson.say(
         "softmax(x)ᵢ = eˣⁱ / Σⱼ eˣʲ. The vector of the text's example is lost in our copy of it; we take (1, 2, 3)."
     )
     example = mg.softmax(np.array([1.0, 2.0, 3.0])).data
-    walk.show("softmax of (1, 2, 3)", example)
+    lesson.show("softmax of (1, 2, 3)", example)
     e = math.e
-    walk.fact(
+    lesson.fact(
         "the values are positive and add up to 1",
         (example > 0).all()
         and np.isclose(example.sum(), 1)
@@ -181,30 +181,32 @@ def self_attention(walk: Walk, x: Array) -> Array:
         "1, e and e², divided by their sum",
     )
     weights1 = mg.softmax(scaled).data  # (L, L)
-    walk.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
-    walk.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8)
-    walk.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
+    lesson.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
+    lesson.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8)
+    lesson.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
 
-    walk.section("Encoder 4.3.4. The values, weighted")
-    walk.numbers("attention1, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
+    lesson.section("Encoder 4.3.4. The values, weighted")
+    lesson.numbers("attention1, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
     attention1, _ = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    walk.numbers("attention1, in one formula: softmax(Q Kᵀ / √d) V", attention1, [[7.99, 8.84, 6.84]] * 2, 8)
+    lesson.numbers("attention1, in one formula: softmax(Q Kᵀ / √d) V", attention1, [[7.99, 8.84, 6.84]] * 2, 8)
     attention2, weights2 = head(x, WQ2, WK2, WV2, 1 / np.sqrt(3))
-    walk.numbers("attention2", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
-    walk.numbers("in the second head, Hello's weight on Hello is 1.10613872e-14", weights2[0, 0] * 1e14, 1.10613872, 8)
-    walk.numbers("and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8)
-    walk.fact(
+    lesson.numbers("attention2", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
+    lesson.numbers(
+        "in the second head, Hello's weight on Hello is 1.10613872e-14", weights2[0, 0] * 1e14, 1.10613872, 8
+    )
+    lesson.numbers("and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8)
+    lesson.fact(
         "the two rows are equal because softmax made the weights 0 and 1",
         np.allclose(attention1, V1[WORLD], atol=1e-8),
         "both are the value of World",
     )
-    walk.fact(
+    lesson.fact(
         "softmax enlarges differences",
         all(np.isclose(w[0] / w[1], np.exp(s[0] - s[1])) for w, s in zip(weights1, scaled)),
         "a difference of scores becomes a ratio, e to that difference",
     )
     _, unscaled = head(x, WQ1, WK1, WV1, 1.0)
-    walk.erratum(
+    lesson.erratum(
         "what comes of scores that are not divided by √d",
         "large values after the softmax",
         f"weights nearer to 0 and 1, the least {unscaled[0, 0]:.1e} instead of {weights1[0, 0]:.1e}",
@@ -212,13 +214,13 @@ def self_attention(walk: Walk, x: Array) -> Array:
         "no weight is ever above 1",
     )
     smaller, _ = head(x / 10, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    walk.fact(
+    lesson.fact(
         "the numbers of E may be too large",
         np.ptp(smaller, axis=0).max() > 0.001,
         f"for E / 10 the two rows differ, by up to {np.ptp(smaller, axis=0).max():.4f} in {smaller.mean():.2f}",
     )
     twice = np.hstack([Q1, Q1]) @ np.hstack([K1, K1]).T / np.sqrt(6)  # (L, L)
-    walk.erratum(
+    lesson.erratum(
         "the second cause of this",
         "small vectors",
         "large ones alone",
@@ -227,22 +229,22 @@ def self_attention(walk: Walk, x: Array) -> Array:
         "add up faster than √d",
     )
 
-    walk.say("For now the text divides by 30 in place of √3.")
+    lesson.say("For now the text divides by 30 in place of √3.")
     attention1, weights1b = head(x, WQ1, WK1, WV1, 1 / 30)
-    walk.numbers(
+    lesson.numbers(
         "attention1, divided by 30",
         attention1,
         [[7.54348784, 8.20276657, 6.20276657], [7.65266185, 8.35857269, 6.35857269]],
         8,
     )
     attention2, weights2b = head(x, WQ2, WK2, WV2, 1 / 30)
-    walk.numbers(
+    lesson.numbers(
         "attention2, divided by 30",
         attention2,
         [[8.45589591, 3.85610456, 7.72085664], [8.63740591, 3.91937741, 7.84804146]],
         8,
     )
-    walk.picture(
+    lesson.picture(
         "attention.png",
         lambda path: draw_weights(
             {"head 1, ÷ √3": weights1, "head 2, ÷ √3": weights2, "head 1, ÷ 30": weights1b, "head 2, ÷ 30": weights2b},
@@ -251,9 +253,9 @@ def self_attention(walk: Walk, x: Array) -> Array:
         ),
     )
 
-    walk.section("Encoder 4.3.5. The heads side by side, and projected")
+    lesson.section("Encoder 4.3.5. The heads side by side, and projected")
     attentions = np.concatenate([attention1, attention2], axis=1)  # (L, 2 · d_v)
-    walk.numbers(
+    lesson.numbers(
         'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray mark)',
         attentions,
         [
@@ -263,7 +265,7 @@ def self_attention(walk: Walk, x: Array) -> Array:
         8,
     )
     Z = attentions @ W  # (L, d_model)
-    walk.numbers(
+    lesson.numbers(
         "Z = concatenation · W",
         Z,
         [
@@ -272,11 +274,11 @@ def self_attention(walk: Walk, x: Array) -> Array:
         ],
         8,
     )
-    walk.fact("Z is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
+    lesson.fact("Z is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     joined = mg.scaled_dot_product_attention(
         attention.q_proj(x[None]), attention.k_proj(x[None]), attention.v_proj(x[None]), num_heads=2, scale=1 / 30
     )
-    walk.fact(
+    lesson.fact(
         "the library's attention gives the same Z",
         np.allclose(attention.out_proj(joined).data[0], Z, atol=1e-12)
         and np.allclose(
@@ -291,21 +293,21 @@ def self_attention(walk: Walk, x: Array) -> Array:
 # -- encoder, section 5 ----------------------------------------------------------------------------
 
 
-def feed_forward(walk: Walk, x: Array, Z: Array) -> None:
-    walk.section("Encoder 5.1. The feed-forward layer: ReLU(x W₁ + b₁) W₂ + b₂")
+def feed_forward(lesson: Lesson, x: Array, Z: Array) -> None:
+    lesson.section("Encoder 5.1. The feed-forward layer: ReLU(x W₁ + b₁) W₂ + b₂")
     ffn = randn(nn.FeedForward(4, 8, dtype=float), np.random.default_rng(0))
     W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
     hidden = np.maximum(Z @ W1.T + b1, 0)  # (L, 8): from 4 dimensions to 8 ...
     output = hidden @ W2.T + b2  # (L, 4): ... and back to 4
-    walk.show("our output_encoder, with our random weights", output)
-    walk.fact("nn.FeedForward is this formula", np.allclose(ffn(Z).data, output))
-    walk.fact(
+    lesson.show("our output_encoder, with our random weights", output)
+    lesson.fact("nn.FeedForward is this formula", np.allclose(ffn(Z).data, output))
+    lesson.fact(
         "4 dimensions become 8, and 4 again; in the paper 512, 2048, 512",
         hidden.shape == (2, 8) and output.shape == (2, 4) and nn.TransformerConfig().d_ff == 2048,
     )
     relu = mg.relu(np.array([-2.0, -0.5, 0.0, 3.0])).data
-    walk.fact("ReLU is 0 for negative numbers, and x for others", np.array_equal(relu, [0, 0, 0, 3]))
-    walk.fact("it makes the layer non-linear", not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data))
+    lesson.fact("ReLU is 0 for negative numbers, and x for others", np.array_equal(relu, [0, 0, 0, 3]))
+    lesson.fact("it makes the layer non-linear", not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data))
 
 
 def text_softmax(scores: Any) -> Any:
@@ -334,58 +336,58 @@ def bare_encoder(x: Any, seed: int, softmax: Callable[[Any], Any], n: int = 6) -
     return outputs[1:]
 
 
-def explosion(walk: Walk, x: Array) -> None:
-    walk.section("Encoder 5.2. Six random blocks: NaN")
+def explosion(lesson: Lesson, x: Array) -> None:
+    lesson.section("Encoder 5.2. Six random blocks: NaN")
     x = mg.Tensor(x)
     largest = lambda blocks: np.array([np.abs(b.data).max() for b in blocks])
     with np.errstate(all="ignore"):
         runs = np.array([largest(bare_encoder(x, seed, text_softmax)) for seed in range(100)])  # (runs, blocks)
     first = (~np.isfinite(runs)).argmax(1) + 1  # the block in which it happens
-    walk.fact(
+    lesson.fact(
         "six such blocks give NaN",
         np.isnan(runs[:, -1]).all(),
         f"in 100 of 100 draws; in block 2 already in {(first == 2).sum()} of them",
     )
     seed = next(s for s in range(100) if _blame(x, s).startswith("exp"))
     blame = _blame(x, seed)
-    walk.fact(
+    lesson.fact(
         "the overflow is in exp, inside the softmax",
         "made Inf" in blame and "mg.exp(scores)" in blame,
         f'detect_anomaly(): "{blame.split(";")[0]}", at the line "{blame.split(": ")[-1]}"',
     )
     printed = np.array([-71.76537515, -131.43316885, 13.2938131, -4.26831998])
     typical = printed @ printed  # scores q·k/√3 with q = x W, k = x W': standard deviation |x|² for W of N(0, 1)
-    walk.fact(
+    lesson.fact(
         "the block that the text prints was bound to do so",
         typical > 30 * np.log(np.finfo(float).max),
         f"its first row would give scores of about ±{typical:,.0f}, and exp ends at {np.log(np.finfo(float).max):.0f}",
     )
-    walk.say("""e^1000 is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both come from
+    lesson.say("""e^1000 is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both come from
     the softmax alone: minigrad's subtracts the largest score first, which changes no weight.""")
     stable = np.array([largest(bare_encoder(x, seed, mg.softmax)) for seed in range(100)])
     growth = np.median(stable[:, -1]) ** (1 / 6)
-    walk.fact(
+    lesson.fact(
         "the values become too large from block to block",
         np.isfinite(stable).all() and growth > 5,
         f"with a stable softmax nothing is NaN, but after six blocks the largest is {np.median(stable[:, -1]):.0e} "
         f"(median), {growth:.0f} times as much a block",
     )
-    walk.show("largest value after each block (median of 100 draws)", np.median(stable, 0), 0)
+    lesson.show("largest value after each block (median of 100 draws)", np.median(stable, 0), 0)
 
-    walk.section("Encoder 5.3. Residual connections and layer norm")
+    lesson.section("Encoder 5.3. Residual connections and layer norm")
     nudge = 1e-6 * np.ones_like(x.data)
     deep = lambda x, seed: bare_encoder(x, seed, mg.softmax)[-1]
     slope = lambda seed: np.linalg.norm(mg.grad(lambda x: deep(x, seed).sum())(x).data)
     change = lambda seed: np.linalg.norm((deep(x + nudge, seed) - deep(x, seed)).data) / np.linalg.norm(nudge)
     slopes, changes = ([measure(seed) for seed in range(30)] for measure in (slope, change))
-    walk.erratum(
+    lesson.erratum(
         "what explodes",
         "the gradient",
         "the values of the forward pass; the text takes no gradient",
         np.isnan(runs).any() and np.median(slopes) > 1e4,
         f"though taken, it is as large: its norm at the input is {np.median(slopes):.0e} (median of 30)",
     )
-    walk.fact(
+    lesson.fact(
         "small changes of the input are amplified by later layers",
         np.median(changes) > 1e4,
         f"{np.median(changes):.0e} times (median of 30)",
@@ -395,7 +397,7 @@ def explosion(walk: Walk, x: Array) -> None:
         "with them": (range(1, 7), np.median(cured(x.data), 0)),
     }
     about = ("encoder block", "largest value (median of draws)", "Six random encoder blocks, with a stable softmax")
-    walk.picture("explosion.png", lambda path: draw_lines(lines, *about, path))
+    lesson.picture("explosion.png", lambda path: draw_lines(lines, *about, path))
 
 
 def _blame(x: Any, seed: int) -> str:
@@ -430,13 +432,13 @@ def is_normal(rows: Any) -> bool:
     return bool(np.abs(rows.mean(-1)).max() < 2e-8 and np.abs(rows.std(-1) - 1).max() < 1e-5)
 
 
-def residual_and_norm(walk: Walk, x: Array, Z: Array) -> None:
+def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     rng = np.random.default_rng(0)
     ffn = [nn.FeedForward(4, 8, dtype=float, generator=rng) for _ in range(6)]
     plain = lambda x: itertools.accumulate(ffn, lambda h, f: f(h), initial=x)
     added = lambda x: itertools.accumulate(ffn, lambda h, f: h + f(h), initial=x)
     through = [np.linalg.norm(mg.grad(lambda x, net=net: list(net(x))[-1].sum())(x).data) for net in (plain, added)]
-    walk.fact(
+    lesson.fact(
         "x + Layer(x) helps against gradients that vanish",
         through[1] > 100 * through[0],
         f"through six feed-forward layers of the library's start the gradient is {through[0]:.0e}, with residuals "
@@ -444,31 +446,31 @@ def residual_and_norm(walk: Walk, x: Array, Z: Array) -> None:
     )
 
     total = x + Z  # (L, d_model)
-    walk.numbers("mean of each row of E + Z", total.mean(-1), [-4.58837567, -3.59559107], 8)
-    walk.numbers("standard deviation of each row of E + Z", total.std(-1), [9.92061529, 10.50653019], 8)
+    lesson.numbers("mean of each row of E + Z", total.mean(-1), [-4.58837567, -3.59559107], 8)
+    lesson.numbers("standard deviation of each row of E + Z", total.std(-1), [9.92061529, 10.50653019], 8)
     printed = [[1.71887693, -0.56365339, -0.40370747, -0.75151608], [1.71909039, -0.56050453, -0.40695381, -0.75163205]]
-    walk.numbers("layer_norm(Z + E), by the text's code", text_layer_norm(total), printed, 8)
+    lesson.numbers("layer_norm(Z + E), by the text's code", text_layer_norm(total), printed, 8)
     norm = nn.LayerNorm(4, eps=1e-6, dtype=float)
     exact = norm(total).data
-    walk.numbers("and by nn.LayerNorm", exact, printed, 6)
-    walk.erratum(
+    lesson.numbers("and by nn.LayerNorm", exact, printed, 6)
+    lesson.erratum(
         "its last digits",
         f"{printed[0][0]:.8f}",
         f"{exact[0, 0]:.8f} by its formula",
         np.allclose(exact, (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-6)),
         "the formula divides by √(σ² + ε), as nn.LayerNorm; the text's code by σ + ε",
     )
-    walk.fact("each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact))
+    lesson.fact("each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact))
     constant = norm(np.full((1, 4), 7.0)).data
-    walk.fact("ε serves where the standard deviation is 0", np.array_equal(constant, np.zeros((1, 4))), "no 0 / 0")
+    lesson.fact("ε serves where the standard deviation is 0", np.array_equal(constant, np.zeros((1, 4))), "no 0 / 0")
     other = total.copy()
     other[WORLD] *= 100
     alone = np.array_equal(norm(other).data[HELLO], exact[HELLO])
     batch = nn.BatchNorm1d(4, dtype=float)
     mixed = np.allclose(batch(other).data[HELLO], batch(total).data[HELLO])
-    walk.fact("a row does not depend on others in the batch, as it does in batch norm", alone and not mixed)
+    lesson.fact("a row does not depend on others in the batch, as it does in batch norm", alone and not mixed)
     norm.weight.data[...], norm.bias.data[...] = total[HELLO].std(), total[HELLO].mean()
-    walk.fact(
+    lesson.fact(
         "γ and β can undo it, so that nothing is lost",
         np.allclose(norm(total).data[HELLO], total[HELLO]),
         "γ = σ and β = μ give the row back",
@@ -477,21 +479,21 @@ def residual_and_norm(walk: Walk, x: Array, Z: Array) -> None:
     layer = randn(at_text_size(nn.TransformerEncoderLayer(CONFIG)), rng)
     h = text_layer_norm(x + layer.self_attention(x[None]).data[0])  # LayerNorm(x + Attention(x))
     h = text_layer_norm(h + layer.feed_forward(h).data)  # LayerNorm(Z + FFN(Z))
-    walk.fact(
+    lesson.fact(
         "a block is LayerNorm(Z + FFN(Z)) of Z = LayerNorm(x + Attention(x))",
         np.allclose(layer(x[None]).data[0], h, atol=1e-5),
         "nn.TransformerEncoderLayer computes this",
     )
     sizes = cured(x)
-    walk.fact(
+    lesson.fact(
         "now six blocks give no NaN, and values that make sense",
         np.isfinite(sizes).all() and sizes.max() < 2,
         f"the largest of 20 draws is {sizes[:, -1].max():.2f}; four numbers of mean 0 and variance 1 cannot pass √3",
     )
     text_rows = [[-0.335849, -1.44504571, 1.21698183, 0.56391289], [-0.33583947, -1.44504861, 1.21698606, 0.56390202]]
-    walk.fact("the text's result is such a matrix", is_normal(text_rows))
+    lesson.fact("the text's result is such a matrix", is_normal(text_rows))
 
-    walk.say(
+    lesson.say(
         """Something else in it deserves a look: its two rows are Hello and World, and they are almost the same."""
     )
     gaps = {"unit": [], "library": []}
@@ -503,7 +505,7 @@ def residual_and_norm(walk: Walk, x: Array, Z: Array) -> None:
                 h = (randn(block, rng) if name == "unit" else block)(h).data
             rows.append(np.abs(h[0, 0] - h[0, 1]).max())
     middle = {name: np.median(rows) for name, rows in gaps.items()}
-    walk.erratum(
+    lesson.erratum(
         "these two rows",
         "values that make sense",
         f"one row twice, but for {np.ptp(text_rows, axis=0).max():.0e}",
@@ -516,25 +518,25 @@ def residual_and_norm(walk: Walk, x: Array, Z: Array) -> None:
 # -- decoder ---------------------------------------------------------------------------------------
 
 
-def decoder(walk: Walk) -> None:
-    walk.section("Decoder 1 to 3. SOS, embedded, with its position")
+def decoder(lesson: Lesson) -> None:
+    lesson.section("Decoder 1 to 3. SOS, embedded, with its position")
     E = np.array([[1, 1, 0, 1]])  # (1, d_model)
     position = nn.sinusoidal_table(1, 4)
-    walk.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
-    walk.numbers("the vector of SOS, lost in our copy: E minus its position", E - position, [[1, 0, 0, 0]], 8)
+    lesson.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
+    lesson.numbers("the vector of SOS, lost in our copy: E minus its position", E - position, [[1, 0, 0, 0]], 8)
 
-    walk.section("Decoder 4, 5. Self-attention, then residual connection and norm")
+    lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
     rng = np.random.default_rng(0)
     attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), rng)
     Z, weights = attention(E[None].astype(float), need_weights=True)  # (1, 1, d_model), (1, h, 1, 1)
-    walk.fact(
+    lesson.fact(
         "the same attention serves, on one word",
         Z.shape == (1, 1, 4) and (weights.data == 1).all(),
         "which attends to itself with weight 1 in each head",
     )
     printed = np.array([[2.19334924, 10.61851198, -4.50089666, -2.76366551]])
     normal = np.array([[0.17236212, 1.54684892, -1.0828824, -0.63632864]])
-    walk.numbers(
+    lesson.numbers(
         "layer_norm(Z_self_attention + E), from the Z that the text prints", text_layer_norm(printed + E), normal, 8
     )
     words = rng.standard_normal((1, 3, 4))
@@ -542,19 +544,19 @@ def decoder(walk: Walk) -> None:
     other[:, 2] += 1  # the last of three words is another one
     masked, other_masked = (attention(h, attention_mask=nn.causal_mask(3)).data for h in (words, other))
     free, other_free = (attention(h).data for h in (words, other))
-    walk.fact(
+    lesson.fact(
         "under the mask no word sees a later one",
         np.array_equal(masked[:, :2], other_masked[:, :2]) and not np.allclose(free[:, :2], other_free[:, :2]),
         "another third word changes nothing at the first two; without the mask it does (the paper's section 3.2.3)",
     )
     steps = [attention(words[:, :n]).data[:, -1] for n in (1, 2, 3)]
-    walk.fact(
+    lesson.fact(
         "in inference things are simpler: the mask can be left out",
         np.allclose(masked[0], np.concatenate(steps)),
         "what is not yet generated is not there; training sees all of a sentence at once, and needs the mask",
     )
 
-    walk.section("Decoder 6, 7. Encoder-decoder attention")
+    lesson.section("Decoder 6, 7. Encoder-decoder attention")
     memory = np.array([[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]])  # (1, L_s, d_model), the encoder's output
     cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), rng)
     out, weights = cross(normal[None], memory, need_weights=True)  # (1, 1, d_model), (1, h, 1, L_s)
@@ -562,14 +564,14 @@ def decoder(walk: Walk) -> None:
     for WQ, WK, WV in zip(*(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))):
         Q, K, V = normal @ WQ, memory[0] @ WK, memory[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
         heads.append(mg.softmax(Q @ K.T / np.sqrt(3)).data @ V)  # (L_t, 3)
-    walk.fact(
+    lesson.fact(
         "Q comes from the decoder, K and V from the encoder's output",
         np.allclose(np.hstack(heads) @ cross.out_proj.weight.data.T, out.data[0]),
         "all the rest is as before",
     )
     own = two_heads_of_3(nn.MultiHeadSelfAttention)
     own.load_state_dict(cross.state_dict())
-    walk.erratum(
+    lesson.erratum(
         "the attentions of a decoder block",
         "two self-attentions",
         "one self-attention and one cross-attention",
@@ -577,7 +579,7 @@ def decoder(walk: Walk) -> None:
         "its weights are (words of the target, words of the source); it is self-attention only where both are one",
     )
     changed = [not np.allclose(cross(normal[None], memory + np.eye(2)[i][:, None]).data, out.data) for i in (0, 1)]
-    walk.fact(
+    lesson.fact(
         "each position of the decoder gets information from every position of the input",
         all(changed),
         "a change of either source word changes the output",
@@ -588,8 +590,8 @@ def decoder(walk: Walk) -> None:
         [11.62608573, -13.47454936, -11.87126395, -17.4926367],
     ]
     tried = [text_layer_norm(np.array(ed) + z) for z in (*encoder_Z, *printed, *normal, *E, [0, 0, 0, 0])]
-    walk.fact("Z_encoder_decoder after residual connection and norm is normalised", is_normal([result]))
-    walk.erratum(
+    lesson.fact("Z_encoder_decoder after residual connection and norm is normalised", is_normal([result]))
+    lesson.erratum(
         "what is added to it in this step",
         "Z, two rows of the encoder",
         "Z_self_attention, one row",
@@ -597,10 +599,10 @@ def decoder(walk: Walk) -> None:
         "no vector that the text prints, added here, gives its result",
     )
 
-    walk.section("Decoder 8. Feed-forward layer")
+    lesson.section("Decoder 8. Feed-forward layer")
     output = np.array([[-0.97650182, 0.81470137, -2.79122044, -3.39192873]])
-    walk.show("so the text's feed-forward layer gave", output - result)
-    walk.erratum(
+    lesson.show("so the text's feed-forward layer gave", output - result)
+    lesson.erratum(
         "the end of this step",
         "residual connection and norm",
         "the residual connection alone",
@@ -608,12 +610,12 @@ def decoder(walk: Walk) -> None:
         f"the row has mean {output.mean():.2f}; decoder_block below does normalise",
     )
 
-    walk.section("Decoder 9. Six random blocks")
+    lesson.section("Decoder 9. Six random blocks")
     h = E[None].astype(float)
     for _ in range(6):
         h = random_decoder_block(h, memory, rng)  # (1, 1, d_model)
-    walk.show("our decoder(E, encoder_output)", h[0])
-    walk.fact(
+    lesson.show("our decoder(E, encoder_output)", h[0])
+    lesson.fact(
         "six decoder blocks give a normalised row, as the text's is",
         is_normal(h[0]) and is_normal([[0.71866458, -1.72279956, 0.57735876, 0.42677623]]),
     )
@@ -621,7 +623,7 @@ def decoder(walk: Walk) -> None:
     x = text_layer_norm(words[0] + block.self_attention(words, attention_mask=nn.causal_mask(3)).data[0])  # 1, 2
     x = text_layer_norm(x + block.cross_attention(x[None], memory).data[0])  # 3, 4
     x = text_layer_norm(x + block.feed_forward(x).data)  # 5, 6
-    walk.fact(
+    lesson.fact(
         "a decoder block is three layers, each with residual connection and norm",
         np.allclose(block(words, memory, nn.causal_mask(3)[None, None]).data[0], x, atol=1e-5),
         "nn.TransformerDecoderLayer computes these six steps",
@@ -631,13 +633,13 @@ def decoder(walk: Walk) -> None:
 # -- generating ------------------------------------------------------------------------------------
 
 
-def one_step(walk: Walk) -> None:
-    walk.section("Generating 1, 2. From the decoder's output to probabilities")
+def one_step(lesson: Lesson) -> None:
+    lesson.section("Generating 1, 2. From the decoder's output to probabilities")
     rng = np.random.default_rng(0)
     linear = randn(nn.Linear(4, 10, dtype=float), rng)
     x = np.array([[1.0, 0, 1, 0]])  # (1, d_model)
     logits = linear(x).data  # (1, vocab)
-    walk.fact(
+    lesson.fact(
         "the linear layer makes a number for each of the ten words",
         np.allclose(logits, linear.weight.data[:, 0] + linear.weight.data[:, 2] + linear.bias.data),
         "its weight is 10 × 4; for [1, 0, 1, 0] the sum of two of its columns, and the bias",
@@ -646,7 +648,7 @@ def one_step(walk: Walk) -> None:
                         -1.67834992, -0.29583529, -3.55515281, 2.97453801, -1.10682376]])  # fmt: skip
     printed = [0.01602618, 0.06261303, 0.38162024, 0.03087794, 0.0102383,
                0.00446011, 0.01777314, 0.00068275, 0.46780959, 0.00789871]  # fmt: skip
-    walk.erratum(
+    lesson.erratum(
         "what the linear layer gives",
         "probabilities",
         "logits",
@@ -654,10 +656,10 @@ def one_step(walk: Walk) -> None:
         f"some are negative, and they add up to {logits.sum():.2f}; the text says so one step later",
     )
     probs = mg.softmax(logits).data  # (1, vocab)
-    walk.numbers("softmax(logits)", probs, [printed], 8)
+    lesson.numbers("softmax(logits)", probs, [printed], 8)
     for word, probability in zip(VOCABULARY, printed):
-        walk.numbers(f"the probability of {word}", probs[0, INDEX[word]], probability, 8)
-    walk.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
+        lesson.numbers(f"the probability of {word}", probs[0, INDEX[word]], probability, 8)
+    lesson.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
 
 
 def generate_as_printed(words: Sequence[str], seed: int, max_iters: int = 10) -> tuple[str, list[float]]:
@@ -680,42 +682,42 @@ def generate_as_printed(words: Sequence[str], seed: int, max_iters: int = 10) ->
     return " ".join(output), found
 
 
-def random_generation(walk: Walk) -> None:
-    walk.section("Generating 3. A random Transformer")
+def random_generation(lesson: Lesson) -> None:
+    lesson.section("Generating 3. A random Transformer")
     inputs = [[-1.19489531, -1.08007463, 1.41277762, 0.72054139], [0.52480342, 2.03519246, -0.45100608, -1.92472193]]
-    walk.numbers(
+    lesson.numbers(
         "the encoder's input is the vectors of hello and world", VECTORS[[INDEX["hello"], INDEX["world"]]], inputs, 8
     )
     memory = [[-0.15606365, 0.90444064, 0.82531037, -1.57368737], [-0.15606217, 0.90443936, 0.82531082, -1.57368802]]
-    walk.fact(
+    lesson.fact(
         "the encoder's output is normalised",
         is_normal(memory),
         f"and again its two rows are almost one: {np.ptp(memory, axis=0).max():.0e} apart",
     )
     runs = [generate_as_printed(["hello", "world"], seed) for seed in range(12)]
     for output, found in runs[:4]:
-        walk.say(f"'{output}'  with {', '.join(f'{p:.2f}' for p in found)}")
-    walk.fact(
+        lesson.say(f"'{output}'  with {', '.join(f'{p:.2f}' for p in found)}")
+    lesson.fact(
         "random weights give no good translation",
         not any(output == "SOS hola mundo EOS" for output, _ in runs),
         "12 draws; yet the likeliest of ten words always has at least 0.1",
     )
-    walk.erratum(
+    lesson.erratum(
         "why 'SOS how a c' ends",
         "EOS, or 10 words",
         "neither",
         all(output.endswith("EOS") or len(found) == 10 for output, found in runs),
         "the code as printed goes on to EOS or to ten words, as 12 of 12 draws here; so this was a smaller max_iters",
     )
-    walk.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the decoder the
+    lesson.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the decoder the
     last word alone. From here on the weights stay, the positions are added, and the decoder sees all words so far.""")
     for seed in range(4):
         words = [word for word, _ in generate(random_transformer(seed), ["hello", "world"])]
-        walk.say(f"random weights, draw {seed}: SOS {' '.join(words)}")
+        lesson.say(f"random weights, draw {seed}: SOS {' '.join(words)}")
 
 
-def trained_generation(walk: Walk) -> None:
-    walk.section("The same model, trained")
+def trained_generation(lesson: Lesson) -> None:
+    lesson.section("The same model, trained")
     pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
     stuck = random_transformer(3)
     before = generate(stuck, ["hello", "world"])
@@ -723,16 +725,16 @@ def trained_generation(walk: Walk) -> None:
     rng = np.random.default_rng(3)
     model = at_text_size(nn.Transformer(CONFIG, rng), rng)
     losses = train(model, pairs, 200)
-    walk.say(f"""We train the text's own model (size 4, two heads of 3, feed-forward 8, six and six blocks, in all
+    lesson.say(f"""We train the text's own model (size 4, two heads of 3, feed-forward 8, six and six blocks, in all
     {model.num_parameters():,} numbers) on three pairs: hello world, hello, world. Started from N(0, 1), as the text
     draws its weights, it does not learn even these in 200 steps; started from smaller ones, as nn draws them, it does.
     """)
-    walk.fact(
+    lesson.fact(
         "from the text's random weights it does not learn",
         stuck_losses[-1] > 0.5 and not exact_matches(stuck, pairs).any(),
         f"loss {stuck_losses[0]:.2f} → {stuck_losses[-1]:.2f}: all positions look the same, as seen above",
     )
-    walk.fact(
+    lesson.fact(
         "with good training it learns",
         losses[-1] < 0.05 and exact_matches(model, pairs).all(),
         f"loss {losses[0]:.2f} → {losses[-1]:.3f} in 200 steps of Adam",
@@ -745,17 +747,17 @@ def trained_generation(walk: Walk) -> None:
     after = generate(model, ["hello", "world"])
     for hook in hooks:
         hook.remove()
-    walk.say(f"before: SOS {' '.join(word for word, _ in before)}")
+    lesson.say(f"before: SOS {' '.join(word for word, _ in before)}")
     for i, (word, probability) in enumerate(after):
-        walk.say(
+        lesson.say(
             f"iteration {i + 1}: SOS {' '.join(w for w, _ in after[:i])} → {word}, with probability {probability:.4f}"
         )
-    walk.fact("SOS → hola → mundo → EOS, and then it stops", [word for word, _ in after] == ["hola", "mundo", "EOS"])
-    walk.fact(
+    lesson.fact("SOS → hola → mundo → EOS, and then it stops", [word for word, _ in after] == ["hola", "mundo", "EOS"])
+    lesson.fact(
         "the encoder runs once, the decoder once for each word", calls == {"encoder": 1, "decoder": 3}, f"{calls}"
     )
 
-    walk.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a rule:
+    lesson.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a rule:
     all sentences of one to five words from hello, world and ?, but for a quarter held out, "hello world" among these.
     """)
     spanish = {"hello": "hola", "world": "mundo", "?": "?"}
@@ -768,13 +770,15 @@ def trained_generation(walk: Walk) -> None:
     larger = nn.Transformer(config, rng)
     losses = train(larger, translated([s for s in sentences if s not in held]), 300)
     share = exact_matches(larger, translated(held)).mean()
-    walk.fact(
+    lesson.fact(
         "trained on other sentences, it translates hello world",
         [word for word, _ in generate(larger, ["hello", "world"])] == ["hola", "mundo", "EOS"],
         "which it has never seen",
     )
-    walk.fact("and other sentences that it has never seen", share > 0.8, f"{share:.0%} of {len(held)} without an error")
-    walk.picture("cross_attention.png", lambda path: draw_cross_attention(larger, path))
+    lesson.fact(
+        "and other sentences that it has never seen", share > 0.8, f"{share:.0%} of {len(held)} without an error"
+    )
+    lesson.picture("cross_attention.png", lambda path: draw_cross_attention(larger, path))
 
 
 def draw_cross_attention(model: nn.Transformer, path: Any) -> None:
@@ -787,8 +791,8 @@ def draw_cross_attention(model: nn.Transformer, path: Any) -> None:
     plots.attention_grid([weights[0]], target, source, "What each new word looks at", path)
 
 
-def conclusion(walk: Walk) -> None:
-    walk.section("Conclusion")
+def conclusion(lesson: Lesson) -> None:
+    lesson.section("Conclusion")
     paper = nn.TransformerConfig()  # its defaults are the paper's base model
     for what, ours, theirs in (
         ("embedding size", CONFIG.d_model, (paper.d_model, 512)),
@@ -798,36 +802,36 @@ def conclusion(walk: Walk) -> None:
         ("attention heads", CONFIG.num_heads, (paper.num_heads, 8)),
         ("attention size", two_heads_of_3(nn.MultiHeadSelfAttention).d_k, (paper.d_model // paper.num_heads, 64)),
     ):
-        walk.fact(f"{what}: {theirs[1]} in the paper, {ours} here", theirs[0] == theirs[1])
+        lesson.fact(f"{what}: {theirs[1]} in the paper, {ours} here", theirs[0] == theirs[1])
     ids, target = np.array([[0, 2, 3]]), np.array([[INDEX["SOS"], 8]])
     shapes = [
         nn.EncoderClassifier(CONFIG, 2)(ids).shape,  # (N, classes)
         nn.Transformer(CONFIG)(ids, target).shape,  # (N, L_t, vocab)
         nn.LanguageModel(CONFIG)(ids).shape,  # (N, L, vocab)
     ]
-    walk.fact(
+    lesson.fact(
         "encoder alone to classify, both to translate, decoder alone to write",
         shapes == [(1, 2), (1, 2, 10), (1, 3, 10)],
         "nn.EncoderClassifier, nn.Transformer, nn.LanguageModel",
     )
-    walk.say("""Two things that no number can show. The text counts BART among the models of a decoder alone: it has an
+    lesson.say("""Two things that no number can show. The text counts BART among the models of a decoder alone: it has an
     encoder too. And it says that training uses text without labels: so it is for GPT, but a translator learns from
     pairs, as above.""")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("random_transformer", __doc__ or "", argv)
-    x = embedding_and_position(walk)  # (L, d_model)
-    Z = self_attention(walk, x)  # (L, d_model)
-    feed_forward(walk, x, Z)
-    explosion(walk, x)
-    residual_and_norm(walk, x, Z)
-    decoder(walk)
-    one_step(walk)
-    random_generation(walk)
-    trained_generation(walk)
-    conclusion(walk)
-    return walk.end()
+    lesson = Lesson("random_transformer", __doc__ or "", argv)
+    x = embedding_and_position(lesson)  # (L, d_model)
+    Z = self_attention(lesson, x)  # (L, d_model)
+    feed_forward(lesson, x, Z)
+    explosion(lesson, x)
+    residual_and_norm(lesson, x, Z)
+    decoder(lesson)
+    one_step(lesson)
+    random_generation(lesson)
+    trained_generation(lesson)
+    conclusion(lesson)
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ The text is "Multi-head self-attention and the Transformer" (多头自注意力�
 normalisation, the decoder block, and what goes in and out of a Transformer that translates
 我 有 一只 猫 to I have a cat. Here each of its formulas runs, and that sentence is translated.
 
-    python examples/03_transformer_notes.py            some ten seconds on one core
+    python examples/course/03_transformer_notes.py            some ten seconds on one core
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from math import cos, isclose, sin, sqrt
 from pathlib import Path
 
 import numpy as np
-from corpora import chinese_english
-from walk import Walk
+from lesson import Lesson, chinese_english
 
 import minigrad as mg
 import nn
@@ -38,40 +37,40 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 # -- self-attention ------------------------------------------------------------------------------------
 
 
-def self_attention(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Self-attention: X → Q, K, V → scores → Z")
+def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Self-attention: X → Q, K, V → scores → Z")
     X = rng.standard_normal((M, D))  # (M, d): a row for each word
     W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
     scores = Q @ K.T  # (M, M)
     A = softmax(scores / sqrt(D_HEAD))  # (M, M)
     Z = A @ V  # (M, d')
-    walk.say(f"M = {M} words of d = {D} features are projected to d' = {D_HEAD}. The dimensions of it all:")
-    for name, array in {"X": X, "W_Q, W_K, W_V": W_Q, "Q, K, V": Q, "Q Kᵀ": scores, "softmax": A, "Z": Z}.items():
-        print(f"    {name:14} {array.shape}")
-    walk.fact("X has M rows of d features, a row for each word", X.shape == (M, D))
-    walk.fact("Q = X W_Q, K = X W_K and V = X W_V have M rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
+    lesson.say(f"M = {M} words of d = {D} features are projected to d' = {D_HEAD}. The dimensions of it all:")
+    sizes = {"X": X, "W_Q, W_K, W_V": W_Q, "Q, K, V": Q, "Q Kᵀ": scores, "softmax": A, "Z": Z}
+    lesson.table(["matrix", "shape"], [[name, array.shape] for name, array in sizes.items()])
+    lesson.fact("X has M rows of d features, a row for each word", X.shape == (M, D))
+    lesson.fact("Q = X W_Q, K = X W_K and V = X W_V have M rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
 
     other = X.copy()
     other[2] = rng.standard_normal(D)  # another third word
     changed = [np.abs(other @ W - X @ W).max(1) > 1e-12 for W in (W_Q, W_K, W_V)]
-    walk.fact(
+    lesson.fact(
         "Each row of X, Q, K, V belongs to one word", (np.array(changed) == [False, False, True, False]).all(),
         "with another third word, row 3 of Q, K and V changes, and no other",
     )  # fmt: skip
 
     a = [[sum(q * k for q, k in zip(Q[i], K[j])) for j in range(M)] for i in range(M)]
-    walk.fact("Q Kᵀ is M × M", scores.shape == (M, M))
-    walk.fact("Its element a_ij relates word i to word j", np.allclose(scores, a), "it is the dot product q_i · k_j")
+    lesson.fact("Q Kᵀ is M × M", scores.shape == (M, M))
+    lesson.fact("Its element a_ij relates word i to word j", np.allclose(scores, a), "it is the dot product q_i · k_j")
     many = rng.standard_normal((512, D))
     sizes = [(many @ W_Q @ (many @ W_K).T).std() / root for root in (1, sqrt(D_HEAD))]
-    walk.fact(
+    lesson.fact(
         "Dividing by √d' keeps the a_ij from growing too large", sizes[0] > 2 and 0.8 < sizes[1] < 1.25,
         f"over 512 words their standard deviation is {sizes[0]:.2f}, and {sizes[1]:.2f} after the division; "
         "04_attention_mechanism.py shows what large ones would do",
     )  # fmt: skip
-    walk.fact("The softmax keeps M × M and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1))
-    walk.show("softmax(Q Kᵀ / √d')", A)
+    lesson.fact("The softmax keeps M × M and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1))
+    lesson.show("softmax(Q Kᵀ / √d')", A)
 
     try:
         A * V  # (M, M) · (M, d')
@@ -79,29 +78,29 @@ def self_attention(walk: Walk, rng: np.random.Generator) -> None:
     except ValueError:
         fits = False
     z = [[sum(A[i, j] * V[j, c] for j in range(M)) for c in range(D_HEAD)] for i in range(M)]
-    walk.erratum(
+    lesson.erratum(
         "The last step", "an elementwise product with V", "the matrix product", not fits and np.allclose(Z, z),
         f"{A.shape} and {V.shape} cannot be multiplied element by element; z_i = Σ_j a_ij v_j, a mean of the rows of V",
     )  # fmt: skip
     layer = nn.DotProductAttention()
     found = layer(Q[None], K[None], V[None]).data[0]  # the layer takes a batch: (1, M, d')
-    walk.erratum(
+    lesson.erratum(
         "The formula of Z", "softmax(Q Kᵀ) V", "softmax(Q Kᵀ / √d') V",
         np.allclose(found, Z) and not np.allclose(found, softmax(scores) @ V, atol=0.01),
         "the formula leaves out the division that the text asks for before; nn.DotProductAttention gives the second",
     )  # fmt: skip
-    walk.fact("Z is M × d'", Z.shape == (M, D_HEAD))
-    walk.fact("X, V and Z all have M rows, a vector for each word", len(X) == len(V) == len(Z) == M)
+    lesson.fact("Z is M × d'", Z.shape == (M, D_HEAD))
+    lesson.fact("X, V and Z all have M rows, a vector for each word", len(X) == len(V) == len(Z) == M)
 
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
     influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
     before = np.linalg.norm(mg.jacobian(lambda x: x @ W_V)(X).data, axis=(1, 3))  # ‖∂v_i / ∂x_j‖
-    walk.show("‖∂z_i / ∂x_j‖", influence)
-    walk.fact(
+    lesson.show("‖∂z_i / ∂x_j‖", influence)
+    lesson.fact(
         "Each row of Z holds information of the other words", (influence > 1e-4).all(),
         "no derivative ∂z_i / ∂x_j is zero: what word i becomes depends on every word j",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "The rows of X hold none, and V does not add it", (before[~np.eye(M, dtype=bool)] == 0).all(),
         "∂v_i / ∂x_j is zero for i ≠ j: words meet in the product with the weights only",
     )  # fmt: skip
@@ -110,12 +109,12 @@ def self_attention(walk: Walk, rng: np.random.Generator) -> None:
 # -- multi-head attention ------------------------------------------------------------------------------
 
 
-def multi_head(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section(f"Multi-head attention: h = {HEADS}")
+def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section(f"Multi-head attention: h = {HEADS}")
     X = rng.standard_normal((M, D))
     layer = nn.MultiHeadSelfAttention(D, HEADS, bias=False, dtype=float, generator=rng)
     W_Q, W_K, W_V, W_O = (p.data.T for p in layer.parameters())  # (d, h·d') three times, (h·d', d)
-    walk.say("The layer keeps the matrices of all heads side by side; head i owns d' columns of W_Q, W_K and W_V.")
+    lesson.say("The layer keeps the matrices of all heads side by side; head i owns d' columns of W_Q, W_K and W_V.")
 
     def head(x: np.ndarray, i: int) -> np.ndarray:
         own = slice(i * D_HEAD, (i + 1) * D_HEAD)
@@ -129,19 +128,19 @@ def multi_head(walk: Walk, rng: np.random.Generator) -> None:
     found, weights = layer(X[None], need_weights=True)  # (1, M, d), (1, h, M, M)
     one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
     Q, K, V = (np.stack(np.split(X @ W, HEADS, axis=1)) for W in (W_Q, W_K, W_V))  # (h, M, d') each
-    walk.fact(
+    lesson.fact(
         "Multi-head attention is several self-attentions, each with its own Q, K, V", np.allclose(one(Q, K, V).data, Z),
         f"h groups of Q, K, V, {Q.shape}, in one self-attention at a time, give the Z_i",
     )  # fmt: skip
-    walk.fact("With h = 8 there are 8 matrices Z_i", len(Z) == weights.shape[1] == 8, f"of {Z[0].shape} each")
+    lesson.fact("With h = 8 there are 8 matrices Z_i", len(Z) == weights.shape[1] == 8, f"of {Z[0].shape} each")
     gaps = [np.abs(Z[i] - Z[j]).max() for i in range(HEADS) for j in range(i)]
-    walk.fact(
+    lesson.fact(
         "Other matrices W_Q, W_K, W_V give other Z_i", min(gaps) > 0.1,
         f"of the {len(gaps)} pairs of heads, the two closest Z_i differ by up to {min(gaps):.2f}",
     )  # fmt: skip
     views = weights.data[0]  # (h, M, M)
     apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
-    walk.fact(
+    lesson.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
         f"no two have the same weights; the two closest differ by up to {min(apart):.2f}",
     )  # fmt: skip
@@ -149,7 +148,7 @@ def multi_head(walk: Walk, rng: np.random.Generator) -> None:
     unseen = np.linalg.svd(first.T)[2][3 * D_HEAD :]  # (d - 3·d', d): directions at right angles to them
     step = rng.standard_normal((M, len(unseen))) @ unseen  # (M, d)
     moved = [np.abs(head(X + step, i) - Z[i]).max() for i in range(HEADS)]
-    walk.fact(
+    lesson.fact(
         "A head is also called a subspace", moved[0] < 1e-12 and min(moved[1:]) > 0.01,
         f"it sees at most 3 d' = {3 * D_HEAD} of the {D} dimensions: a change of X along the other {len(unseen)} of "
         f"head 1 leaves its Z as it is, and moves those of the other heads by {min(moved[1:]):.2f} or more",
@@ -158,23 +157,23 @@ def multi_head(walk: Walk, rng: np.random.Generator) -> None:
         if p is not layer.out_proj.weight:
             p.data[D_HEAD:] = np.tile(p.data[:D_HEAD], (HEADS - 1, 1))  # all heads get the matrices of the first
     same = layer(X[None], need_weights=True)[1].data[0]
-    walk.fact(
+    lesson.fact(
         "To see several angles one takes several matrices", np.allclose(same, same[:1]),
         "eight heads with the same matrices give the same weights eight times",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "The Z_i are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
         f"the result equals that of nn.MultiHeadSelfAttention to {np.abs(found.data[0] - output).max():.0e}",
     )  # fmt: skip
-    walk.fact("Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape} and {X.shape}")
-    walk.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
+    lesson.fact("Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape} and {X.shape}")
+    lesson.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
 
 
 # -- positions -----------------------------------------------------------------------------------------
 
 
-def positions(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Supplement: the order of words")
+def positions(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Supplement: the order of words")
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     encoder = nn.Encoder(config, 2, rng)
     X = rng.standard_normal((1, M, D))
@@ -184,16 +183,16 @@ def positions(walk: Walk, rng: np.random.Generator) -> None:
     told = np.abs(encoder(place(X[:, order])).data - encoder(place(X)).data[:, order]).max()
     causal = nn.causal_mask(M)
     masked = np.abs(encoder(X[:, order], causal).data - encoder(X, causal).data[:, order]).max()
-    walk.erratum(
+    lesson.erratum(
         "What the Transformer knows of order", "nothing", "nothing in the encoder, something in the decoder",
         alone < 1e-12 and masked > 0.1,
         f"two encoder layers give words in another order the same vectors in that order (to {alone:.0e}); "
         f"under the causal mask of a decoder they differ by {masked:.2f}, for it tells who comes before whom",
     )  # fmt: skip
-    walk.fact("So a position embedding is added to the input", told > 0.1, f"with it they differ by {told:.2f}")
+    lesson.fact("So a position embedding is added to the input", told > 0.1, f"with it they differ by {told:.2f}")
     table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
     by_hand = [[(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)] for pos in range(16)]
-    walk.fact(
+    lesson.fact(
         "PE(pos, 2i) and PE(pos, 2i+1) are components of the vector of a position", np.allclose(table, by_hand),
         "2i and 2i+1 count its even and odd dimensions: sin(pos / 10000^(2i/d)) in the first, cos in the second",
     )  # fmt: skip
@@ -208,88 +207,88 @@ BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2
 EPS = 1e-5
 
 
-def layer_norm(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Layer normalisation, by rows")
+def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Layer normalisation, by rows")
     X, d = TABLE, TABLE.shape[1]
-    walk.show("X: n samples in rows, d features in columns", X, 0)
+    lesson.show("X: n samples in rows, d features in columns", X, 0)
     mean = X.sum(1, keepdims=True) / d  # μ_i = Σ_j x_ij / d: (n, 1)
     var = ((X - mean) ** 2).sum(1, keepdims=True) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n, 1)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
-    walk.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
-    walk.fact("Step 2: the variance of each row", (var.ravel() == [9, 4, 1, 9]).all(), "9, 4, 1, 9 (divided by d)")
-    walk.fact("Step 3: (x_ij - μ_i) / √(σ_i² + ε)", np.allclose(normal, BY_ROWS, atol=1e-4), "as it is done by hand")
-    walk.show("normalised", normal)
+    lesson.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
+    lesson.fact("Step 2: the variance of each row", (var.ravel() == [9, 4, 1, 9]).all(), "9, 4, 1, 9 (divided by d)")
+    lesson.fact("Step 3: (x_ij - μ_i) / √(σ_i² + ε)", np.allclose(normal, BY_ROWS, atol=1e-4), "as it is done by hand")
+    lesson.show("normalised", normal)
 
     layer = nn.LayerNorm(d, EPS, dtype=float)
-    walk.fact(
+    lesson.fact(
         "nn.LayerNorm does these three steps", np.allclose(layer(X).data, normal, atol=1e-12),
         "with γ = 1 and β = 0, as they start",
     )  # fmt: skip
     constant = np.full((1, d), 7.0)
-    walk.fact(
+    lesson.fact(
         "ε keeps a division by zero away", (layer(constant).data == 0).all(),
         f"a row of equal numbers has variance 0 and becomes zeros, for it is divided by √ε = {sqrt(EPS):.4f}",
     )  # fmt: skip
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
-    walk.fact(
+    lesson.fact(
         "Step 4: γ_j times it, plus β_j", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
         "the same γ_j and β_j for all rows",
     )  # fmt: skip
     names = [name for name, p in layer.named_parameters() if p.shape == (d,) and p.requires_grad]
-    walk.fact("γ and β are learned, one for each feature", names == ["weight", "bias"], f"{d} of each")
+    lesson.fact("γ and β are learned, one for each feature", names == ["weight", "bias"], f"{d} of each")
     alone = np.concatenate([layer(row[None]).data for row in X])  # n = 1, four times
-    walk.fact(
+    lesson.fact(
         "It does not depend on the size n of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
         "each row by itself, n = 1, gives the same",
     )  # fmt: skip
 
 
-def batch_norm(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Batch normalisation, by columns")
+def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Batch normalisation, by columns")
     X, (n, d) = TABLE, TABLE.shape
     mean = X.sum(0) / n  # μ_j = Σ_i x_ij / n: (d,)
     var = ((X - mean) ** 2).sum(0) / n  # σ_j² = Σ_i (x_ij - μ_j)² / n: (d,)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
-    walk.fact("Step 1: the mean of each column", (mean == [4, 6, 5, 2]).all(), "4, 6, 5, 2")
-    walk.fact("Step 2: the variance of each column", (var == [9, 9, 4, 1]).all(), "9, 9, 4, 1 (divided by n)")
-    walk.fact("Step 3: (x_ij - μ_j) / √(σ_j² + ε)", np.allclose(normal, BY_COLUMNS, atol=1e-4), "as by hand")
-    walk.show("normalised", normal)
+    lesson.fact("Step 1: the mean of each column", (mean == [4, 6, 5, 2]).all(), "4, 6, 5, 2")
+    lesson.fact("Step 2: the variance of each column", (var == [9, 9, 4, 1]).all(), "9, 9, 4, 1 (divided by n)")
+    lesson.fact("Step 3: (x_ij - μ_j) / √(σ_j² + ε)", np.allclose(normal, BY_COLUMNS, atol=1e-4), "as by hand")
+    lesson.show("normalised", normal)
 
     layer = nn.BatchNorm1d(d, EPS, dtype=float)
-    walk.fact("nn.BatchNorm1d does these three steps", np.allclose(layer(X).data, normal, atol=1e-12), "in training")
-    walk.fact(
+    lesson.fact("nn.BatchNorm1d does these three steps", np.allclose(layer(X).data, normal, atol=1e-12), "in training")
+    lesson.fact(
         "γ and β usually start at 1 and 0", (layer.weight.data == 1).all() and (layer.bias.data == 0).all(),
         "so scale and shift change nothing at first",
     )  # fmt: skip
     level = X.copy()
     level[:, 2] = 5.0
-    walk.fact("ε keeps a division by zero away", (layer(level).data[:, 2] == 0).all(), "equal columns become zeros")
+    lesson.fact("ε keeps a division by zero away", (layer(level).data[:, 2] == 0).all(), "equal columns become zeros")
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
-    walk.fact("Step 4: γ_j times it, plus β_j", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12))
+    lesson.fact("Step 4: γ_j times it, plus β_j", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12))
     layer.weight.data[:], layer.bias.data[:] = np.sqrt(var + EPS), mean
-    walk.fact(
+    lesson.fact(
         "γ and β can bring the original scale back", np.allclose(layer(X).data, X, atol=1e-12),
         "with γ_j = √(σ_j² + ε) and β_j = μ_j the layer returns X",
     )  # fmt: skip
 
 
-def compare_norms(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Layer or batch normalisation")
+def compare_norms(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Layer or batch normalisation")
     d = TABLE.shape[1]
     by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
     rows, columns = by_rows(TABLE).data, by_columns(TABLE).data
     ends = [(x.mean(axis), x.std(axis)) for x, axis in ((rows, 1), (columns, 0))]
     is_normal = [np.allclose(m, 0, atol=1e-12) and np.allclose(s, 1, atol=1e-4) for m, s in ends]
-    walk.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
-    walk.fact("Batch norm: each column does, over all samples", is_normal[1])
-    walk.fact("They differ only in the axis", np.allclose(columns, by_rows(TABLE.T).data.T), "BN(X) = LN(Xᵀ)ᵀ")
-    walk.picture("norms.png", lambda path: norms_picture(path, rows, columns))
+    lesson.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
+    lesson.fact("Batch norm: each column does, over all samples", is_normal[1])
+    lesson.fact("They differ only in the axis", np.allclose(columns, by_rows(TABLE.T).data.T), "BN(X) = LN(Xᵀ)ᵀ")
+    lesson.picture("norms.png", lambda path: norms_picture(path, rows, columns))
 
     companions = np.concatenate([TABLE[:1], 10 * rng.standard_normal((3, d))])  # the first sample in another batch
     moved = [np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max() for layer in (by_rows, by_columns)]
-    walk.fact(
+    lesson.fact(
         "Layer norm treats each sample alone; batch norm depends on the batch", moved[0] < 1e-12 and moved[1] > 0.1,
         f"among other samples the first stays as it is under layer norm; under batch norm it changes by {moved[1]:.2f}",
     )  # fmt: skip
@@ -298,24 +297,24 @@ def compare_norms(walk: Walk, rng: np.random.Generator) -> None:
         refusal = ""
     except ValueError as error:
         refusal = str(error)
-    walk.fact("Layer norm suits small batches and single samples", refusal, f"batch norm refuses one: {refusal!r}")
+    lesson.fact("Layer norm suits small batches and single samples", refusal, f"batch norm refuses one: {refusal!r}")
 
 
-def norms_in_use(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("Where each of them serves")
+def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("Where each of them serves")
     d = TABLE.shape[1]
     by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
     sentence = rng.standard_normal((1, M, d))
     batch = np.concatenate([sentence, np.concatenate([5 * rng.standard_normal((1, 2, d)), np.zeros((1, 2, d))], 1)])
     moved = [np.abs(layer(batch).data[0] - layer(sentence).data[0]).max() for layer in (by_rows, by_columns)]
-    walk.fact(
+    lesson.fact(
         "Layer norm suits sequences", moved[0] < 1e-12 and moved[1] > 0.1,
         "a sentence of four words, put beside one of two words and padding, keeps its vectors; batch norm would change "
         f"them by {moved[1]:.2f}",
     )  # fmt: skip
     model = nn.Transformer(nn.TransformerConfig(8, 8, d_model=8, num_heads=2), rng)
     kinds = [type(m) for m in model.modules() if isinstance(m, (nn.LayerNorm, nn.BatchNorm1d))]
-    walk.fact(
+    lesson.fact(
         "The Transformer has layer norm", set(kinds) == {nn.LayerNorm}, f"{len(kinds)} in 6 + 6 layers, no batch norm"
     )
 
@@ -323,7 +322,7 @@ def norms_in_use(walk: Walk, rng: np.random.Generator) -> None:
     channels = nn.BatchNorm1d(d, EPS, dtype=float)(images).data
     flat = images.reshape(15, d)
     by_hand = ((flat - flat.mean(0)) / np.sqrt(flat.var(0) + EPS)).reshape(images.shape)
-    walk.fact(
+    lesson.fact(
         "Batch norm serves convolutional nets", np.allclose(channels, by_hand),
         "a channel is a column: all positions of all samples of (n, L, d) together make its mean and variance",
     )  # fmt: skip
@@ -333,7 +332,7 @@ def norms_in_use(walk: Walk, rng: np.random.Generator) -> None:
     for linear in linears:
         h = linear(h, activation="relu").data
         normed = nn.BatchNorm1d(width, dtype=float)(linear(normed)).relu().data
-    walk.fact(
+    lesson.fact(
         "And fully connected ones", h.std(0).mean() < 1e-3 and 0.4 < normed.std(0).mean() < 0.8,
         f"after {depth} layers of {width}, features differ between samples by {h.std(0).mean():.0e} on average; "
         f"with batch norm by {normed.std(0).mean():.2f}",
@@ -344,7 +343,7 @@ def norms_in_use(walk: Walk, rng: np.random.Generator) -> None:
     kept = np.allclose(fresh.running_mean, running[0]) and np.allclose(fresh.running_var, running[1])
     single = fresh.eval()(TABLE[:1]).data
     told = kept and np.allclose(single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS))
-    walk.fact(
+    lesson.fact(
         "Batch norm uses the statistics of the batch", told,
         "in training; what the text does not tell: it keeps running ones, a tenth of each new batch, and takes those "
         "in evaluation, where it therefore accepts a single sample",
@@ -377,13 +376,13 @@ def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
 # -- the decoder block ---------------------------------------------------------------------------------
 
 
-def masked_attention(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("The decoder block: masked attention")
+def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("The decoder block: masked attention")
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     block = nn.TransformerDecoderLayer(config, rng)
     attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
     kinds = [type(m) for m in attentions]
-    walk.fact(
+    lesson.fact(
         "Each decoder block has two multi-head attentions",
         kinds == [nn.MultiHeadSelfAttention, nn.MultiHeadCrossAttention],
         f"{' and '.join(kind.__name__ for kind in kinds)}",
@@ -396,21 +395,21 @@ def masked_attention(walk: Walk, rng: np.random.Generator) -> None:
     scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
     masked = np.where(mask, scores, -np.inf)  # Mask Q Kᵀ
     A = softmax(masked)
-    walk.show("Mask Q Kᵀ / √d'", masked, 2)
-    walk.show("softmax of each row", A, 2)
+    lesson.show("Mask Q Kᵀ / √d'", masked, 2)
+    lesson.show("softmax of each row", A, 2)
     found = attention(X, attention_mask=mask, need_weights=True)[1].data[0, 0]
-    walk.fact(
+    lesson.fact(
         "Q Kᵀ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
         "so it is in nn.MultiHeadSelfAttention; hidden scores are -∞, and their weight e^-∞ = 0",
     )  # fmt: skip
-    walk.fact("Each row still sums to 1", np.allclose(found.sum(1), 1), "the first word attends to itself alone")
+    lesson.fact("Each row still sums to 1", np.allclose(found.sum(1), 1), "the first word attends to itself alone")
     late = softmax(scores) * mask  # the mask after the softmax
     zeros = softmax(scores * mask)  # a product with zeros in place of -∞
-    walk.fact(
+    lesson.fact(
         "Why before the softmax", late.sum(1).min() < 0.9 and np.allclose(late / late.sum(1)[:, None], A),
         f"put after it, rows sum to as little as {late.sum(1).min():.2f}, until they are normalised once more",
     )  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "What the Mask matrix must do to Q Kᵀ, which the text leaves open: put -∞, not 0", zeros[~mask].min() > 0.05,
         f"a score of 0 still gets a weight of e⁰ / Σ: up to {zeros[~mask].max():.2f} would go to words to come",
     )  # fmt: skip
@@ -418,14 +417,14 @@ def masked_attention(walk: Walk, rng: np.random.Generator) -> None:
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
     moved = np.abs(block(other, memory, mask).data - block(X, memory, mask).data).max((0, 2))  # (L,)
-    walk.fact(
+    lesson.fact(
         "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),
         "with another fourth word, the block gives the same at positions 1 to 3, and other vectors at 4 and 5",
     )  # fmt: skip
 
 
-def cross_attention(walk: Walk, rng: np.random.Generator) -> None:
-    walk.section("The decoder block: attention to the encoder")
+def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
+    lesson.section("The decoder block: attention to the encoder")
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     encoder, decoder = nn.Encoder(config, 2, rng), nn.Decoder(config, 2, rng)
     C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
@@ -446,13 +445,13 @@ def cross_attention(walk: Walk, rng: np.random.Generator) -> None:
     for hook in hooks:
         hook.remove()
 
-    walk.fact(
+    lesson.fact(
         "K and V of the second attention are made of the encoder's C", all(kv is C.data for _, kv in seen),
         "in both blocks it is given that very array",
     )  # fmt: skip
     own = all((q == y).all() for (q, _), y in zip(seen, normed))
     previous = any(np.allclose(q, x) for (q, _), x in zip(seen, inputs))
-    walk.erratum(
+    lesson.erratum(
         "Where Q of the second attention comes from", "the output of the decoder block before",
         "the masked attention of the same block", own and not previous,
         "what enters it is LayerNorm(x + masked attention of x); x is the output of the block before, and in the "
@@ -465,17 +464,17 @@ def cross_attention(walk: Walk, rng: np.random.Generator) -> None:
     heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
     A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
     Z = project(attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1))  # (L, d)
-    walk.fact(
+    lesson.fact(
         "So K and V have a row for each source word, Q one for each target word", len(Q) == 5 and len(K) == len(V) == 4
     )
-    walk.fact(
+    lesson.fact(
         "Its softmax(Q Kᵀ / √d') V is nn.MultiHeadCrossAttention",
         A[0].shape == (5, 4) and np.allclose(attention(seen[0][0], C).data[0], Z, atol=1e-12),
         "the weights are 5 × 4, and the result has a row for each target word",
     )
     other = encoder(rng.standard_normal((1, M, D)))
     moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
-    walk.fact(
+    lesson.fact(
         "There C is put into the decoder", (moved > 1e-3).all(), "another C, and the result is another everywhere"
     )
 
@@ -483,7 +482,7 @@ def cross_attention(walk: Walk, rng: np.random.Generator) -> None:
 # -- the worked sentence -------------------------------------------------------------------------------
 
 
-class Lesson:
+class Corpus:
     """Sentences to learn from, others to be asked about, and the words that both use."""
 
     def __init__(self, n: int = 1600, held_out: int = 200) -> None:
@@ -500,15 +499,15 @@ class Lesson:
         return padded([self.target_vocab.encode(t, bos=True, eos=True) for t in sentences])  # (N, 1 + L + 1)
 
 
-def train(lesson: Lesson, epochs: int = 15, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
+def train(corpus: Corpus, epochs: int = 15, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
     """A Transformer of one layer a side, and its loss at each step."""
     rng = np.random.default_rng(seed)
     config = nn.TransformerConfig(
-        len(lesson.source_vocab), len(lesson.target_vocab), d_model=D, num_heads=HEADS, num_encoder_layers=1,
+        len(corpus.source_vocab), len(corpus.target_vocab), d_model=D, num_heads=HEADS, num_encoder_layers=1,
         num_decoder_layers=1, d_ff=2 * D, dropout=0.1,
     )  # fmt: skip
     model = nn.Transformer(config, rng)
-    source, target = (f(side) for f, side in zip((lesson.sources, lesson.targets), zip(*lesson.train)))
+    source, target = (f(side) for f, side in zip((corpus.sources, corpus.targets), zip(*corpus.train)))
     steps = epochs * -(-len(source) // batch)
     optimizer = mg.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98), clip_norm=1.0)
     schedule = mg.optim.Schedule(optimizer, mg.optim.cosine_schedule(steps, warmup=steps // 10))
@@ -527,101 +526,102 @@ def train(lesson: Lesson, epochs: int = 15, batch: int = 64, seed: int = 0) -> t
     return model, losses
 
 
-def worked_sentence(walk: Walk, lesson: Lesson, model: nn.Transformer, losses: Sequence[float]) -> None:
-    walk.section("Encoder and decoder: 我 有 一只 猫")
-    walk.say(
+def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]) -> None:
+    lesson.section("Encoder and decoder: 我 有 一只 猫")
+    lesson.say(
         f"A Transformer of one layer a side, d = {D}, h = {HEADS}, with {model.num_parameters():,} parameters, has "
-        f"learned {len(lesson.train)} short sentences of a small grammar in {len(losses)} steps of Adam; its loss fell "
+        f"learned {len(corpus.train)} short sentences of a small grammar in {len(losses)} steps of Adam; its loss fell "
         f"from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}. The text's sentence was not among them. What the text "
         "calls <Begin> and <end> are <bos> and <eos> here."
     )
-    source, target = lesson.sources([SOURCE]), lesson.targets([TARGET])  # (1, 4), (1, 6)
+    source, target = corpus.sources([SOURCE]), corpus.targets([TARGET])  # (1, 4), (1, 6)
     read, wanted = target[:, :-1], target[:, 1:]  # (1, 5) each: what the decoder reads, what it must say
-    words = lambda ids: [lesson.target_vocab.tokens[i] for i in ids]
+    words = lambda ids: [corpus.target_vocab.tokens[i] for i in ids]
 
     X = model.source_embedding(source)  # (1, 4, d)
     C = model.encode(source)  # (1, 4, d)
-    walk.fact("The encoder's input is X (n, d), of 4 words", X.shape == (1, 4, D), f"{X.shape}, the first a batch of 1")
-    walk.fact("The encoder's output C has the dimensions of X", C.shape == X.shape, f"{C.shape}")
+    lesson.fact(
+        "The encoder's input is X (n, d), of 4 words", X.shape == (1, 4, D), f"{X.shape}, the first a batch of 1"
+    )
+    lesson.fact("The encoder's output C has the dimensions of X", C.shape == X.shape, f"{C.shape}")
     Y = model.target_embedding(read)  # (1, 5, d)
-    walk.fact(
+    lesson.fact(
         "The decoder's input is X (n, d), of 5 words: <Begin> I have a cat", Y.shape == (1, 5, D) and read[0, 0] == BOS
     )
     scores = model(source, read).data  # (1, 5, vocabulary)
     said = scores.argmax(-1)[0]
-    walk.say("In training the decoder reads the target shifted by one place, and says the next word at each:")
+    lesson.say("In training the decoder reads the target shifted by one place, and says the next word at each:")
     sure = [f"{p:.3f}" for p in softmax(scores)[0].max(-1)]
-    for name, row in {"reads": words(read[0]), "must say": words(wanted[0]), "says": words(said), "sure": sure}.items():
-        print(f"    {name:10}" + "".join(f"{word:8}" for word in row).rstrip())
-    walk.fact("The decoder's output is I have a cat <end>", (said == wanted[0]).all(), "at all five places at once")
+    rows = {"reads": words(read[0]), "must say": words(wanted[0]), "says": words(said), "sure": sure}
+    lesson.table(["place", *"12345"], [[name, *row] for name, row in rows.items()])
+    lesson.fact("The decoder's output is I have a cat <end>", (said == wanted[0]).all(), "at all five places at once")
 
     [h] = nn.greedy_search(model, source, max_len=12)
-    walk.fact(
+    lesson.fact(
         "Left alone with <Begin>, it says I have a cat <end>", h.tokens == wanted[0].tolist(),
         f"{' '.join(words(h.tokens))}, with probability {np.exp(h.log_prob):.3f}",
     )  # fmt: skip
-    walk.say("There each word that it says is read at the next step:")
-    for i in range(len(h.tokens)):
-        print(f"    {' '.join(words([BOS, *h.tokens[:i]])):20} → {words(h.tokens)[i]}")
+    lesson.say("There each word that it says is read at the next step:")
+    steps = [[" ".join(words([BOS, *h.tokens[:i]])), f"→ {words(h.tokens)[i]}"] for i in range(len(h.tokens))]
+    lesson.table(["it reads", "and says"], steps)
     log_p = scores[0] - np.log(np.exp(scores[0]).sum(-1, keepdims=True))  # (5, vocabulary)
     forced = log_p[np.arange(5), wanted[0]].sum()
-    walk.fact(
+    lesson.fact(
         "Both are the same computation", isclose(forced, h.log_prob, abs_tol=1e-4),
         f"log-probability {forced:.5f} in one pass, {h.log_prob:.5f} word by word: the mask hides what comes later",
     )  # fmt: skip
 
 
-def other_sentences(walk: Walk, lesson: Lesson, model: nn.Transformer) -> None:
-    sources, targets = zip(*lesson.held_out)
-    found = [lesson.target_vocab.decode(h.tokens) for h in nn.greedy_search(model, lesson.sources(sources), max_len=16)]
+def other_sentences(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> None:
+    sources, targets = zip(*corpus.held_out)
+    found = [corpus.target_vocab.decode(h.tokens) for h in nn.greedy_search(model, corpus.sources(sources), max_len=16)]
     right = np.mean([a == b for a, b in zip(found, targets)])
-    walk.say("Some of the sentences that it has not seen before:")
-    for s, t in list(zip(sources, found))[:5]:
-        print(f"    {' '.join(s)}  →  {' '.join(t)}")
-    walk.fact(
+    lesson.say("Some of the sentences that it has not seen before:")
+    lesson.listing("\n".join(f"{' '.join(s)}  →  {' '.join(t)}" for s, t in list(zip(sources, found))[:5]))
+    lesson.fact(
         "The words are predicted, not known by heart", right >= 0.85,
         f"{right:.1%} of {len(targets)} sentences that it has not seen are translated as the grammar does",
     )  # fmt: skip
 
 
-def what_it_looks_at(walk: Walk, lesson: Lesson, model: nn.Transformer) -> None:
-    target = lesson.targets([TARGET])[0]  # (6,)
-    words = lambda ids: [lesson.target_vocab.tokens[i] for i in ids]
-    maps = nn.attention_maps(model, lesson.sources([SOURCE]), target[1:])
+def what_it_looks_at(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> None:
+    target = corpus.targets([TARGET])[0]  # (6,)
+    words = lambda ids: [corpus.target_vocab.tokens[i] for i in ids]
+    maps = nn.attention_maps(model, corpus.sources([SOURCE]), target[1:])
     cross, masked = maps["cross"][0], maps["decoder"][0]  # (h, 5, 4), (h, 5, 5)
-    walk.fact(
+    lesson.fact(
         "In the second attention the decoder looks up the source words",
         cross.shape == (HEADS, 5, 4) and cross.mean(0)[3].argmax() == 3,
         f"to say cat it looks at 猫 most: with {cross.mean(0)[3, 3]:.2f} of its weight, in the mean of the heads",
     )
-    walk.fact("The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all())
+    lesson.fact("The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all())
     says, reads = [f"says {word}" for word in words(target[1:])], words(target[:-1])
     title = "attention to the encoder (mean of heads)"
-    walk.picture("cross_attention.png", lambda path: attention_heatmap(cross.mean(0), says, SOURCE, title, path))
+    lesson.picture("cross_attention.png", lambda path: attention_heatmap(cross.mean(0), says, SOURCE, title, path))
     title = "self-attention: encoder"
-    walk.picture("heads.png", lambda path: attention_grid([maps["encoder"][0]], SOURCE, SOURCE, title, path))
+    lesson.picture("heads.png", lambda path: attention_grid([maps["encoder"][0]], SOURCE, SOURCE, title, path))
     title = "masked self-attention: decoder"
-    walk.picture("masked_heads.png", lambda path: attention_grid([masked], reads, reads, title, path))
+    lesson.picture("masked_heads.png", lambda path: attention_grid([masked], reads, reads, title, path))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("transformer_notes", __doc__ or "", argv)
+    lesson = Lesson("transformer_notes", __doc__ or "", argv)
     rng = np.random.default_rng(0)
-    self_attention(walk, rng)
-    multi_head(walk, rng)
-    positions(walk, rng)
-    layer_norm(walk, rng)
-    batch_norm(walk, rng)
-    compare_norms(walk, rng)
-    norms_in_use(walk, rng)
-    masked_attention(walk, rng)
-    cross_attention(walk, rng)
-    lesson = Lesson()
-    model, losses = train(lesson)
-    worked_sentence(walk, lesson, model, losses)
-    other_sentences(walk, lesson, model)
-    what_it_looks_at(walk, lesson, model)
-    return walk.end()
+    self_attention(lesson, rng)
+    multi_head(lesson, rng)
+    positions(lesson, rng)
+    layer_norm(lesson, rng)
+    batch_norm(lesson, rng)
+    compare_norms(lesson, rng)
+    norms_in_use(lesson, rng)
+    masked_attention(lesson, rng)
+    cross_attention(lesson, rng)
+    corpus = Corpus()
+    model, losses = train(corpus)
+    worked_sentence(lesson, corpus, model, losses)
+    other_sentences(lesson, corpus, model)
+    what_it_looks_at(lesson, corpus, model)
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ and answer. What is split, and what is not; how the heads run at once; what `val
 should show; whether values must be split too. Each is run here. Which heads matter, and what happens when the others
 are removed, is in 08_pruning_heads.py.
 
-    python examples/07_multi_head_attention.py
+    python examples/course/07_multi_head_attention.py
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from walk import Walk, fastest
+from lesson import Lesson, fastest
 
 import minigrad as mg
 import nn
@@ -54,27 +54,27 @@ def one_head(attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, m
 # -- sizes and shapes --------------------------------------------------------------------------------------
 
 
-def the_sizes(walk: Walk) -> None:
-    walk.section("Sizes: query_size, key_size, value_size and num_hiddens")
+def the_sizes(lesson: Lesson) -> None:
+    lesson.section("Sizes: query_size, key_size, value_size and num_hiddens")
     attention = made(0, query_size=7, key_size=8, value_size=9)
     shapes = [p.weight.shape[::-1] for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
-    walk.fact(
+    lesson.fact(
         "queries, keys and values have sizes of their own, and num_hiddens after W_q, W_k, W_v",
         shapes == [(7, HIDDENS), (8, HIDDENS), (9, HIDDENS)],
         f"W_q {shapes[0]}, W_k {shapes[1]}, W_v {shapes[2]}",
     )
     layer = nn.TransformerEncoderLayer(nn.TransformerConfig(d_model=HIDDENS, num_heads=HEADS)).self_attention
     square = {p.shape for name, p in layer.named_parameters() if name.endswith("weight")}
-    walk.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
-    walk.fact(
+    lesson.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
+    lesson.fact(
         "there are h heads, and p_q = p_k = p_v = p_o / h: the chapter is right",
         layer.num_heads == HEADS and layer.d_k * HEADS == HIDDENS,
         f"h = {HEADS}, p = {layer.d_k}, p_o = {HIDDENS}",
     )
 
 
-def one_wide_projection(walk: Walk) -> None:
-    walk.section("One wide projection is h small ones, run at once")
+def one_wide_projection(lesson: Lesson) -> None:
+    lesson.section("One wide projection is h small ones, run at once")
     rng = np.random.default_rng(1)
     attention = made(1)
     q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
@@ -83,7 +83,7 @@ def one_wide_projection(walk: Walk) -> None:
     expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
     y = attention(q, k, k, padding_mask=mask[:, 0]).data
     gap = abs(y - expected).max()
-    walk.fact(
+    lesson.fact(
         "the weights of all h heads are inside W_q, W_k, W_v: h separate heads give the same",
         gap < 1e-12,
         f"largest gap {gap:.0e}",
@@ -91,18 +91,18 @@ def one_wide_projection(walk: Walk) -> None:
     Q = attention.q_proj(q)  # (N, L_q, h·p)
     split = split_heads(Q, HEADS)  # (N, h, L_q, p)
     batch = split.reshape(N * HEADS, QUERIES, P)  # what the chapter's transpose_qkv returns
-    walk.fact(
+    lesson.fact(
         "transpose_qkv makes the heads part of the batch",
         batch.shape == (N * HEADS, QUERIES, P),
         f"{Q.shape} becomes {batch.shape}: the batch times h",
     )
-    walk.fact(
+    lesson.fact(
         "it splits the projected queries, not the queries",
         np.allclose(split.data[:, 2], q @ attention.q_proj.weight.data[40:60].T),
         "head 3 is what rows 40 to 59 of W_q make of the whole query",
     )
-    walk.fact("transpose_output is the way back", np.array_equal(merge_heads(split).data, Q.data))
-    walk.fact(
+    lesson.fact("transpose_output is the way back", np.array_equal(merge_heads(split).data, Q.data))
+    lesson.fact(
         "nothing is copied h times",
         np.shares_memory(split.data, Q.data) and split.size == Q.size,
         "the heads are views of the one projection",
@@ -113,18 +113,17 @@ def one_wide_projection(walk: Walk) -> None:
     W_o = attention.out_proj.weight.data.T
     with mg.no_grad():
         together, apart = fastest(wide, loop)
-    walk.fact(
-        "the heads are put together to compute them faster",
-        together < apart,
-        f"32 sequences of 20: {1e3 * together:.1f} ms together, {1e3 * apart:.1f} ms head by head",
+    lesson.measured(
+        f"""The heads are put together to compute them faster: 32 sequences of 20 took {1e3 * together:.1f} ms together,
+        {1e3 * apart:.1f} ms head by head."""
     )
     d, n = 3, 5  # five networks that embed into three dimensions
     small = [rng.standard_normal((d, 8)) for _ in range(n)]
     x = rng.standard_normal(8)
     wide = np.concatenate(small) @ x  # (n·d,)
     by_d, by_n = wide.reshape(n, d), wide.reshape(d, n)
-    walk.fact("N networks side by side are one with 3N outputs", wide.shape == (3 * n,), f"N = {n}: {wide.shape}")
-    walk.erratum(
+    lesson.fact("N networks side by side are one with 3N outputs", wide.shape == (3 * n,), f"N = {n}: {wide.shape}")
+    lesson.erratum(
         "which outputs belong together",
         "that each N nodes in turn are one of the networks",
         "each 3, the size that a network embeds into; there are N such groups",
@@ -133,7 +132,7 @@ def one_wide_projection(walk: Walk) -> None:
     )
     packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
     three = np.split(q @ packed.T, 3, -1)
-    walk.fact(
+    lesson.fact(
         "PyTorch's layer does the same",
         np.allclose(three[0], Q.data, rtol=1e-12),
         f"it goes one step further: its in_proj_weight {packed.shape} is W_q, W_k and W_v in one; that the two "
@@ -141,8 +140,8 @@ def one_wide_projection(walk: Walk) -> None:
     )
 
 
-def what_a_head_sees(walk: Walk) -> None:
-    walk.section("What a head sees: all features, through a projection of its own")
+def what_a_head_sees(lesson: Lesson) -> None:
+    lesson.section("What a head sees: all features, through a projection of its own")
     rng = np.random.default_rng(2)
     attention = made(2)
     q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
@@ -150,7 +149,7 @@ def what_a_head_sees(walk: Walk) -> None:
     score = split_heads(attention.q_proj(x), HEADS)[:, 0].sum()  # head 0 alone
     (gradient,) = mg.gradients(score, [x])
     seen = int((abs(gradient.data[0, 0]) > 0).sum())
-    walk.erratum(
+    lesson.erratum(
         "the input of one head, for an input (2, 4, 100)",
         "(2, 4, 20), a fifth of the features",
         "(2, 4, 100); only its projection is (2, 4, 20)",
@@ -159,7 +158,7 @@ def what_a_head_sees(walk: Walk) -> None:
     )
     first = q.copy()
     first[..., P:] = 0  # leave head 1 "its" 20 features
-    walk.erratum(
+    lesson.erratum(
         "what is divided among the heads",
         "the features of the input: each head sees a local part",
         "the space that the input is projected to",
@@ -170,7 +169,7 @@ def what_a_head_sees(walk: Walk) -> None:
     parts = Q @ K.swapaxes(-1, -2)  # (N, h, L_q, L_kv)
     whole = attention.q_proj(q).data @ attention.k_proj(k).data.swapaxes(1, 2)  # (N, L_q, L_kv)
     weights = softmax(parts / np.sqrt(P))  # (N, h, L_q, L_kv)
-    walk.fact(
+    lesson.fact(
         "one head compares over all features at once; h heads compare each part by itself",
         np.allclose(parts.sum(1), whole) and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
         "the products of the parts add up to the whole product, and each has a softmax of its own",
@@ -178,39 +177,39 @@ def what_a_head_sees(walk: Walk) -> None:
     heads = [one_head(attention, h, q, k, k) for h in range(HEADS)]  # (N, L_q, p) each
     blocks = np.split(attention.out_proj.weight.data.T, HEADS)  # W_o in h blocks (p, p_o)
     total = sum(head @ block for head, block in zip(heads, blocks))
-    walk.fact(
+    lesson.fact(
         "W_o weighs the parts and adds them up",
         np.allclose(total, attention(q, k, k).data),
         "concatenating and multiplying by W_o is the sum over heads of head · (its block of W_o)",
     )
 
 
-def how_many(walk: Walk) -> None:
-    walk.section("How many queries, how many keys and values")
+def how_many(lesson: Lesson) -> None:
+    lesson.section("How many queries, how many keys and values")
     attention = made(3)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
     y = attention(X, Y, Y, padding_mask=mask)
-    walk.fact("attention(X, Y, Y, valid_lens).shape", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
-    walk.fact(
+    lesson.fact("attention(X, Y, Y, valid_lens).shape", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
+    lesson.fact(
         "the second number is that of the queries, whatever the number of pairs",
         all(attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100) for n in (1, 6, 9)),
         "each query gets one result",
     )
-    walk.fact(
+    lesson.fact(
         "their length, after the projections, is num_hiddens",
         attention.q_proj(X).shape[-1] == attention.k_proj(Y).shape[-1] == attention.v_proj(Y).shape[-1] == HIDDENS,
         f"queries {attention.q_proj(X).shape}, keys and values {attention.k_proj(Y).shape}",
     )
     q, k = (np.random.default_rng(3).standard_normal((N, n, HIDDENS)) for n in (QUERIES, PAIRS))
     one_by_one = [attention(q[:, i : i + 1], k, k).data for i in range(QUERIES)]
-    walk.fact(
+    lesson.fact(
         "how many queries are asked at once is a free choice",
         np.allclose(np.concatenate(one_by_one, 1), attention(q, k, k).data),
         "each is answered by itself: four at once are four times one",
     )
     own = nn.MultiHeadSelfAttention(HIDDENS, HEADS, dtype=float)
-    walk.fact(
+    lesson.fact(
         "in self-attention queries, keys and values come from the same tokens: then the numbers are equal",
         own(Y, need_weights=True)[1].shape == (N, HEADS, PAIRS, PAIRS),
         "the example with 4 and 6 is attention to another sequence",
@@ -223,7 +222,7 @@ def how_many(walk: Walk) -> None:
         for _ in range(3):
             model.step(np.array([[1]]), state)
     cross = [w.shape[2:] for w in recorded["decoder.layers.0.cross_attention"]]
-    walk.fact(
+    lesson.fact(
         "their number is the length of the sentence; with one word predicted at a time there is one query",
         cross == [(1, PAIRS)] * 3,
         f"(queries, pairs) of three steps of decoding: {cross}",
@@ -239,9 +238,9 @@ def highest_mask(scores: np.ndarray, lens: np.ndarray) -> np.ndarray:
     return rank < lens[:, None, None]
 
 
-def valid_lens(walk: Walk) -> None:
-    walk.section("valid_lens: the first keys, or those with the highest scores?")
-    walk.say(
+def valid_lens(lesson: Lesson) -> None:
+    lesson.section("valid_lens: the first keys, or those with the highest scores?")
+    lesson.say(
         """A reader asks whether valid_lens should not keep the highest scores of each row, since the code keeps the
         first ones. The answer given: what is cut is padding, which means nothing and must not take part. Both are
         tried on queries and keys where the last keys are padding."""
@@ -256,15 +255,15 @@ def valid_lens(walk: Walk) -> None:
     by_place = [attend(k, real) for k in (keys, other)]
     by_score = [attend(k, highest_mask(score(k), VALID_LENS)) for k in (keys, other)]
     layer = nn.DotProductAttention()(q, keys, keys, VALID_LENS).data
-    walk.fact("the library keeps the first keys", np.allclose(layer, by_place[0], rtol=1e-12))
-    walk.fact(
+    lesson.fact("the library keeps the first keys", np.allclose(layer, by_place[0], rtol=1e-12))
+    lesson.fact(
         "padding takes no part: what stands in it does not matter",
         np.array_equal(by_place[0], by_place[1]),
         "other numbers in the padding, the same result",
     )
     kept = highest_mask(score(keys), VALID_LENS)
     padding = (kept & ~real).sum() / kept.sum()
-    walk.fact(
+    lesson.fact(
         "keeping the highest scores would let padding in",
         padding > 0.2 and not np.allclose(by_score[0], by_score[1], atol=0.1),
         f"{padding:.0%} of what it keeps is padding, and the result changes with it",
@@ -274,7 +273,7 @@ def valid_lens(walk: Walk) -> None:
     w = weights.weights.data
     order = [(np.argsort(w[n, i, :length]) == np.argsort(score(keys)[n, i, :length])).all()
              for n, length in enumerate(VALID_LENS) for i in range(QUERIES)]  # fmt: skip
-    walk.fact(
+    lesson.fact(
         "nor is it needed: among real keys the softmax already prefers high scores",
         all(order),
         "their weights are in the order of their scores",
@@ -284,8 +283,8 @@ def valid_lens(walk: Walk) -> None:
 # -- pictures of weights, and the exercise -----------------------------------------------------------------------
 
 
-def additive_and_dot_product(walk: Walk) -> None:
-    walk.section("Additive beside dot-product, and the shape (1, 1, 2, 10)")
+def additive_and_dot_product(lesson: Lesson) -> None:
+    lesson.section("Additive beside dot-product, and the shape (1, 1, 2, 10)")
     rng = np.random.default_rng(5)
     keys = np.ones((2, 10, 2))
     values = np.tile(np.arange(40.0).reshape(1, 10, 4), (2, 1, 1))
@@ -296,22 +295,22 @@ def additive_and_dot_product(walk: Walk) -> None:
                dot(rng.standard_normal((2, 1, 2)), keys, values, lens).data]  # fmt: skip
     weights = additive.weights.data  # (2, 1, 10)
     expected = np.array([[1 / 2] * 2 + [0] * 8, [1 / 6] * 6 + [0] * 4])
-    walk.fact(
+    lesson.fact(
         "in the earlier example both kinds of attention give the same picture",
         np.allclose(weights[:, 0], expected) and np.allclose(dot.weights.data, weights) and np.allclose(*results),
         "all keys are equal, so that any score spreads the weight evenly over the 2 and the 6 real ones",
     )
-    walk.fact(
+    lesson.fact(
         "weights drawn as (1, 1, 2, 10) and as (2, 1, 1, 10) are the same numbers",
         np.array_equal(weights.reshape(1, 1, 2, 10).ravel(), weights.reshape(2, 1, 1, 10).ravel()),
         "one map of two rows, or two maps of one row",
     )
-    walk.say(
+    lesson.say(
         f"""The weights are {weights.shape}: 2 sequences, 1 query, 10 keys. As (rows of maps, maps in a row, queries,
         keys) that is (2, 1, 1, 10), as the reader says; (1, 1, 2, 10) shows the two sequences as if they were two
         queries of one."""
     )
-    walk.fact(
+    lesson.fact(
         "additive attention takes queries and keys of different sizes, dot-product does not",
         results[0].shape == (2, 1, 4) and refuses(dot, np.ones((2, 1, 20)), keys, values),
         "queries of size 20, keys of size 2",
@@ -321,9 +320,9 @@ def additive_and_dot_product(walk: Walk) -> None:
     for attention in (other, dot):
         attention(q, k, k, np.array([8]))
     apart = abs(other.weights.data - dot.weights.data).max()
-    walk.fact("with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart")
+    lesson.fact("with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart")
     maps = {"additive": other.weights.data[0], "dot-product": dot.weights.data[0]}
-    walk.picture(
+    lesson.picture(
         "additive_and_dot_product.png",
         lambda path: draw_maps(path, maps, "queries", "keys (the last two are padding)"),
     )
@@ -355,15 +354,15 @@ def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, 
     figure.savefig(path, dpi=150)
 
 
-def the_exercise(walk: Walk) -> None:
-    walk.section("The exercise: draw the weights of all heads")
+def the_exercise(lesson: Lesson) -> None:
+    lesson.section("The exercise: draw the weights of all heads")
     attention = made(6)
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
     _, weights = attention(X, Y, Y, padding_mask=mask, need_weights=True)  # (N, h, L_q, L_kv)
     expected = np.zeros((N, HEADS, QUERIES, PAIRS))
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
-    walk.fact(
+    lesson.fact(
         "a reader's result looks like the earlier example: it is right",
         np.allclose(weights.data, expected),
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
@@ -372,13 +371,13 @@ def the_exercise(walk: Walk) -> None:
     X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
     _, random = attention(X, Y, Y, padding_mask=mask, need_weights=True)
     apart = min(abs(random.data[:, a] - random.data[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b)
-    walk.fact("with inputs that differ the heads differ", apart > 0.05, f"any two by at least {apart:.2f} somewhere")
-    walk.say(
+    lesson.fact("with inputs that differ the heads differ", apart > 0.05, f"any two by at least {apart:.2f} somewhere")
+    lesson.say(
         "A reader asks what a picture was drawn with. These are drawn with matplotlib, from the weights themselves."
     )
     for name, w in (("heads_of_ones.png", weights.data), ("heads_of_random.png", random.data)):
         maps = {f"sequence {n + 1}, head {h + 1}": w[n, h] for n in range(N) for h in range(HEADS)}
-        walk.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"))
+        lesson.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"))
 
 
 # -- learning -----------------------------------------------------------------------------------------------------
@@ -445,8 +444,8 @@ def heads_differ(model: Heads, x: np.ndarray) -> float:
     return float(abs(A[:, :1] - A[:, 1:]).max())
 
 
-def alike_at_first(walk: Walk) -> None:
-    walk.section('"Alike at first, different after training"')
+def alike_at_first(lesson: Lesson) -> None:
+    lesson.section('"Alike at first, different after training"')
     rng = np.random.default_rng(8)
     x, _ = shifted(50, rng)
     usual = Heads("split", np.random.default_rng(0))
@@ -459,9 +458,9 @@ def alike_at_first(walk: Walk) -> None:
     learn(usual, 60)
     learn(alike, 60)
     after = heads_differ(usual, x), heads_differ(alike, x)
-    walk.show("weights of two heads differ by at most, before and after training: usual", [before[0], after[0]], 6)
-    walk.show("heads that begin as copies of each other", [before[1], after[1]], 6)
-    walk.erratum(
+    lesson.show("weights of two heads differ by at most, before and after training: usual", [before[0], after[0]], 6)
+    lesson.show("heads that begin as copies of each other", [before[1], after[1]], 6)
+    lesson.erratum(
         "the heads before training",
         "the same at first, different after learning",
         "different from the start, since their first weights are random",
@@ -470,9 +469,9 @@ def alike_at_first(walk: Walk) -> None:
     )
 
 
-def whole_values(walk: Walk) -> None:
-    walk.section("What if the values are not split?")
-    walk.say(
+def whole_values(lesson: Lesson) -> None:
+    lesson.section("What if the values are not split?")
+    lesson.say(
         """A reader asks: leave the values whole, num_hiddens for each head, and add up what the heads make of them, or
         put it side by side. Is that sensible, and what does it do? First by algebra, then on a task that needs four
         heads: each quarter of the features has to come from another place."""
@@ -481,7 +480,7 @@ def whole_values(walk: Walk) -> None:
     x, _ = shifted(5, rng)
     summed = Heads("summed", rng)
     A, V = summed.weights(x).data, summed.v_proj(x).data  # (N, h, L, L), (N, L, 16)
-    walk.fact(
+    lesson.fact(
         "added up, the heads are one head",
         np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
         "Σ A_h V = (Σ A_h) V: one map of weights for all features",
@@ -495,25 +494,24 @@ def whole_values(walk: Walk) -> None:
         own = slice(4 * h, 4 * h + 4)
         W[:, h, own] = split.out_proj.weight.data[:, own]
     joined.out_proj.weight.data[...] = W.reshape(FEATURES, -1)
-    walk.fact(
+    lesson.fact(
         "side by side, the split form is a special case",
         np.allclose(joined(x).data, split(x).data, atol=1e-5),
         "W_o takes from each head only its own features, and zeros elsewhere",
     )
-    print("\n  values   parameters   not explained after 300 steps")
-    left = {}
+    left, rows = {}, []
     for kind in ("split", "summed", "joined"):
         model = Heads(kind, np.random.default_rng(1))
         left[kind] = learn(model, 300)
-        print(f"  {kind:<9}{model.num_parameters():10,}{left[kind]:32.1%}")
-    print()
-    walk.fact(
+        rows.append([kind, f"{model.num_parameters():,}", f"{left[kind]:.1%}"])
+    lesson.table(["values", "parameters", "not explained after 300 steps"], rows)
+    lesson.fact(
         "added up, it is not sensible: what several heads are for is lost",
         left["summed"] > 0.7 > 7 * left["split"],
         f"{left['summed']:.0%} of the variance is not explained, {left['split']:.1%} with split values. One map w "
         "explains w_i² / Σ w² of a part that comes from place i: 1 in sum over the four, a quarter on average",
     )
-    walk.fact(
+    lesson.fact(
         "side by side, it works and costs more",
         left["joined"] < 0.1,
         f"{left['joined']:.1%} not explained; the values and W_o take h times the work, W_o h times the parameters",
@@ -521,17 +519,17 @@ def whole_values(walk: Walk) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("07_multi_head_attention", __doc__ or "", argv)
-    the_sizes(walk)
-    additive_and_dot_product(walk)
-    the_exercise(walk)
-    valid_lens(walk)
-    one_wide_projection(walk)
-    what_a_head_sees(walk)
-    alike_at_first(walk)
-    whole_values(walk)
-    how_many(walk)
-    return walk.end()
+    lesson = Lesson("07_multi_head_attention", __doc__ or "", argv)
+    the_sizes(lesson)
+    additive_and_dot_product(lesson)
+    the_exercise(lesson)
+    valid_lens(lesson)
+    one_wide_projection(lesson)
+    what_a_head_sees(lesson)
+    alike_at_first(lesson)
+    whole_values(lesson)
+    how_many(lesson)
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ For the sentence of the text, "The animal didn't cross the street because it was
 hand: a small encoder is trained (5 seconds) on generated sentences to name the noun that "it" stands for. It never
 sees "animal" and "street" in one sentence, and nobody tells it where to look.
 
-    python examples/05_self_attention.py
+    python examples/course/05_self_attention.py
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from walk import Walk
+from lesson import Lesson
 
 import minigrad as mg
 import nn
@@ -124,9 +124,9 @@ def train(model: Resolver, steps: int = 500, lr: float = 3e-3, seed: int = 0) ->
     return model
 
 
-def what_it_stands_for(walk: Walk) -> Resolver:
-    walk.section('How to understand it: what "it" stands for')
-    walk.say(
+def what_it_stands_for(lesson: Lesson) -> Resolver:
+    lesson.section('How to understand it: what "it" stands for')
+    lesson.say(
         """The text's idea: we look at parts of a scene, and attention does so in weights between the parts, words of
         a sentence or pixels of an image. In "The animal didn't cross the street because it was too tired", the
         weights of "it" should help to find what "it" stands for. We train an encoder of two layers and two heads to
@@ -135,13 +135,17 @@ def what_it_stands_for(walk: Walk) -> Resolver:
     sentences, nouns, held = corpus()
     ids, nouns = encode(sentences)[held], nouns[held]
     model = train(Resolver(settings(32, 2, 2)))
-    print(f"  trained on {(~held).sum():,} of {len(held):,} sentences; {held.sum()} are held out, among them every one")
-    print('  with both "animal" and "street"\n')
+    lesson.say(
+        f"""Trained on {(~held).sum():,} of {len(held):,} sentences; {held.sum()} are held out, among them every one
+        with both "animal" and "street"."""
+    )
     right = (model.answer(ids) == nouns).mean()
-    walk.fact('a model with self-attention finds what "it" stands for', right > 0.97, f"{right:.1%} of the held-out")
+    lesson.fact('a model with self-attention finds what "it" stands for', right > 0.97, f"{right:.1%} of the held-out")
     tired, wide = (WORDS[noun] for noun in model.answer(encode([TIRED, WIDE])))
-    walk.fact("in the text's sentence it is the animal", tired == "animal", f'"... because it was too tired": {tired}')
-    walk.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
+    lesson.fact(
+        "in the text's sentence it is the animal", tired == "animal", f'"... because it was too tired": {tired}'
+    )
+    lesson.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
 
     animal, place, word = (where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES))  # (N,) each
     of_animal = np.isin(nouns, [IDS[a] for a in ANIMALS])
@@ -149,31 +153,30 @@ def what_it_stands_for(walk: Walk) -> Resolver:
     n, looks = np.arange(len(ids)), model.looks(ids)
     total = looks.sum((1, 2))  # (N, L), over layers and heads
     more = (total[n, noun] > total[n, other]).mean()
-    walk.fact(
+    lesson.fact(
         '"it" attends to the noun that it stands for more than to the other',
         more > 0.75 and total[n, noun].mean() > 2 * total[n, other].mean(),
         f"in {more:.0%} of the sentences; on average {total[n, noun].mean() / 4:.0%} of the weight against "
         f"{total[n, other].mean() / 4:.0%}, and {total[n, word].mean() / 4:.0%} for the adjective",
     )
-    walk.say(
+    lesson.say(
         'Weights may only go along with an answer. So we forbid "it" to attend to one word, and count right answers:'
     )
     blocked = {"that noun": noun, "the other noun": other, "the adjective": word}
     rates = {name: float((model.answer(ids, at) == nouns).mean()) for name, at in blocked.items()}
-    for name, rate in rates.items():
-        print(f'  without "it" → {name:<15}{rate:7.1%}')
-    walk.fact(
+    lesson.table(['"it" may not attend to', "right answers"], [[name, f"{rate:.1%}"] for name, rate in rates.items()])
+    lesson.fact(
         "the connection to the right noun is what finds the answer",
         rates["that noun"] < 0.7 and rates["the other noun"] > 0.9,
         "without it the answer is lost; the other noun is not needed",
     )
     apart = abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2  # (N,), total variation between the two heads
-    walk.fact(
+    lesson.fact(
         "the two heads attend to different positions",
         apart.mean() > 0.2,
         f"in one of the layers, {apart.mean():.0%} of their weight lies on different words",
     )
-    walk.picture("it.png", lambda path: draw_it(path, model))
+    lesson.picture("it.png", lambda path: draw_it(path, model))
     return model
 
 
@@ -233,37 +236,37 @@ def matrix_form(X: Any, W_Q: Any, W_K: Any, W_V: Any) -> Any:
     return S @ V  # (L, d_v)
 
 
-def the_single_steps(walk: Walk) -> tuple[np.ndarray, ...]:
-    walk.section("The calculation in single steps")
+def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
+    lesson.section("The calculation in single steps")
     rng = np.random.default_rng(1)
     words = TIRED.split()
     embedding = nn.Embedding(len(WORDS), D_MODEL, dtype=float, generator=rng)
     X = embedding(encode([TIRED])[0, : len(words)]).data  # (L, d_model)
     W_Q, W_K, W_V = (rng.normal(0, D_MODEL**-0.5, (D_MODEL, width)) for width in (D_K, D_K, D_V))
     q, k, v = X @ W_Q, X @ W_K, X @ W_V
-    walk.fact("(1) each word becomes a vector", X.shape == (len(words), D_MODEL), f"{len(words)} words: X {X.shape}")
-    walk.fact(
+    lesson.fact("(1) each word becomes a vector", X.shape == (len(words), D_MODEL), f"{len(words)} words: X {X.shape}")
+    lesson.fact(
         "(1) the same word, the same vector", (X[0] == X[4]).all(), '"the" twice: without positions they are alike'
     )
-    walk.fact(
+    lesson.fact(
         "(2) W^Q, W^K and W^V make query, key and value of each",
         (q.shape, k.shape, v.shape) == ((11, D_K), (11, D_K), (11, D_V)),
         f"q {q.shape}, k {k.shape}, v {v.shape}",
     )
     z = single_steps(X, W_Q, W_K, W_V)
     order = rng.permutation(len(words))
-    walk.fact(
+    lesson.fact(
         "(2) all words share the three matrices",
         np.allclose(single_steps(X[order], W_Q, W_K, W_V), z[order], rtol=1e-12),
         "words in another order give the same z in that order",
     )
     leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
     checked = mg.gradcheck(lambda *W: matrix_form(X, *W), leaves, elementwise=False)
-    walk.fact("(2) the matrices are learned", checked, "the gradient of each agrees with finite differences")
+    lesson.fact("(2) the matrices are learned", checked, "the gradient of each agrees with finite differences")
 
     similarity = q @ k.T  # (L, L)
-    walk.fact("(3) the similarity is a dot product, a number for each pair of words", similarity.shape == (11, 11))
-    walk.erratum(
+    lesson.fact("(3) the similarity is a dot product, a number for each pair of words", similarity.shape == (11, 11))
+    lesson.erratum(
         "(3) and (5) the index of a similarity",
         "S_i for the words i and j, later S_j",
         "S_ij",
@@ -273,7 +276,7 @@ def the_single_steps(walk: Walk) -> tuple[np.ndarray, ...]:
     )
     S = softmax(similarity / np.sqrt(D_K))  # (L, L)
     apart = np.where(np.eye(len(words), dtype=bool), -np.inf, similarity / np.sqrt(D_K))
-    walk.erratum(
+    lesson.erratum(
         "(3) which words are compared",
         "all other words",
         "all words, the word itself among them",
@@ -283,10 +286,9 @@ def the_single_steps(walk: Walk) -> tuple[np.ndarray, ...]:
     return X, W_Q, W_K, W_V
 
 
-def the_scale(walk: Walk) -> None:
-    walk.section("(4) Why the similarity is divided by the root of the key's size")
+def the_scale(lesson: Lesson) -> None:
+    lesson.section("(4) Why the similarity is divided by the root of the key's size")
     rng = np.random.default_rng(2)
-    print("  d_k    variance of q·k    of q·k / √d_k    size of the softmax's gradient, without and with √d_k")
     table = []
     for d_k in (4, 16, 64, 256, 1024):
         scores = np.einsum("nd,njd->nj", rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k)))
@@ -296,15 +298,18 @@ def the_scale(walk: Walk) -> None:
             jacobian = S * np.eye(11) - S * S.swapaxes(1, 2)  # dS_i/ds_j = S_i (δ_ij - S_j)
             slopes.append(float(np.sqrt((jacobian**2).sum((1, 2))).mean()))
         table.append((d_k, scores.var(), scores.var() / d_k, *slopes))
-        print(f"  {d_k:4}   {table[-1][1]:12.1f} {table[-1][2]:17.3f} {slopes[0]:26.4f} {slopes[1]:18.4f}")
     _, variance, scaled, without, with_scale = np.array(table).T
+    lesson.table(
+        ["d_k", "variance of q·k", "of q·k / √d_k", "softmax gradient", "with √d_k"],
+        [[d_k, f"{v:.1f}", f"{s:.3f}", f"{g:.4f}", f"{h:.4f}"] for d_k, v, s, g, h in table],
+    )
     sizes = np.array([row[0] for row in table])
-    walk.fact(
+    lesson.fact(
         "similarities grow with the size of the key, and the root undoes it",
         np.allclose(variance / sizes, 1, atol=0.05) and np.allclose(scaled, 1, atol=0.05),
         "the variance of q·k is d_k, that of q·k / √d_k is 1",
     )
-    walk.fact(
+    lesson.fact(
         "dividing by √d_k keeps gradients steady",
         np.ptp(with_scale) < 0.05 and without[-1] < without[0] / 3,
         f"from d_k = 4 to 1024 the gradient goes from {without[0]:.2f} to {without[-1]:.2f} without it, from "
@@ -312,41 +317,41 @@ def the_scale(walk: Walk) -> None:
     )
 
 
-def the_result(walk: Walk, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
-    walk.section("(4) and (5): weights, and the weighted values")
+def the_result(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+    lesson.section("(4) and (5): weights, and the weighted values")
     z = single_steps(X, W_Q, W_K, W_V)
     S = softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K))  # (L, L)
-    walk.fact(
+    lesson.fact(
         "(4) softmax normalises the similarities of each word",
         np.allclose(S.sum(-1), 1) and (S > 0).all(),
         "each row is positive and sums to 1",
     )
     v = X @ W_V
     inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
-    walk.fact("(5) z_i is the sum over j of S_ij v_j", np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))))
-    walk.fact("(5) the weights scale the values: each z is a mean of values", inside, "none leaves their range")
-    walk.erratum(
+    lesson.fact("(5) z_i is the sum over j of S_ij v_j", np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))))
+    lesson.fact("(5) the weights scale the values: each z is a mean of values", inside, "none leaves their range")
+    lesson.erratum(
         "(5) what z_i is", 'a "score"', "a vector", z[0].shape == (D_V,), f"of the size of a value, {z[0].shape}"
     )
-    walk.show("z of it", z[7])
+    lesson.show("z of it", z[7])
 
 
-def the_matrix_form(walk: Walk, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
-    walk.section("The calculation with matrices")
+def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+    lesson.section("The calculation with matrices")
     z = single_steps(X, W_Q, W_K, W_V)
     gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
-    walk.fact("softmax(Q Kᵀ / √d_k) V is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}")
+    lesson.fact("softmax(Q Kᵀ / √d_k) V is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}")
     Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
     for name, found in (
         ("mg.scaled_dot_product_attention", mg.scaled_dot_product_attention(Q, K, V)),
         ("nn.DotProductAttention", nn.DotProductAttention()(Q, K, V)),
     ):
         gap = abs(found.data[0] - z).max()
-        walk.fact(f"{name} is the same", gap < 1e-12, f"largest gap {gap:.0e}")
+        lesson.fact(f"{name} is the same", gap < 1e-12, f"largest gap {gap:.0e}")
 
 
-def several_heads(walk: Walk) -> None:
-    walk.section("Several heads")
+def several_heads(lesson: Lesson) -> None:
+    lesson.section("Several heads")
     rng = np.random.default_rng(3)
     heads, L = 4, 11
     attention = nn.MultiHeadSelfAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
@@ -359,34 +364,34 @@ def several_heads(walk: Walk) -> None:
         Z.append(single_steps(X, W_Q, W_K, W_V))  # (L, d_k)
     W_O = attention.out_proj.weight.data.T  # (h · d_k, d_model)
     result = np.concatenate(Z, 1) @ W_O  # (L, d_model)
-    walk.fact(
+    lesson.fact(
         "there are several sets of W^Q, W^K, W^V, and so several Z",
         len(Z) == heads and not np.allclose(Z[0], Z[1]),
         f"{heads} of {Z[0].shape}",
     )
     gap = abs(attention(X[None]).data[0] - result).max()
-    walk.fact("W^O makes one of them: the layer of the library is this", gap < 1e-12, f"largest gap {gap:.0e}")
+    lesson.fact("W^O makes one of them: the layer of the library is this", gap < 1e-12, f"largest gap {gap:.0e}")
     net = nn.FeedForward(D_MODEL, 4 * D_MODEL, dtype=float, generator=rng)
-    walk.fact(
+    lesson.fact(
         "its result fits the input of the feed-forward net",
         net(result).shape == X.shape == result.shape,
         f"Z side by side {(L, heads * d_k)} times W^O {W_O.shape} is {result.shape}",
     )
     attention(X[None]).sum().backward()
-    walk.fact("W^O is trained too", abs(attention.out_proj.weight.grad.data).max() > 0, "it has a gradient")
+    lesson.fact("W^O is trained too", abs(attention.out_proj.weight.grad.data).max() > 0, "it has a gradient")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("05_self_attention", __doc__ or "", argv)
-    what_it_stands_for(walk)
-    parts = the_single_steps(walk)
-    the_scale(walk)
-    the_result(walk, *parts)
-    the_matrix_form(walk, *parts)
-    several_heads(walk)
-    walk.section("Self-attention for segmentation")
-    walk.say("The text leaves this section open. It is in 06_segmentation.py.")
-    return walk.end()
+    lesson = Lesson("05_self_attention", __doc__ or "", argv)
+    what_it_stands_for(lesson)
+    parts = the_single_steps(lesson)
+    the_scale(lesson)
+    the_result(lesson, *parts)
+    the_matrix_form(lesson, *parts)
+    several_heads(lesson)
+    lesson.section("Self-attention for segmentation")
+    lesson.say("The text leaves this section open. It is in 06_segmentation.py.")
+    return lesson.end()
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ Three models of the same size, from the same first weights, see the same images 
 is who may attend to whom. Training takes about 15 seconds; with seeds 0, 1 and 2 the mean IoU is 0.88, 0.91 and 0.94
 with attention to all patches, and 0.56 each time without.
 
-    python examples/06_segmentation.py
+    python examples/course/06_segmentation.py
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from walk import Walk
+from lesson import Lesson
 
 import minigrad as mg
 import nn
@@ -178,59 +178,59 @@ def mean_iou(predicted: np.ndarray, truth: np.ndarray) -> float:
     return float(ious(predicted, truth).mean())
 
 
-# -- the walk --------------------------------------------------------------------------------------------
+# -- the lesson --------------------------------------------------------------------------------------------
 
 
-def the_task(walk: Walk, test: Scenes) -> float:
+def the_task(lesson: Lesson, test: Scenes) -> float:
     """What the images are; the mean IoU of the best guess without the sign."""
-    walk.section("An image in which the surroundings of a pixel are not enough")
-    walk.say(
+    lesson.section("An image in which the surroundings of a pixel are not enough")
+    lesson.say(
         """The text says of an image that the weights of attention show how its pixels depend on each other, and of
         semantic segmentation that the similarity of a pixel to the pixels around it helps to find its class. We make
         images in which that similarity finds the shapes, but not their classes: three shapes, and in one corner a
         sign of 2 x 2 pixels in the colour of one of them. That shape is the marked one."""
     )
     tokens = patches(test.images)
-    walk.show("images (N, height, width, colours)", test.images.shape)
-    walk.show("tokens (N, patches, numbers of a patch)", tokens.shape)
-    walk.fact("tokens are the image, cut into patches", (pixels(patches(test.classes)) == test.classes).all())
+    lesson.show("images (N, height, width, colours)", test.images.shape)
+    lesson.show("tokens (N, patches, numbers of a patch)", tokens.shape)
+    lesson.fact("tokens are the image, cut into patches", (pixels(patches(test.classes)) == test.classes).all())
     turned = scenes(len(test.images), TEST_SEED, turn=1)
     apart = patches((turned.images != test.images).any(-1))  # (N, 36, 4)
     only_sign = (apart.all(-1) == (np.arange(SIDE * SIDE) == test.signs[:, None])).all() and (
         apart.any(-1) == apart.all(-1)
     ).all()
     moved = float((turned.classes != test.classes)[test.shapes > 0].mean())
-    walk.fact(
+    lesson.fact(
         "one patch decides: repainting the sign alone changes the class of far pixels",
         only_sign and moved > 0.5,
         f"{moved:.0%} of the pixels of shapes change class when the sign gets the colour of the next shape",
     )
     blind = np.where(test.shapes > 0, 2, 0)
     floor = mean_iou(blind, test.classes)
-    walk.say(
+    lesson.say(
         f"""Who sees each shape exactly, but never the sign, does best to call every shape "other", as two of three
         are: a mean IoU of {floor:.3f}. That is the mark to beat."""
     )
     return floor
 
 
-def the_positions(walk: Walk) -> None:
-    walk.section("Two-dimensional positions")
-    walk.say(
+def the_positions(lesson: Lesson) -> None:
+    lesson.section("Two-dimensional positions")
+    lesson.say(
         """Attention does not know where a token stands. Half the dimensions of a position tell its row and half its
         column, each by the sines and cosines of the paper."""
     )
     table = positions_2d(SIDE, D_MODEL)  # (36, d)
     similarity = (table @ table.T).reshape(SIDE, SIDE, SIDE, SIDE)  # [row, column, row', column']
     same_offset = np.allclose(similarity[:-1, :-1, :-1, :-1], similarity[1:, 1:, 1:, 1:])
-    walk.fact("the product of two positions depends only on how far apart they are, down and across", same_offset)
+    lesson.fact("the product of two positions depends only on how far apart they are, down and across", same_offset)
     nearest = similarity.reshape(SIDE * SIDE, -1).argmax(1)
-    walk.fact("and is largest for a position and itself", (nearest == np.arange(SIDE * SIDE)).all())
+    lesson.fact("and is largest for a position and itself", (nearest == np.arange(SIDE * SIDE)).all())
 
 
-def the_comparison(walk: Walk, test: Scenes, floor: float) -> dict[str, Segmenter]:
-    walk.section("With and without attention")
-    walk.say(
+def the_comparison(lesson: Lesson, test: Scenes, floor: float) -> dict[str, Segmenter]:
+    lesson.section("With and without attention")
+    lesson.say(
         f"""Three models of the same {Segmenter(sight(0), np.random.default_rng(0)).num_parameters():,} parameters:
         {LAYERS} encoder layers, {HEADS} heads, d_model {D_MODEL}. Only the mask of attention differs: a patch may
         attend to itself alone (then attention is a linear map of each patch: no attention), to the patches around
@@ -239,27 +239,27 @@ def the_comparison(walk: Walk, test: Scenes, floor: float) -> dict[str, Segmente
     )
     firsts = [Segmenter(mask, np.random.default_rng(0)).state_dict() for mask in MODELS.values()]
     same = all((first[name] == firsts[0][name]).all() for first in firsts for name in firsts[0])
-    walk.fact("the models are of the same size and begin with the same weights", same)
+    lesson.fact("the models are of the same size and begin with the same weights", same)
     models, means = {}, {}
-    print("\n  a patch attends to   " + "".join(f"{name:>12}" for name in CLASSES) + "    mean IoU")
+    rows = []
     for name, mask in MODELS.items():
         models[name] = train(mask)
         found = ious(models[name].predict(test.images), test.classes)
         means[name] = float(found.mean())
-        print(f"  {name:<21}" + "".join(f"{iou:12.3f}" for iou in found) + f"{means[name]:12.3f}")
-    print()
+        rows.append([name, *(f"{iou:.3f}" for iou in found), f"{means[name]:.3f}"])
+    lesson.table(["a patch attends to", *CLASSES, "mean IoU"], rows, "Intersection over union on 300 new images")
     local = max(means["itself"], means["its neighbours"])
-    walk.fact(
+    lesson.fact(
         "without far attention no model does better than the blind guess",
         local < floor + 0.02,
         f"mean IoU {means['itself']:.3f} and {means['its neighbours']:.3f}, the guess {floor:.3f}",
     )
-    walk.fact(
+    lesson.fact(
         "self-attention helps to find the class of a pixel",
         means["all"] > local + 0.2,
         f"mean IoU {means['all']:.3f} with attention to all patches, {local:.3f} without",
     )
-    walk.say(
+    lesson.say(
         """So the text is right that similarity to other pixels helps, and "the pixels around" is too narrow: what
         counts is here that attention reaches any pixel in one step, where a stack of 3 x 3 windows would need as
         many layers as there are patches between."""
@@ -267,18 +267,18 @@ def the_comparison(walk: Walk, test: Scenes, floor: float) -> dict[str, Segmente
     return models
 
 
-def what_it_looks_at(walk: Walk, test: Scenes, model: Segmenter) -> tuple[int, int]:
+def what_it_looks_at(lesson: Lesson, test: Scenes, model: Segmenter) -> tuple[int, int]:
     """The layer and the head that look at a sign of the own colour, or at one of another colour if none does."""
-    walk.section("What a pixel attends to")
+    lesson.section("What a pixel attends to")
     weights = model.attention(test.images)  # (layers, N, h, 36, 36)
     to_sign = weights[:, np.arange(len(test.images)), :, :, test.signs]  # (N, layers, h, 36): weight of the sign
     shares = {}
     for c, name in enumerate(CLASSES):
         inside = (patches(test.classes) == c).all(-1)  # (N, 36), patches that are wholly of this class
         shares[name] = (to_sign * inside[:, None, None]).sum((0, 3)) / inside.sum()  # (layers, heads)
-        walk.show(f"mean weight of the sign for {name} patches (layers, heads)", shares[name], 3)
+        lesson.show(f"mean weight of the sign for {name} patches (layers, heads)", shares[name], 3)
     even = 1 / SIDE**2
-    walk.fact(
+    lesson.fact(
         "the weights show how pixels depend on each other: patches of shapes attend to the sign, wherever it is",
         max(shares["marked"].max(), shares["other"].max()) > 10 * even,
         f"spread evenly, it would get {even:.1%} of the weight",
@@ -290,12 +290,12 @@ def what_it_looks_at(walk: Walk, test: Scenes, model: Segmenter) -> tuple[int, i
         f"{shares['other'][at]:.0%} for others"
         for at in (alike, unlike)
     ]
-    walk.fact(
+    lesson.fact(
         "the weight compares: how much a patch attends to the sign depends on whether their colours are alike",
         abs(apart).max() > 0.2,
         "; ".join(told),
     )
-    walk.say(
+    lesson.say(
         """The text speaks of similarity. Queries and keys are learned, so that either sign of the comparison serves: a
         head can look for what is alike, or for what is not."""
     )
@@ -303,13 +303,13 @@ def what_it_looks_at(walk: Walk, test: Scenes, model: Segmenter) -> tuple[int, i
     return int(layer), int(head)
 
 
-def what_changes_its_mind(walk: Walk, test: Scenes, model: Segmenter, floor: float) -> None:
-    walk.section("Is the sign the reason? Change it")
-    walk.say("Weights alone prove little. We change the sign, and nothing else, and ask the model again.")
+def what_changes_its_mind(lesson: Lesson, test: Scenes, model: Segmenter, floor: float) -> None:
+    lesson.section("Is the sign the reason? Change it")
+    lesson.say("Weights alone prove little. We change the sign, and nothing else, and ask the model again.")
     plain = mean_iou(model.predict(test.images), test.classes)
     turned = scenes(len(test.images), TEST_SEED, turn=1)
     new, old = (mean_iou(model.predict(turned.images), truth) for truth in (turned.classes, test.classes))
-    walk.fact(
+    lesson.fact(
         "with the sign in the colour of the next shape, that shape is the marked one",
         abs(new - plain) < 0.05 and old < floor,
         f"mean IoU {new:.3f} with the new truth, {old:.3f} with the old",
@@ -318,7 +318,7 @@ def what_changes_its_mind(walk: Walk, test: Scenes, model: Segmenter, floor: flo
     for image, patch in zip(hidden, test.signs):
         paint(image, patch, 0.1)
     without = mean_iou(model.predict(hidden), test.classes)
-    walk.fact(
+    lesson.fact(
         "without the sign the model is as lost as the others",
         without < floor + 0.05,
         f"mean IoU {without:.3f}, the blind guess {floor:.3f}",
@@ -367,16 +367,16 @@ def draw(path: Path, test: Scenes, models: dict[str, Segmenter], layer: int, hea
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    walk = Walk("06_segmentation", __doc__ or "", argv)
+    lesson = Lesson("06_segmentation", __doc__ or "", argv)
     test = scenes(300, TEST_SEED)
-    floor = the_task(walk, test)
-    the_positions(walk)
-    models = the_comparison(walk, test, floor)
-    layer, head = what_it_looks_at(walk, test, models["all"])
-    what_changes_its_mind(walk, test, models["all"], floor)
+    floor = the_task(lesson, test)
+    the_positions(lesson)
+    models = the_comparison(lesson, test, floor)
+    layer, head = what_it_looks_at(lesson, test, models["all"])
+    what_changes_its_mind(lesson, test, models["all"], floor)
     rows = [n for n in range(len(test.images)) if min(far_patch(test, n, 1), far_patch(test, n, 2)) >= 0][:4]
-    walk.picture("segmentation.png", lambda path: draw(path, test, models, layer, head, rows))
-    return walk.end()
+    lesson.picture("segmentation.png", lambda path: draw(path, test, models, layer, head, rows))
+    return lesson.end()
 
 
 if __name__ == "__main__":

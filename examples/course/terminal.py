@@ -1,0 +1,186 @@
+"""The blocks of a lesson as lines of a terminal: any width, with colours or without."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import textwrap
+import unicodedata
+from typing import Any
+
+from formulas import text as formula_text
+
+__all__ = ["Terminal", "differing", "has_colour", "plain", "wrapped"]
+
+_CODES = {
+    "bold": "1",
+    "soft": "2",
+    "good": "32",
+    "bad": "31",
+    "differs": "33",
+    "head": "1;36",
+    "code": "35",
+    "ask": "1;34",
+}
+_INLINE = re.compile(r"\$([^$]+)\$|`([^`]+)`|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])|\[([^\]]+)\]\(([^)]+)\)")
+
+
+def has_colour() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def plain(text: str) -> str:
+    """Prose without its marks: formulas as text, links by their words."""
+
+    def bare(found: re.Match[str]) -> str:
+        tex, code, emphasis, words, _ = found.groups()
+        return formula_text(tex) if tex else code or emphasis or words
+
+    return _INLINE.sub(bare, text)
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+    """Lines of at most `width` columns; wide characters may end a line anywhere."""
+    words = re.findall(
+        r"\s+|[\u3000-\u303f\uff00-\uffef]*[\u3400-\u9fff][\u3000-\u303f\uff00-\uffef]*|[^\s\u3400-\u9fff]+", text
+    )
+    lines, line = [], first
+    for word in words:
+        if columns(line) + columns(word) > width and line.strip() and line not in (first, rest):
+            lines.append(line.rstrip())
+            line = rest
+        if not (word.isspace() and line in (first, rest)):
+            line += word
+    return "\n".join([*lines, line.rstrip()])
+
+
+def differing(printed: str, exact: str) -> list[tuple[str, bool]]:
+    """The exact value in pieces, each with whether it differs from what was printed: numbers from their first wrong digit."""
+    number = re.compile(r"-?\d[\d,]*\.?\d*(?:e[+-]?\d+)?")
+    ours, theirs = number.findall(exact), number.findall(printed)
+    if not ours or len(ours) != len(theirs):
+        return [(exact, True)]
+    pieces, at = [], 0
+    for found, other in zip(number.finditer(exact), theirs):
+        same = 0
+        while same < min(len(found[0]), len(other)) and found[0][same] == other[same]:
+            same += 1
+        if float(found[0].replace(",", "")) == float(other.replace(",", "")):
+            same = len(found[0])
+        pieces += [(exact[at : found.start() + same], False), (found[0][same:], True)]
+        at = found.end()
+    return [(text, differs) for text, differs in [*pieces, (exact[at:], False)] if text]
+
+
+class Terminal:
+    """Shows blocks; `colour` says whether escape codes are wanted."""
+
+    def __init__(self, width: int, colour: bool, answers: bool) -> None:
+        self.width, self.colour, self.answers = width, colour, answers
+
+    def show(self, block: dict[str, Any]) -> str:
+        return getattr(self, f"_{block['kind']}")(**{k: v for k, v in block.items() if k != "kind"})
+
+    def paint(self, text: str, name: str) -> str:
+        if not self.colour or not text:
+            return text
+        return "\n".join(f"\x1b[{_CODES[name]}m{line}\x1b[0m" for line in text.split("\n"))
+
+    def wrap(self, text: str, first: str = "", rest: str | None = None) -> str:
+        return wrapped(plain(text), self.width, first, first if rest is None else rest)
+
+    def _title(self, text: str) -> str:
+        return self.paint(self.wrap(text), "bold")
+
+    def _source(self, title: str, author: str, file: str, url: str, note: str) -> str:
+        where = f"; the original: {url}" if url else ""
+        return self.paint(self.wrap(f"The text: {title}, {author} ({file}){where}. {note}".strip()), "soft")
+
+    def _section(self, text: str) -> str:
+        line = f"── {text} "
+        return "\n" + self.paint(line + "─" * max(0, self.width - columns(line)), "head")
+
+    def _say(self, text: str) -> str:
+        return "\n" + self.wrap(text)
+
+    def _usage(self, text: str) -> str:
+        return "\n" + self.paint(textwrap.indent(text, "    "), "code")
+
+    def _quote(self, text: str, english: str) -> str:
+        quoted = self.wrap(f"“{text}”", "  │ ")
+        return "\n" + self.paint(quoted + ("\n" + self.wrap(english, "  │ ") if english else ""), "soft")
+
+    def _formula(self, tex: str, note: str) -> str:
+        lines = textwrap.indent(formula_text(tex), "      ")
+        return "\n" + self.paint(lines, "bold") + ("\n" + self.wrap(note, "      ") if note else "") + "\n"
+
+    def _code(self, text: str, note: str) -> str:
+        head = self.wrap(note, "  ") + "\n" if note else ""
+        return "\n" + head + self.paint(textwrap.indent(text, "    "), "code") + "\n"
+
+    def _value(self, name: str, shape: list[int], text: str) -> str:
+        if "\n" not in text and columns(name) + columns(text) + 5 <= self.width:
+            return f"  {name} = {text}"
+        return f"  {name}  {tuple(shape)}\n{textwrap.indent(text, '    ')}"
+
+    def _table(self, header: list[str], rows: list[list[str]], caption: str) -> str:
+        lines = [[plain(cell) for cell in row] for row in [header, *rows]]
+        widths = [max(columns(row[i]) for row in lines) for i in range(len(header))]
+        numeric = [
+            all(re.match(r"^[-+±]?[\d.,]+", row[i]) or not row[i] for row in lines[1:]) for i in range(len(header))
+        ]
+
+        def cell(text: str, i: int) -> str:
+            space = " " * (widths[i] - columns(text))
+            return space + text if numeric[i] else text + space
+
+        shown = ["  " + "  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in lines]
+        shown.insert(1, "  " + "  ".join("─" * w for w in widths))
+        return "\n" + "\n".join([*([self.wrap(caption, "  ")] if caption else []), *shown]) + "\n"
+
+    def _listing(self, text: str, note: str) -> str:
+        return (self.wrap(note, "  ") + "\n" if note else "") + textwrap.indent(text, "    ")
+
+    def _measured(self, text: str) -> str:
+        return self.wrap(text, "  ⏱ ", "    ")
+
+    def _predict(self, question: str, answer: str) -> str:
+        return (
+            "\n"
+            + self.paint(self.wrap(f"Predict: {question}", "  ? ", "    "), "ask")
+            + "\n"
+            + self.wrap(f"Look: {answer}", "    ")
+        )
+
+    def _exercise(self, question: str, answer: str) -> str:
+        asked = self.paint(self.wrap(f"Exercise: {question}", "  ? ", "    "), "ask")
+        shown = (
+            self.wrap(f"Answer: {answer}", "    ")
+            if self.answers
+            else self.paint("    (--answers shows the answer)", "soft")
+        )
+        return f"\n{asked}\n{shown}"
+
+    def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
+        return self.wrap(f"picture: {path}" + (f" — {caption}" if caption else ""), "  ", "    ")
+
+    def _fact(self, text: str, holds: bool, detail: str) -> str:
+        mark = self.paint("✓", "good") if holds else self.paint("✗", "bad")
+        lines = self.wrap(f"{text}{f' — {detail}' if detail else ''}", "  ✓ ", "    ")
+        return lines.replace("✓", mark, 1)
+
+    def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
+        lines = self.wrap(f"{text}: the text has {printed}, exactly it is {exact} — {detail}", "  ≠ ", "    ")
+        for piece, differs in differing(printed, exact) if self.colour else []:
+            if differs:
+                lines = lines.replace(piece, self.paint(piece, "differs"), 1)
+        return lines if holds else lines.replace("≠", self.paint("✗", "bad"), 1)
+
+    def _end(self, text: str) -> str:
+        return f"\n{text}"

@@ -1,0 +1,32 @@
+"""One style for all pictures: sizes, lines, and colours that the colour-blind can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minigrad.extras import require
+
+__all__ = ["COLOURS", "INK", "SHADES", "style"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B6B6B")  # of Okabe and Ito
+INK = "#15181d"  # text, axes and ticks; a page that shows the picture as SVG can give this colour another value
+SHADES = "Blues"  # weights from 0 (white) to 1
+
+_SETTINGS: dict[str, Any] = {
+    "font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "grid.alpha": 0.25, "grid.linewidth": 0.8, "lines.linewidth": 1.6, "lines.markersize": 5, "legend.frameon": False,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "figure.facecolor": "white", "savefig.facecolor": "white", "image.cmap": SHADES, "svg.hashsalt": "minigrad",
+}  # fmt: skip
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings of matplotlib within which all pictures of this project are drawn."""
+    matplotlib = require("matplotlib", "plots", "plotting")
+    cycler = require("cycler", "plots", "plotting").cycler
+    with matplotlib.rc_context({**_SETTINGS, "axes.prop_cycle": cycler(color=COLOURS)}):
+        yield
