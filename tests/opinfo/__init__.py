@@ -1,0 +1,12 @@
+"""For every op: samples of its inputs, an independent reference, and inputs it must refuse.
+
+`test_ops.py` generates the tests from this table; one of them asserts that it names the same ops as
+the registry, so that an untested op cannot land.
+"""
+
+from minigrad.core.op import FUNCTIONS
+
+from . import elementwise, indexing, kernels, linalg, reduction, shape
+from .base import TABLE, Draw, OpInfo, Sample
+
+NO_GRADIENT = {name for name, f in FUNCTIONS.items() if f.__module__ == "minigrad.ops.compare" or name in ("one_hot",)}

@@ -1,0 +1,287 @@
+"""Kernels. The references are loops over rows; the second derivatives come from the kernels' definitions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.kernels.dropout import keep_mask
+
+from .base import Draw, Sample, add
+
+
+def _rows_of(x: np.ndarray) -> np.ndarray:
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _linear(d: Draw) -> Sample:
+    x = d.array((*d.shape(max_ndim=2), 3), 0.2, 1)
+    out = d.one_of(1, 2, 4)
+    bias = d.array((out,), 0.1, 1) if d.bool() else None
+    weight = d.array((out, 3), 0.2, 1) * d.rng.choice([-1, 1], (out, 1)) if bias is None else d.array((out, 3), 0.2, 1)
+    return Sample([x, weight, bias], {"activation": d.one_of(None, "relu"), "dropout": d.one_of(0.0, 0.4)})
+
+
+def _linear_call(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
+    return mg.linear(x, weight, bias, **options, generator=np.random.default_rng(0))
+
+
+def _dropped(y: np.ndarray, p: float) -> np.ndarray:
+    keep, scale = keep_mask(y.shape, p, np.random.default_rng(0)) if p else (1, 1)
+    return y * keep * scale
+
+
+def _linear_reference(x: np.ndarray, weight: np.ndarray, bias: Any, activation: Any, dropout: float) -> np.ndarray:
+    y = np.array([[math.fsum(row * w) for w in weight] for row in _rows_of(x)]).reshape(*x.shape[:-1], len(weight))
+    y = y if bias is None else y + bias
+    return _dropped(np.where(y > 0, y, 0) if activation else y, dropout)
+
+
+add(
+    "linear",
+    _linear_reference,
+    _linear,
+    call=_linear_call,
+    analytic=False,
+    errors=[
+        (
+            lambda: mg.linear(np.ones((2, 3)), np.ones((4, 2))),
+            ValueError,
+            r"linear: expected x \(..., in\).*x \(2, 3\) float64",
+        ),
+        (
+            lambda: mg.linear(np.ones(3), np.ones((2, 3)), activation="tanh"),
+            ValueError,
+            "expected activation None or 'relu'",
+        ),
+    ],
+)
+
+
+def _normalised(d: Draw) -> Sample:
+    width = d.one_of(2, 3, 8)
+    x = d.array((*d.shape(max_ndim=2, min_side=1), width), -1, 1) + np.arange(width)
+    update = d.array(x.shape, -0.2, 0.2) if d.bool() else None
+    weight, bias = (d.array((width,)) if d.bool() else None for _ in range(2))
+    return Sample([x, update, weight, bias], {"eps": d.one_of(1e-5, 0.1), "dropout": d.one_of(0.0, 0.4)})
+
+
+def _layer_norm_call(x: Any, update: Any, weight: Any, bias: Any, eps: float, dropout: float) -> Any:
+    return mg.layer_norm(x, weight, bias, eps, update, dropout, np.random.default_rng(0))
+
+
+def _layer_norm(x: np.ndarray, update: Any, weight: Any, bias: Any, eps: float, dropout: float) -> np.ndarray:
+    x = x if update is None else x + _dropped(update, dropout)
+    rows = [(r - r.mean()) / math.sqrt(sum((r - r.mean()) ** 2) / len(r) + eps) for r in _rows_of(x)]
+    y = np.array(rows).reshape(x.shape) * (1 if weight is None else weight)
+    return y if bias is None else y + bias
+
+
+def _rms_normalised(d: Draw) -> Sample:
+    sample = _normalised(d)
+    del sample.operands[3]
+    return sample
+
+
+def _rms_norm_call(x: Any, update: Any, weight: Any, eps: float, dropout: float) -> Any:
+    return mg.rms_norm(x, weight, eps, update, dropout, np.random.default_rng(0))
+
+
+def _rms_norm(x: np.ndarray, update: Any, weight: Any, eps: float, dropout: float) -> np.ndarray:
+    x = x if update is None else x + _dropped(update, dropout)
+    rows = [r / math.sqrt(sum(r * r) / len(r) + eps) for r in _rows_of(x)]
+    return np.array(rows).reshape(x.shape) * (1 if weight is None else weight)
+
+
+_OTHER_UPDATE = (
+    lambda: mg.layer_norm(np.ones((2, 3)), update=np.ones((3, 3))),
+    ValueError,
+    r"row_norm: expected an update of the shape of x; got x \(2, 3\) float64, update \(3, 3\) float64",
+)
+_NO_PROBABILITY = (
+    lambda: mg.layer_norm(np.ones((2, 3)), update=np.ones((2, 3)), dropout=1.0),
+    ValueError,
+    "dropout: expected 0 <= p < 1, got 1.0",
+)
+for _name in ("row_norm", "layer_norm"):
+    add(
+        _name,
+        _layer_norm,
+        _normalised,
+        call=_layer_norm_call,
+        analytic=False,
+        errors=[_OTHER_UPDATE, _NO_PROBABILITY],
+    )
+add("rms_norm", _rms_norm, _rms_normalised, call=_rms_norm_call, analytic=False)
+
+
+def _attention(d: Draw) -> Sample:
+    n, h, lq, lk = d.one_of(1, 2), d.one_of(1, 2, 3), d.one_of(1, 3), d.one_of(1, 2, 4)
+    dk, dv = d.one_of(1, 2), d.one_of(1, 3)
+    mask = d.one_of(None, (n, 1, 1, lk), (1, 1, lq, lk), (n, h, lq, lk), (lq, lk))
+    mask = None if mask is None else d.rng.random(mask) < 0.6
+    options = {"mask": mask, "num_heads": h, "scale": d.one_of(None, 0.3), "dropout": d.one_of(0.0, 0.4)}
+    far = d.one_of(1, 1, 100)  # scores whose exponentials would overflow
+    return Sample([d.array((n, lq, h * dk)) * far, d.array((n, lk, h * dk)), d.array((n, lk, h * dv))], options)
+
+
+def _attention_call(query: Any, key: Any, value: Any, **options: Any) -> Any:
+    return mg.scaled_dot_product_attention(query, key, value, **options, generator=np.random.default_rng(0))
+
+
+def _attention_reference(
+    query: np.ndarray, key: np.ndarray, value: np.ndarray, mask: Any, num_heads: int, scale: Any, dropout: float
+) -> np.ndarray:
+    n, lq, width = query.shape
+    lk, dk, dv = key.shape[1], width // num_heads, value.shape[2] // num_heads
+    mask = np.broadcast_to(True if mask is None else mask, (n, num_heads, lq, lk))
+    keep, factor = np.ones((n, num_heads, lq, lk)), 1.0
+    if dropout:
+        keep, factor = keep_mask((n, num_heads, lq, lk), dropout, np.random.default_rng(0))
+    y = np.zeros((n, lq, num_heads * dv))
+    for b, h, i in np.ndindex(n, num_heads, lq):
+        seen = [j for j in range(lk) if mask[b, h, i, j]]
+        q = query[b, i, h * dk : (h + 1) * dk]
+        scores = [q @ key[b, j, h * dk : (h + 1) * dk] * (1 / math.sqrt(dk) if scale is None else scale) for j in seen]
+        exponentials = [math.exp(s - max(scores)) for s in scores]
+        for j, e in zip(seen, exponentials):
+            weight = e / sum(exponentials) * keep[b, h, i, j] * factor
+            y[b, i, h * dv : (h + 1) * dv] += weight * value[b, j, h * dv : (h + 1) * dv]
+    return y
+
+
+_BAD = (
+    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, num_heads=3),
+    ValueError,
+    "for h = 3 heads, got",
+)
+_BAD_MASK = (
+    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((2, 2))),
+    TypeError,
+    "expected a boolean mask, True = may attend, got dtype float64",
+)
+_MISFIT = (
+    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((3, 3), bool)),
+    ValueError,
+    r"a mask of shape \(1, 1, 3, 3\) does not broadcast to \(N, h, Lq, Lk\) = \(1, 1, 2, 2\)",
+)
+for _name in ("attention", "scaled_dot_product_attention"):
+    add(
+        _name, _attention_reference, _attention, call=_attention_call, analytic=False, errors=[_BAD, _BAD_MASK, _MISFIT]
+    )
+
+
+def _dropout_reference(x: np.ndarray, p: float) -> np.ndarray:
+    keep, factor = keep_mask(x.shape, p, np.random.default_rng(0))
+    return np.where(keep, x * factor, 0)
+
+
+add(
+    "dropout",
+    _dropout_reference,
+    lambda d: Sample([d.array(d.shape())], {"p": d.one_of(0.1, 0.5)}),
+    call=lambda x, p: mg.dropout(x, p, generator=np.random.default_rng(0)),
+    errors=[(lambda: mg.dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")],
+)
+
+
+def _lookup(d: Draw) -> Sample:
+    n = d.one_of(2, 5, 300)  # tables of different sizes have different gradients
+    ids = d.rng.integers(0, n, d.shape(max_ndim=2, max_side=20))
+    return Sample([d.array((n, 2))], {"indices": ids})
+
+
+add(
+    "embedding",
+    lambda weight, indices: weight[indices],
+    _lookup,
+    errors=[
+        (
+            lambda: mg.embedding(np.ones((3, 2)), [0, 3]),
+            IndexError,
+            "embedding: expected indices from 0 to 2, got 0 to 3",
+        ),
+        (
+            lambda: mg.embedding(np.ones((3, 2)), [0.0]),
+            TypeError,
+            "embedding: expected integer indices, got dtype float64",
+        ),
+    ],
+)
+
+
+def _classified(d: Draw) -> Sample:
+    classes = d.one_of(2, 5)
+    x = d.array((*d.shape(1, 2, 1), classes))
+    targets = d.rng.integers(0, classes, x.shape[:-1])
+    targets[d.rng.random(targets.shape) < 0.2] = -100
+    weight = d.rng.uniform(0.5, 2, classes) if d.bool() else None
+    reduction = d.one_of("mean", "sum", "none")
+    return Sample(
+        [x], {"targets": targets, "weight": weight, "label_smoothing": d.one_of(0.0, 0.1), "reduction": reduction}
+    )
+
+
+def _cross_entropy(
+    x: np.ndarray, targets: np.ndarray, weight: Any, label_smoothing: float, reduction: str
+) -> np.ndarray:
+    classes, rows, total = x.shape[-1], [], 0.0
+    w = np.ones(classes) if weight is None else weight
+    for row, t in zip(_rows_of(x), targets.ravel()):
+        logp = [v - math.log(sum(map(math.exp, row))) for v in row]
+        smooth = label_smoothing / classes * sum(-w[c] * logp[c] for c in range(classes))
+        rows.append(0.0 if t == -100 else -(1 - label_smoothing) * w[t] * logp[t] + smooth)
+        total += 0.0 if t == -100 else w[t]
+    if reduction == "none":
+        return np.array(rows).reshape(targets.shape)
+    return np.asarray(sum(rows) / ((total or 1.0) if reduction == "mean" else 1.0))
+
+
+add(
+    "cross_entropy",
+    _cross_entropy,
+    _classified,
+    analytic=False,
+    errors=[
+        (
+            lambda: mg.cross_entropy(np.ones((2, 3)), [0, 3]),
+            IndexError,
+            "expected targets from 0 to 2 or -100, got 0 to 3",
+        ),
+        (lambda: mg.cross_entropy(np.ones((2, 3)), [0]), ValueError, r"expected targets of shape \(2,\), got \(1,\)"),
+        (
+            lambda: mg.cross_entropy(np.ones((2, 3)), [0.0, 1.0]),
+            TypeError,
+            "expected integer targets, got dtype float64",
+        ),
+        (
+            lambda: mg.cross_entropy(np.ones((2, 3)), [0, 1], reduction="max"),
+            ValueError,
+            "expected reduction 'mean', 'sum' or 'none'",
+        ),
+        (
+            lambda: mg.cross_entropy(np.ones((2, 3)), [0, 1], np.ones(2)),
+            ValueError,
+            r"expected 3 class weights, got shape \(2,\)",
+        ),
+    ],
+)
+
+
+def _projected(d: Draw) -> Sample:
+    sample = _classified(d)
+    shape, classes = sample.operands[0].shape[:-1], sample.operands[0].shape[-1]
+    sample.operands = [d.array((*shape, 3)), d.array((classes, 3)), d.array((classes,)) if d.bool() else None]
+    sample.options["class_weight"] = sample.options.pop("weight")
+    sample.options["reduction"] = d.one_of("mean", "sum")
+    return sample
+
+
+def _projected_reference(x: np.ndarray, weight: np.ndarray, bias: Any, class_weight: Any, **options: Any) -> np.ndarray:
+    return _cross_entropy(_linear_reference(x, weight, bias, None, 0.0), weight=class_weight, **options)
+
+
+add("linear_cross_entropy", _projected_reference, _projected, call=mg.linear_cross_entropy, analytic=False)
