@@ -68,7 +68,7 @@ def test_import_is_quick(tmp_path: Path) -> None:
 def test_imports_point_down() -> None:
     """Each floor of the house imports only from those below it."""
     floors = [
-        ["minigrad.core.errors", "minigrad.extras", "minigrad.runtime"],
+        ["minigrad.core.errors", "minigrad.extras", "minigrad.files", "minigrad.runtime"],
         ["minigrad.core.modes"],
         ["minigrad.core.graph"],
         ["minigrad.core.tensor", "minigrad.core.random"],

@@ -125,8 +125,6 @@ class Trainer:
 
         Ctrl-C keeps the state before it stops the run.
         """
-        if self.run_dir is not None:
-            require("safetensors.numpy", "train", "saving weights")  # now, rather than at the first save
         if resume:
             self.resume()
         elif self.run_dir is not None:

@@ -1,0 +1,165 @@
+"""JSON from disk, checked where it is read: a message names the file, what is wrong in it, and what was expected."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from .atomic import write_atomically
+
+__all__ = ["Settings", "dataclass_from", "read_json", "write_json"]
+
+T = TypeVar("T")
+_REQUIRED: Any = object()
+_WORDS = {
+    int: "an integer", float: "a number", str: "a text", bool: "true or false", list: "a list", dict: "an object",
+    type(None): "null", Mapping: "an object", Sequence: "a list", tuple: "a list",
+}  # fmt: skip
+
+
+def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
+    """Write plain data as a JSON file, atomically."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent) + "\n"
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: str | Path, expected: str = "") -> Settings:
+    """The JSON object in a file. `expected` says, where there is no such file, what a folder should have."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file" + (f"; {expected}" if expected else ""))
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: expected an object, got {_shown(data)}")
+    return Settings(data, str(path))
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Whether a value is of a kind; true is no integer, and an integer is a number."""
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    if kind is float:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    if kind is Sequence or kind is tuple:
+        return isinstance(value, (list, tuple))
+    return isinstance(value, kind)
+
+
+class Settings(dict[str, Any]):
+    """The entries of a JSON object, each taken by a method that checks it. `where` begins every message.
+
+    A name is one key, or several of which the first that is there counts (older spellings). An entry that
+    is missing is the default; without a default, an error.
+    """
+
+    def __init__(self, data: Mapping[str, Any], where: str) -> None:
+        super().__init__(data)
+        self.where = where
+        self.taken: set[str] = set()
+
+    def take(
+        self, name: str | Sequence[str], kinds: Any, default: Any = _REQUIRED, low: float | None = None,
+        high: float | None = None, choices: Sequence[Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """The entry, which is of one of `kinds`, within low ... high, and among `choices`.
+
+        null counts as missing where there is a default.
+        """
+        names = [name] if isinstance(name, str) else list(name)
+        self.taken.update(names)
+        found = next((n for n in names if self.get(n) is not None), None)
+        if found is None:
+            if default is _REQUIRED:
+                raise ValueError(f"{self.where}: {' or '.join(names)} is missing")
+            return default
+        value, kinds = self[found], kinds if isinstance(kinds, tuple) else (kinds,)
+        if not any(_is(value, kind) for kind in kinds):
+            self.fail(found, " or ".join(_WORDS[kind] for kind in kinds))
+        if choices is not None and value not in choices:
+            self.fail(found, f"one of {', '.join(map(str, choices))}")
+        if (low is not None and value < low) or (high is not None and value > high):
+            self.fail(found, f"at least {low}" if high is None else f"{low} to {high}")
+        return value
+
+    def fail(self, name: str, expected: str) -> None:
+        """The error about an entry."""
+        raise ValueError(f"{self.where}: {name}: expected {expected}, got {_shown(self.get(name))}")
+
+    def integer(self, name: str | Sequence[str], default: Any = _REQUIRED, low: int = 1, high: int = 1 << 40) -> Any:
+        """A whole number, of at least 1 unless `low` says otherwise."""
+        return self.take(name, int, default, low, high)
+
+    def number(self, name: str | Sequence[str], default: Any = _REQUIRED, low: Any = None, high: Any = None) -> Any:
+        """A finite number."""
+        return self.take(name, float, default, low, high)
+
+    def flag(self, name: str | Sequence[str], default: Any = _REQUIRED) -> Any:
+        """true or false."""
+        return self.take(name, bool, default)
+
+    def text(self, name: str | Sequence[str], default: Any = _REQUIRED, choices: Sequence[str] | None = None) -> Any:
+        """A text, one of `choices` if they are given."""
+        return self.take(name, str, default, choices=choices)
+
+    def list(self, name: str | Sequence[str], kind: Any, default: Any = _REQUIRED) -> Any:
+        """A list whose items are all of one kind."""
+        value = self.take(name, list, default)
+        if isinstance(value, list) and not all(_is(item, kind) for item in value):
+            self.fail(name if isinstance(name, str) else name[0], f"a list of which each item is {_WORDS[kind]}")
+        return value
+
+    def object(self, name: str, default: Any = _REQUIRED) -> Any:
+        """An object, as settings of its own; a default is given back as it is."""
+        value = self.take(name, dict, default)
+        return Settings(value, f"{self.where}: {name}") if isinstance(value, dict) else value
+
+    def expect_no_others(self) -> None:
+        """An error if there is an entry that nobody has taken."""
+        if others := sorted(set(self) - self.taken):
+            raise ValueError(
+                f"{self.where}: unknown settings: {', '.join(others)}; expected some of {', '.join(sorted(self.taken))}"
+            )
+
+
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The kinds of JSON values that an annotation allows."""
+    parts = getattr(hint, "__args__", ()) if "Union" in type(hint).__name__ else (hint,)
+    return tuple(getattr(part, "__origin__", part) for part in parts)
+
+
+def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """A dataclass from plain data: names, types (by the annotations) and what the class itself checks.
+
+    Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of them.
+    """
+    settings = data if isinstance(data, Settings) else Settings(data, where)
+    hints = get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for field in fields(cls):  # type: ignore[arg-type]
+        settings.taken.add(field.name)
+        if field.name not in settings:
+            if field.default is MISSING and field.default_factory is MISSING:
+                raise ValueError(f"{where}: {field.name} is missing")
+            continue
+        kinds = tuple(dict if k is Mapping else k for k in _kinds(hints[field.name]))
+        value = settings[field.name]
+        if not any(_is(value, kind) for kind in kinds):
+            settings.fail(field.name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))
+        values[field.name] = tuple(value) if isinstance(value, list) and tuple in kinds else value
+    settings.expect_no_others()
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None

@@ -1,0 +1,248 @@
+"""The safetensors format, read and written by NumPy alone.
+
+A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each array its
+dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever executed. A header
+is checked against the size of the file before any memory is taken for an array.
+https://huggingface.co/docs/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .atomic import write_atomically
+
+__all__ = ["SafetensorsFile", "to_bfloat16", "write_safetensors"]
+
+DTYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4",
+    "F32": "<f4", "C64": "<c8", "U64": "<u8", "I64": "<i8", "F64": "<f8", "BF16": "<u2",
+}  # fmt: skip
+_BITS_OF_OTHERS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8}
+_NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
+_LARGEST_HEADER = 100_000_000
+# In the file, wide dtypes come first, so that all arrays are aligned: the order of the reference library.
+_ORDER = (
+    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16",
+    "I32", "U32", "F32", "C64", "F64", "I64", "U64",
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """What the header says of one array; `start` and `end` count from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class SafetensorsFile(Mapping[str, Entry]):
+    """The arrays of a safetensors file by name: `read` one into memory of its own, or `map` it.
+
+    As a mapping it gives the entries of the header, without touching the arrays. A file that is not a
+    whole safetensors file is a ValueError.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path}: no such file")
+        try:
+            with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                header = _header(file.read(8), size)
+                text = file.read(header)
+            self._offset = 8 + header
+            self._entries, self.metadata = _entries(text)
+            _check_layout(self._entries, size - self._offset)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: not a whole safetensors file ({error})") from None
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def read(self, name: str, dtype: Any = None) -> np.ndarray:
+        """The array in memory of its own, in the file's dtype or, if it is floating, in `dtype`.
+
+        bfloat16, which NumPy does not have, becomes float32.
+        """
+        entry, code = self._entries[name], self._code(name)
+        array = np.empty(entry.shape, code)
+        with self.path.open("rb") as file:
+            file.seek(self._offset + entry.start)
+            if file.readinto(array.reshape(-1).view(np.uint8).data) != entry.end - entry.start:
+                raise ValueError(f"{self.path}: the file became shorter while it was read")
+        if entry.dtype == "BF16":
+            array = _from_bfloat16(array)
+        wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
+        return array.astype(wanted.newbyteorder("="), copy=False)
+
+    def map(self, name: str) -> np.ndarray:
+        """The array as a read-only view of the file, which takes memory only where it is looked at.
+
+        bfloat16 is read and widened instead. The file must not be changed while the view is in use
+        (replacing it, as `write_safetensors` does, leaves the view as it is).
+        """
+        entry, code = self._entries[name], self._code(name)
+        if entry.dtype == "BF16" or entry.start == entry.end:
+            array = self.read(name)
+            array.flags.writeable = False
+            return array
+        return np.memmap(self.path, code, "r", self._offset + entry.start, entry.shape).view(np.ndarray)
+
+    def _code(self, name: str) -> str:
+        dtype = self._entries[name].dtype
+        if dtype not in DTYPES:
+            raise ValueError(f"{self.path}: {name} is {dtype}, a dtype that NumPy does not have")
+        return DTYPES[dtype]
+
+
+def _header(first: bytes, size: int) -> int:
+    """The length of the header."""
+    if len(first) < 8:
+        raise ValueError(f"it has {size} bytes")
+    length = int.from_bytes(first, "little")
+    if length > _LARGEST_HEADER:
+        raise ValueError(f"a header of {length:,} bytes")
+    if 8 + length > size:
+        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
+    return length
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        twice = next(name for name in names if [n for n, _ in pairs].count(name) > 1)
+        raise ValueError(f"its header gives {twice!r} twice")
+    return names
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"its header has {name}")
+
+
+def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The entries in the order of their bytes, and the metadata."""
+    try:
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"its header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError(f"its header is {type(header).__name__}, expected an object")
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise ValueError("its __metadata__ is not an object of texts")
+    entries = {name: _entry(name, data) for name, data in header.items()}
+    return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
+
+
+def _entry(name: str, data: Any) -> Entry:
+    if not isinstance(data, dict) or not {"dtype", "shape", "data_offsets"} <= set(data):
+        raise ValueError(f"{name}: expected dtype, shape and data_offsets, got {str(data)[:80]}")
+    dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
+    if not isinstance(dtype, str) or (dtype not in DTYPES and dtype not in _BITS_OF_OTHERS):
+        raise ValueError(f"{name}: unknown dtype {dtype!r}")
+    for value in (shape, offsets):
+        if not isinstance(value, list) or not all(type(n) is int and 0 <= n < 1 << 63 for n in value):
+            raise ValueError(f"{name}: expected lists of sizes, got {str(value)[:80]}")
+    if len(offsets) != 2:
+        raise ValueError(f"{name}: expected two data_offsets, got {len(offsets)}")
+    if math.prod(size or 1 for size in shape) >= 1 << 60:
+        raise ValueError(f"{name}: shape {shape} is larger than any array")
+    return Entry(dtype, tuple(shape), *offsets)
+
+
+def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
+    """The bytes of each array follow those of the one before, are as many as its shape needs, and fill the file."""
+    place = 0
+    for name, entry in entries.items():
+        if entry.start != place or entry.end < entry.start:
+            raise ValueError(f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}")
+        bits = _BITS_OF_OTHERS.get(entry.dtype) or 8 * np.dtype(DTYPES[entry.dtype]).itemsize
+        if math.prod(entry.shape) * bits != 8 * (entry.end - entry.start):
+            raise ValueError(
+                f"{name}: {entry.end - entry.start:,} bytes for {entry.dtype} {entry.shape}, "
+                f"expected {math.prod(entry.shape) * bits // 8:,}"
+            )
+        place = entry.end
+    if place != size:
+        raise ValueError(f"{size:,} bytes after the header, expected {place:,}")
+
+
+def _from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 from the bits of bfloat16, which are its upper half."""
+    wide = bits.astype(np.uint32)
+    wide <<= 16
+    return wide.view(np.float32)
+
+
+def to_bfloat16(array: np.ndarray) -> np.ndarray:
+    """The bits, uint16, of the bfloat16 nearest to each float32 (the even one of two); NaN stays NaN."""
+    array = np.asarray(array, np.float32, order="C")
+    bits = array.view(np.uint32)
+    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
+
+
+def write_safetensors(
+    path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, dtype: Any = None
+) -> None:
+    """Write named arrays into one file, atomically; the same data always gives the same bytes.
+
+    `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None keeps
+    each its own. Arrays are written one by one, so that a conversion takes the memory of one.
+    """
+    kinds = {name: _kind(name, np.asarray(array), dtype) for name, array in arrays.items()}
+    names = sorted(arrays, key=lambda name: (-_ORDER.index(kinds[name]), name))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    place = 0
+    for name in names:
+        shape = np.shape(arrays[name])
+        end = place + math.prod(shape) * np.dtype(DTYPES[kinds[name]]).itemsize
+        header[name] = {"dtype": kinds[name], "shape": list(shape), "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                file.write(_stored(np.asarray(arrays[name]), kinds[name]).reshape(-1).view(np.uint8).data)
+
+    write_atomically(path, write)
+
+
+def _kind(name: str, array: np.ndarray, dtype: Any) -> str:
+    """The format's name for the dtype in which an array is stored."""
+    if not isinstance(name, str) or name == "__metadata__":
+        raise ValueError(f"write_safetensors: {name!r} cannot be the name of an array")
+    if dtype is not None and array.dtype.kind == "f":
+        if dtype == "bfloat16":
+            return "BF16"
+        array = np.empty(0, dtype)
+    found = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
+    if found is None:
+        raise TypeError(f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold")
+    return found
+
+
+def _stored(array: np.ndarray, kind: str) -> np.ndarray:
+    """The array as it lies in the file."""
+    if kind == "BF16":
+        return to_bfloat16(array)
+    return np.asarray(array, DTYPES[kind], order="C")
