@@ -1,3 +1,4 @@
 """Training: the trainer, its objectives, its checkpoints."""
 
+from .averaging import *
 from .trainer import *
