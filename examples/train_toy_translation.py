@@ -29,11 +29,12 @@ from corpora import ALWAYS, chinese_english, english_spanish
 
 import minigrad as mg
 from minigrad import MissingExtraError
+from minigrad.console import run_script
 from minigrad.extras import require
-from minigrad.optim import Adam, Schedule, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
+from minigrad.optim import Adam, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.runtime import available_cores
 from minigrad.serialization import write_json
-from nn import Trainer, Transformer, TransformerConfig, Translation, TranslationLoss, Translator, load_weights, plots
+from nn import ModelLoss, Trainer, Transformer, TransformerConfig, Translation, Translator, load_weights, plots
 from nn.text import (
     BPETokenizer,
     PairBatches,
@@ -46,6 +47,7 @@ from nn.text import (
 )
 
 Pair = tuple[str, str]
+Say = Callable[..., Any]
 
 # What --data, or else the toy corpora, take where nothing is said.
 TOY = {
@@ -65,14 +67,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options]"
-    )
-    count: dict[str, Any] = {"type": _count, "metavar": "N"}
+COUNT: dict[str, Any] = {"type": _count, "metavar": "N"}
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to learn from").add_argument
     add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="which toy corpus (default: %(default)s)")
-    add("--sentences", **count, default=8000, help="how many toy pairs to make (default: %(default)s)")
+    add("--sentences", **COUNT, default=8000, help="how many toy pairs to make (default: %(default)s)")
     add("--data", metavar="FILE", help="pairs to learn instead: UTF-8, two columns with a tab between, plain or .gz")
     add("--source", metavar="FILE", help="or two parallel files, a sentence a line, plain or .gz: this one ...")
     add("--target", metavar="FILE", help="... and its translations")
@@ -81,16 +82,19 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--source-tokenizer", **tokenizers, help="(default: space toy; char for Chinese files, else word)")
     add("--target-tokenizer", **tokenizers, help="likewise for the target")
     add("--lowercase", action="store_true", help="fold all text to lower case")
-    add("--min-count", **count, help="rarer tokens become <unk> (default: 1 toy, 2 files)")
-    add("--vocab-size", **count, default=8000, help="most tokens a side; pieces that bpe learns (default: %(default)s)")
-    add("--max-len", **count, help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
-    add("--valid-size", **count, help="pairs that decide which weights are best (default: 200 toy, 500 files)")
-    add("--test-size", **count, help="pairs held out to the end (default: 600 toy, 1000 files)")
+    add("--min-count", **COUNT, help="rarer tokens become <unk> (default: 1 toy, 2 files)")
+    add("--vocab-size", **COUNT, default=8000, help="most tokens a side; pieces that bpe learns (default: %(default)s)")
+    add("--max-len", **COUNT, help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
+    add("--valid-size", **COUNT, help="pairs that decide which weights are best (default: 200 toy, 500 files)")
+    add("--test-size", **COUNT, help="pairs held out to the end (default: 600 toy, 1000 files)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the model").add_argument
-    add("--d-model", **count, help="width of all vectors (default: 128 toy, 256 files)")
-    add("--num-heads", **count, help="attention heads, which share the width (default: 4)")
-    add("--layers", **count, help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
-    add("--d-ff", **count, help="width of the feed-forward nets (default: 256 toy, 1024 files)")
+    add("--d-model", **COUNT, help="width of all vectors (default: 128 toy, 256 files)")
+    add("--num-heads", **COUNT, help="attention heads, which share the width (default: 4)")
+    add("--layers", **COUNT, help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
+    add("--d-ff", **COUNT, help="width of the feed-forward nets (default: 256 toy, 1024 files)")
     add(
         "--dropout", type=float, metavar="P", help="share of values left out in training (default: 0.05 toy, 0.3 files)"
     )
@@ -98,20 +102,23 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
     tied = "target: the output layer shares the weights of the target embedding (default: %(default)s)"
     add("--tie", choices=["none", "target"], default="target", help=tied)
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("training").add_argument
-    add("--epochs", **count, help="passes over the training pairs (default: 7 toy, 24 files)")
-    add("--steps", **count, help="stop after this many steps, whatever the epoch")
-    add("--batch-tokens", **count, help="tokens a side in a batch (default: 1024 toy, 2048 files)")
-    add("--accumulate", **count, default=1, help="batches to average for one step (default: %(default)s)")
+    add("--epochs", **COUNT, help="passes over the training pairs (default: 7 toy, 24 files)")
+    add("--steps", **COUNT, help="stop after this many steps, whatever the epoch")
+    add("--batch-tokens", **COUNT, help="tokens a side in a batch (default: 1024 toy, 2048 files)")
+    add("--accumulate", **COUNT, default=1, help="batches to average for one step (default: %(default)s)")
     schedules = {"choices": ["noam", "inverse-sqrt", "cosine", "linear"], "default": "cosine"}
     add("--schedule", **schedules, help="how the learning rate falls after its rise (default: %(default)s)")
     add("--lr", type=float, metavar="X", help="largest learning rate; noam: a factor (default: 2e-3 toy, 1e-3 files)")
-    add("--warmup", **count, help="steps of rising learning rate (default: 100 toy, 1000 files)")
+    add("--warmup", **COUNT, help="steps of rising learning rate (default: 100 toy, 1000 files)")
     smoothed = "share of the target's probability that goes to all tokens alike (default: 0.05 toy, 0.1 files)"
     add("--label-smoothing", type=float, metavar="P", help=smoothed)
     add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
-    add("--patience", **count, help="stop after N epochs without a better validation loss")
-    add("--save-every", **count, default=200, help="steps between saved states (default: %(default)s)")
+    add("--patience", **COUNT, help="stop after N epochs without a better validation loss")
+    add("--save-every", **COUNT, default=200, help="steps between saved states (default: %(default)s)")
     add("--seed", type=int, default=0, metavar="N", help="of corpus, split, weights and batches (default: %(default)s)")
     add = parser.add_argument_group("the run").add_argument
     add("--out", type=Path, metavar="DIR", help="run directory (default: runs/PAIR, or runs/NAME of the file)")
@@ -120,9 +127,18 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="go on where the run in --out was cut off, with the settings it began with",
     )
-    add("--beam", **count, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
-    add("--processes", **count, help="share each batch, one core each (default: the cores there are, at most 4)")
+    add("--beam", **COUNT, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
+    add("--processes", **COUNT, help="share each batch, one core each (default: the cores there are, at most 4)")
     add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options]"
+    )
+    add_data_options(parser)
+    add_model_options(parser)
+    add_training_options(parser)
     args = parser.parse_args(argv)
     if bool(args.source) != bool(args.target):
         parser.error("--source and --target go together")
@@ -266,85 +282,85 @@ def draw(translator: Translator, shown: Translation, history: list[dict[str, Any
 # -- the run ---------------------------------------------------------------------------------------
 
 
-def make_schedule(optimizer: Adam, args: argparse.Namespace, steps: int) -> Schedule:
-    factor = {
-        "noam": lambda: noam_schedule(args.d_model, args.warmup),
-        "inverse-sqrt": lambda: inverse_sqrt_schedule(args.warmup),
-        "cosine": lambda: cosine_schedule(steps, args.warmup),
-        "linear": lambda: linear_schedule(steps, args.warmup),
-    }[args.schedule]()
-    return Schedule(optimizer, factor)
+def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float]:
+    if args.schedule == "noam":
+        return noam_schedule(args.d_model, args.warmup)
+    if args.schedule == "inverse-sqrt":
+        return inverse_sqrt_schedule(args.warmup)
+    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, args.warmup)
 
 
-def begin(args: argparse.Namespace, say: Callable[..., Any]) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
-    """All that a run needs before its first step, resumed if asked for; the held-out pairs, as batches and as text."""
-    resuming = args.resume and (args.out / "config.json").exists()
-    before = Translator.load(args.out, weights=None) if resuming else None
+def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
+    """All that a run needs, and the held-out pairs, as batches and as text; nothing is written yet."""
     mg.manual_seed(args.seed)
     train, valid, test = load_pairs(args)
     translator, ids = prepare(args, train)
-    model, out = translator.model, args.out
     say(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example")
     for a, b in train[:2]:
         say(f"    {a}  →  {b}")
     sizes = f"{len(translator.source_vocab):,} and {len(translator.target_vocab):,}"
-    say(f"vocabularies of {sizes} tokens; a model of {model.num_parameters():,} parameters")
+    say(f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters")
     batches = PairBatches(ids(train), args.batch_tokens, seed=args.seed)
     held = [PairBatches(ids(part), args.batch_tokens, shuffle=False) for part in (valid, test)]
     steps = math.ceil(len(batches) / args.accumulate) * args.epochs
-    optimizer = Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
-    schedule = make_schedule(optimizer, args, min(steps, args.steps or steps))
+    optimizer = Adam(translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
     trainer = Trainer(
-        model, optimizer, batches, valid=held[0], schedule=schedule, loss=TranslationLoss(args.label_smoothing),
-        max_epochs=args.epochs, max_steps=args.steps, accumulate=args.accumulate, patience=args.patience,
-        save_every=args.save_every, processes=args.processes, run_dir=out, progress=not args.quiet,
+        translator.model, optimizer, batches, valid=held[0], objective=ModelLoss(label_smoothing=args.label_smoothing),
+        schedule=make_schedule(args, min(steps, args.steps or steps)), max_epochs=args.epochs, max_steps=args.steps,
+        accumulate=args.accumulate, patience=args.patience, save_every=args.save_every, parallel=args.processes,
+        run_dir=args.out, progress=not args.quiet,
     )  # fmt: skip
-    if before is None:
-        settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
-        translator.save(out, settings=settings)
-    elif (before.source_vocab, before.target_vocab) != (translator.source_vocab, translator.target_vocab):
-        raise ValueError(f"{out}: its vocabulary is not that of this data; has the data changed since it began?")
-    if args.resume:
-        say(
-            f"going on from step {trainer.step:,}" if trainer.resume() else f"nothing in {out} to go on with: beginning"
-        )
     return translator, trainer, held[1], test
+
+
+def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace, say: Say) -> None:
+    """Write what `Translator.load` needs, or go on with the run that did."""
+    if not (args.out / "config.json").exists():
+        settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
+        translator.save(args.out, settings=settings)
+    elif not translator.has_vocabularies_of(args.out):
+        raise ValueError(f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?")
+    if args.resume:
+        resumed = trainer.resume()
+        say(f"going on from step {trainer.step:,}" if resumed else f"nothing in {args.out} to go on with: beginning")
+
+
+def report(
+    translator: Translator, trainer: Trainer, test: list[Pair], args: argparse.Namespace, say: Say
+) -> dict[str, Any]:
+    """Translate the held-out sentences; show some, and draw what is known of the run."""
+    result, judged = evaluate(translator, test, args)
+    samples = [judged[i] for i in np.random.default_rng(args.seed).permutation(len(judged))[:10]]
+    for t, reference, match in samples:
+        say(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
+    shown = next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0])
+    say(draw(translator, shown, trainer.history, args))
+    if result["bleu"] is not None:
+        say(f"signature of BLEU: {result['bleu_signature']}")
+    say(f'try it: python examples/translate.py {args.out} "{samples[0][0].source}"')
+    return result | {"samples": [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]}
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     began = time.perf_counter()
     args = parse(argv)
     say = (lambda *_: None) if args.quiet else print
-    try:
-        translator, trainer, held_out, test = begin(args, say)
-    except (OSError, ValueError, MissingExtraError) as error:
-        raise SystemExit(f"error: {error}") from None
-    try:
-        history = trainer.fit()
-    except (FloatingPointError, MissingExtraError) as error:
-        raise SystemExit(f"error: {error}") from None
-    except KeyboardInterrupt:
-        print(f"\nstopped at step {trainer.step}; go on with --out {args.out} --resume", file=sys.stderr)
-        raise SystemExit(130) from None
-
-    load_weights(args.out / "best.safetensors", translator.model)
-    summary = {
-        "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,
-        "held_out_loss": trainer.evaluate(held_out),
-    }  # fmt: skip
-    result, judged = evaluate(translator, test, args)
-    summary |= result
-    samples = [judged[i] for i in np.random.default_rng(args.seed).permutation(len(judged))[:10]]
-    summary["samples"] = [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]
-    for t, reference, match in samples:
-        say(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
-    say(draw(translator, next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0]), history, args))
-    summary["seconds"] = round(time.perf_counter() - began, 1)
-    write_json(args.out / "summary.json", summary)
-    if summary["bleu"] is not None:
-        say(f"signature of BLEU: {summary['bleu_signature']}")
-    say(f'try it: python examples/translate.py {args.out} "{samples[0][0].source}"')
-    score = 'no BLEU (pip install "minigrad[examples]")' if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
+    translator, trainer, held_out, test = build(args, say)
+    with trainer.run:  # no other run may come into it before this one has ended
+        begin(translator, trainer, args, say)
+        try:
+            trainer.fit()
+        except KeyboardInterrupt:
+            at = f"stopped at step {trainer.step}; go on with --out {args.out} --resume"
+            raise KeyboardInterrupt(at) from None
+        load_weights(args.out / "best.safetensors", translator.model)
+        summary = {
+            "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,
+            "held_out_loss": trainer.evaluate(held_out), **report(translator, trainer, test, args, say),
+            "seconds": round(time.perf_counter() - began, 1),
+        }  # fmt: skip
+        write_json(args.out / "summary.json", summary)
+    score = "no BLEU, which needs sacrebleu" if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
     print(
         f"{summary['sentences']} held-out sentences: loss {summary['held_out_loss']:.3f}, exact match "
         f"{summary['exact_match']:.1%}, {score}; {summary['steps']} steps in {summary['training_seconds']:.0f} s, "
@@ -354,4 +370,4 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_script(main))

@@ -15,19 +15,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from minigrad import MissingExtraError
+from minigrad.console import one_line, run_script
 from nn import Translation, Translator, attention_page
 from nn.pictures.plots import attention_grid, text_heatmap
 
 
+def count(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s RUN_DIR [text ...] [options]",
+    )  # fmt: skip
     parser.add_argument("run_dir", type=Path, help="the run directory that training left")
     parser.add_argument("text", nargs="*", help="sentences to translate")
     parser.add_argument(
-        "--beam", type=int, default=4, metavar="N", help="beam size; 1 is greedy (default: %(default)s)"
+        "--beam", type=count, default=4, metavar="N", help="beam size; 1 is greedy (default: %(default)s)"
     )
     parser.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
-    parser.add_argument("--max-len", type=int, metavar="N", help="the most tokens of a translation")
+    parser.add_argument("--max-len", type=count, metavar="N", help="the most tokens of a translation")
     parser.add_argument("--weights", default="best.safetensors", metavar="FILE", help="(default: %(default)s)")
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
     parser.add_argument("--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser")
@@ -56,14 +67,7 @@ def _asked() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
-    if args.beam < 1:
-        print(f"error: --beam: expected at least 1, got {args.beam}", file=sys.stderr)
-        return 1
-    try:
-        translator = Translator.load(args.run_dir, args.weights)
-    except (OSError, ValueError, MissingExtraError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    translator = Translator.load(args.run_dir, args.weights)
     last: Translation | None = None
     status = 0
     for texts in sentences(args):
@@ -80,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             show(translator, last, args)
         except (OSError, ValueError) as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {one_line(error)}", file=sys.stderr)
             status = 1
     return status
 
@@ -113,4 +117,4 @@ def show(translator: Translator, last: Translation, args: argparse.Namespace) ->
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(main))

@@ -14,8 +14,8 @@ from minigrad.serialization import write_json
 
 from ..models.config import TransformerConfig
 from ..models.transformer import Transformer
+from ..models.weights import load_weights
 from ..text import EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
-from ..train.trainer import load_weights
 from .layout import lay_out_for_decoding
 from .search import Hypothesis, attention_maps, beam_search, greedy_search
 
@@ -67,6 +67,11 @@ class Translator:
         write_json(
             Path(run_dir) / "vocab.json", {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
         )
+
+    def has_vocabularies_of(self, run_dir: str | Path) -> bool:
+        """Whether these are the vocabularies that `save` wrote there."""
+        own = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
+        return _json(Path(run_dir) / "vocab.json") == own
 
     @classmethod
     def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors") -> Translator:

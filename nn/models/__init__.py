@@ -3,3 +3,4 @@
 from .config import *
 from .marian import *
 from .transformer import *
+from .weights import *

@@ -285,6 +285,10 @@ class Transformer(_Model):
             label_smoothing=label_smoothing, reduction=reduction,
         )  # fmt: skip
 
+    def num_targets(self, source: Any, target: Any) -> int:
+        """How many tokens `loss` predicts."""
+        return int((np.asarray(target)[:, 1:] != self.config.pad_id).sum())
+
     def start(self, source: Any, source_padding_mask: Any = None) -> DecodingState:
         """The state from which `step` decodes these sources."""
         given = padding_mask_of(source, self.config.pad_id) if source_padding_mask is None else source_padding_mask
@@ -316,9 +320,13 @@ class EncoderClassifier(_Model):
         pooled = mg.sum(x * share[..., None].astype(x.dtype), 1)  # (N, d_model)
         return self.output(self.dropout(pooled))
 
-    def loss(self, ids: Any, classes: Any, label_smoothing: float = 0.0) -> Tensor:
-        """The mean cross-entropy of the classes, integers (N,)."""
-        return mg.cross_entropy(self.forward(ids), classes, label_smoothing=label_smoothing)
+    def loss(self, ids: Any, classes: Any, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
+        """The cross-entropy of the classes, integers (N,)."""
+        return mg.cross_entropy(self.forward(ids), classes, label_smoothing=label_smoothing, reduction=reduction)
+
+    def num_targets(self, ids: Any, classes: Any) -> int:
+        """How many classes `loss` predicts."""
+        return len(classes)
 
 
 class LanguageModel(_Model):
@@ -351,6 +359,10 @@ class LanguageModel(_Model):
             self.hidden(ids[:, :-1]), self.output.weight, self.output.bias, ids[:, 1:],
             ignore_index=self.config.pad_id, label_smoothing=label_smoothing, reduction=reduction,
         )  # fmt: skip
+
+    def num_targets(self, ids: Any) -> int:
+        """How many tokens `loss` predicts."""
+        return int((np.asarray(ids)[:, 1:] != self.config.pad_id).sum())
 
     def start(self) -> DecodingState:
         """The state from which `step` goes on; give the prompt to the first step."""

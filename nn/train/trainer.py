@@ -1,150 +1,134 @@
-"""Training: steps, validation, checkpoints, and resuming where a run was cut off, exactly.
+"""Training: steps, validation, and resuming where a run was cut off, exactly.
 
-A run directory holds `last.safetensors` (weights, optimizer, and where the run stands, in one file
-that is replaced in one step), `best.safetensors` (the weights of the best validation) and
-`metrics.jsonl`. A run that is killed at any moment and resumed ends with the same weights, bit for
-bit, as one that never was.
+A run that is killed or interrupted at any moment and resumed ends with the same weights, bit for bit, as
+one that never was. What it keeps, and where, is told in `nn.train.checkpoint`.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.core.tensor import Tensor
-from minigrad.extras import require
 from minigrad.optim import Optimizer, Schedule
-from minigrad.parallel import DataParallel
-from minigrad.serialization import load_arrays, save_arrays, write_atomically
+from minigrad.parallel import start_parallel
 
 from ..layers.module import Module
-from ..text.vocabulary import PAD
+from .batches import as_batches
+from .checkpoint import RunDirectory
+from .interrupts import Interrupts, Stopped
+from .objectives import as_objective
+from .progress import ProgressLine
+from .settings import check_settings, check_state
 
-__all__ = ["Batches", "Trainer", "TranslationLoss", "load_weights", "save_weights"]
+__all__ = ["Trainer"]
 
-
-class Batches(Protocol):
-    """Batches in an order that the number of the epoch decides, such as `nn.text.PairBatches`."""
-
-    def plan(self, epoch: int) -> list[Any]: ...
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]: ...
-
-
-class TranslationLoss:
-    """The loss of a `Transformer` on a batch (source ids, target ids), and what it is to be divided by."""
-
-    def __init__(self, label_smoothing: float = 0.0) -> None:
-        if not 0 <= label_smoothing <= 1:
-            raise ValueError(f"TranslationLoss: expected 0 <= label_smoothing <= 1, got {label_smoothing}")
-        self.label_smoothing = label_smoothing
-
-    def count(self, batch: Any) -> int:
-        """The target tokens that are predicted."""
-        return int((batch[1][:, 1:] != PAD).sum())
-
-    def split(self, batch: Any, parts: int) -> list[Any]:
-        """At most `parts` batches that make up this one, of like sizes."""
-        return [tuple(side[i::parts] for side in batch) for i in range(min(parts, len(batch[0])))]
-
-    def total(self, model: Any, batch: Any) -> Tensor:
-        """The sum of their losses."""
-        smoothing = self.label_smoothing if model.training else 0.0
-        return model.loss(*batch, label_smoothing=smoothing, reduction="sum")
-
-
-def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
-    """Write the state of a model, and plain data beside it, atomically."""
-    save_arrays(path, model.state_dict(), metadata)
-
-
-def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
-    """Read the state of a model; the plain data beside it."""
-    arrays, metadata = load_arrays(path)
-    try:
-        model.load_state_dict(arrays)
-    except KeyError as error:
-        raise ValueError(f"{path}: {error.args[0]}") from None
-    return metadata
+# What a state holds beside arrays, optimizer, schedule and random numbers.
+_POSITION = (
+    "step", "epoch", "batch", "best", "best_step", "worse", "skipped", "validated", "seconds", "loss_sum", "loss_count",
+)  # fmt: skip
 
 
 class Trainer:
     """Trains a model on batches, for `max_epochs` epochs or `max_steps` steps, whichever ends first.
 
-    A step averages the loss over the tokens of `accumulate` batches. After each epoch, or every
-    `validate_every` steps, the loss on `valid` is taken (without smoothing); after `patience` of
-    these without a better one, training stops. With a `run_dir`, the best weights, the last state
-    (every `save_every` steps and after each validation) and the metrics are kept there. `loss` says
-    how a batch is judged and split: see `TranslationLoss`. With several `processes`, each has a part
-    of every batch (see `minigrad.DataParallel`).
+        Trainer(model, AdamW(model.parameters()), batches, max_epochs=10).fit()
+
+    - `batches`, `valid`: a list of batches (in a new order each epoch, unless `shuffle=False`), a function
+      epoch -> iterable, any other iterable, or an object with `epoch(number, start)` (see `Batches`).
+    - `objective`: None for `model.loss(*batch)`, a function (model, batch) -> mean loss, or an `Objective`.
+      A step follows the mean over the targets of `accumulate` batches.
+    - `schedule`: a function step -> factor of the learning rate, for steps 1, 2, ..., or a `Schedule`.
+    - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
+    - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
+      `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
+      after `patience` validations without better ones, training stops. `on_validation(trainer, entry)` may
+      return more to log.
+    - `average`: an object whose `update(model)` is called after each step, and in whose `applied(model)`
+      validation takes place (see `nn.train.averaging`).
+    - `run_dir`: where the last state (every `save_every` steps and after each validation), the best weights,
+      those of the last `keep_last` validations, and the metrics (every `log_every` steps) are written.
+    - `skip_nonfinite`: how many steps with a loss or gradient that is NaN or infinite are left out before
+      one is a FloatingPointError. Parameters and optimizer are as before such a step.
     """
 
     def __init__(
-        self, model: Module, optimizer: Optimizer, train: Batches, *, valid: Batches | None = None,
-        schedule: Schedule | None = None, loss: Any = None, max_epochs: int | None = None, max_steps: int | None = None,
-        accumulate: int = 1, patience: int | None = None, validate_every: int | None = None,
-        save_every: int | None = None, log_every: int = 10, run_dir: str | Path | None = None, progress: bool = True,
-        processes: int = 1, on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
+        self, model: Module, optimizer: Optimizer, batches: Any, *, objective: Any = None, valid: Any = None,
+        schedule: Schedule | Callable[[int], float] | None = None, parallel: Any = None, max_epochs: int | None = None,
+        max_steps: int | None = None, accumulate: int = 1, shuffle: bool = True, validate_every: int | None = None,
+        patience: int | None = None, score: Callable[[Any], float] | None = None, average: Any = None,
+        keep_last: int = 0, save_every: int | None = None, log_every: int = 10, skip_nonfinite: int = 0,
+        run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
+        on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
-        if max_epochs is None and max_steps is None:
-            raise ValueError("Trainer: expected max_epochs or max_steps")
-        if accumulate < 1:
-            raise ValueError(f"Trainer: expected accumulate of at least 1, got {accumulate}")
-        self.model, self.optimizer, self.train, self.valid, self.schedule = model, optimizer, train, valid, schedule
-        self.loss = loss or TranslationLoss()
-        self.parallel = DataParallel(optimizer, self._part_of_loss, processes)
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
-        self.patience, self.validate_every, self.save_every = patience, validate_every, save_every
-        self.log_every, self.progress, self.on_validation = log_every, progress, on_validation
-        self.run_dir = None if run_dir is None else Path(run_dir)
+        self.validate_every, self.patience, self.keep_last = validate_every, patience, keep_last
+        self.save_every, self.log_every, self.skip_nonfinite = save_every, log_every, skip_nonfinite
+        self.model, self.optimizer, self.score, self.average = model, optimizer, score, average
+        self.progress, self.on_validation = progress, on_validation
+        check_settings(self)
+        self.train = as_batches(batches, shuffle)
+        self.valid = None if valid is None else as_batches(valid, shuffle=False)
+        self.objective = as_objective(objective, model)
+        self.schedule = (
+            schedule if schedule is None or isinstance(schedule, Schedule) else Schedule(optimizer, schedule)
+        )
+        self.parallel = start_parallel(parallel, optimizer, self._share_of_loss)
+        self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         self.step = 0
         self.epoch = 0
         self.batch = 0  # batches of this epoch that are done
-        self.best = math.inf
+        self.best: float | None = None  # the best score, or the smallest validation loss
         self.best_step = 0
         self.worse = 0  # validations since the best
+        self.skipped = 0  # steps that were left out
+        self.validated = -1  # the step of the last validation
         self.seconds = 0.0
-        self._begun: dict[str, Any] | None = None  # the random state before the step that runs
-        self._changing = False  # whether the parameters are between two steps
+        self.loss_sum = self.loss_count = 0.0  # since the last entry of the metrics
         self.history: list[dict[str, Any]] = []
+        self._interrupts = Interrupts()
+        self._line = ProgressLine(shown=False)
+        self._began = self._logged = 0.0  # moments
 
     # -- the loop ------------------------------------------------------------------------------
 
     def fit(self, resume: bool = False) -> list[dict[str, Any]]:
         """Train to the end, from the last state in `run_dir` if `resume` and there is one; the metrics.
 
-        Ctrl-C keeps the state before it stops the run.
+        Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt; pressed
+        again it raises at once, and the run can be resumed from the state that was written last.
         """
-        if resume:
-            self.resume()
-        elif self.run_dir is not None:
-            self._write_metrics()
-        self.model.train()
-        began = time.perf_counter() - self.seconds
-        with self.parallel, self._bar() as bar:
-            try:
-                while not self._is_done():
-                    self._run_epoch(bar, began)
-                if not any("valid_loss" in e and e["step"] == self.step for e in self.history):  # max_steps came first
-                    self._validate()
+        with self._locked():
+            if resume:
+                self.resume()
+            else:
+                self._begin()
+            self.model.train()
+            self._began = time.perf_counter() - self.seconds
+            self._logged = time.perf_counter()
+            with (
+                self.parallel,
+                self._interrupts,
+                ProgressLine(self._last_step(), self.progress and self._writes) as line,
+            ):
+                self._line = line
+                try:
+                    while not self._is_done():
+                        self._run_epoch()
+                    if self.validated != self.step:  # max_steps came first
+                        self._log_loss()
+                        self._validate()
+                        self.save()
+                except Stopped:
                     self.save()
-            except KeyboardInterrupt:
-                self.seconds = time.perf_counter() - began
-                if not self._changing:  # else the last state that was kept is the last whole one
-                    if self._begun is not None:
-                        set_rng_state(self._begun)  # the step that was cut off will be taken again
-                    self.save()
-                raise
+                    raise Stopped(self._goodbye()) from None
         self.model.eval()
         return self.history
 
@@ -155,175 +139,275 @@ class Trainer:
             or (self.patience is not None and self.worse >= self.patience)
         )
 
-    def _run_epoch(self, bar: Any, began: float) -> None:
-        batches = self.train.epoch(self.epoch, self.batch)
-        count = len(self.train.plan(self.epoch))
-        logged = time.perf_counter()
-        tokens, total = 0, 0.0
-        while self.batch < count and not self._is_done():
+    def _run_epoch(self) -> None:
+        """The steps of an epoch from `self.batch` on, or as many as there are to be."""
+        self._validate_if_due()  # a validation that was cut off is taken now
+        batches = self._rest_of_epoch()
+        while not self._is_done():
             several = list(itertools.islice(batches, self.accumulate))
-            loss, n, norm = self._step(several)
+            if not several:
+                self._end_epoch()
+                return
+            loss, count, norm, stop = self._step(several)
             self.batch += len(several)
             self.step += 1
-            self._begun, self._changing = None, False
-            tokens, total = tokens + n, total + loss * n
-            ended = self.batch >= count
-            now = time.perf_counter()
-            self.seconds = now - began
-            if self.step % self.log_every == 0 or ended:
-                rate = tokens / max(now - logged, 1e-9)
-                entry = {"step": self.step, "epoch": self.epoch, "loss": total / max(tokens, 1), "lr": self._lr}
-                entry |= {"grad_norm": norm} if norm is not None else {}
-                self._log({**entry, "tokens_per_second": round(rate), "seconds": round(self.seconds, 2)})
-                self._show(bar, entry["loss"], rate)
-                tokens, total, logged = 0, 0.0, now
-            if bar is not None:
-                bar.update(1)
-            if ended:
-                self.epoch, self.batch = self.epoch + 1, 0
-            every = self.validate_every
-            if (self.step % every == 0) if every else ended:
-                self._validate()
+            self.loss_sum, self.loss_count = self.loss_sum + loss * count, self.loss_count + count
+            self.seconds = time.perf_counter() - self._began
+            if self.step % self.log_every == 0:
+                self._log_loss(norm)
+            self._line.update(self.step, loss=f"{loss:.3f}", **self._figures())
+            if not self._validate_if_due() and self.save_every and self.step % self.save_every == 0:
                 self.save()
-                logged = time.perf_counter()
-            elif self.save_every and self.step % self.save_every == 0:
-                self.save()
-            if ended:
-                break
+            if stop or (self._interrupts.noted and self.parallel.size == 1):
+                raise Stopped
 
-    def _step(self, batches: list[Any]) -> tuple[float, int, float | None]:
-        """One change of the parameters: the mean loss, what it was divided by, the norm of the gradients."""
-        self._begun = get_rng_state()
-        n = sum(map(self.loss.count, batches))
+    def _rest_of_epoch(self) -> Iterator[Any]:
+        """The batches that are left of this epoch."""
+        if self.batch == 0:
+            return iter(self.train.epoch(self.epoch))
+        state = get_rng_state()
+        batches = iter(self.train.epoch(self.epoch, self.batch - 1))  # one that was done, to see that it is there
+        if next(batches, None) is None:
+            raise ValueError(
+                f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has fewer now: "
+                "go on with the batches that it began with"
+            )
+        set_rng_state(state)  # if batches draw random numbers, these were drawn already
+        return batches
+
+    def _end_epoch(self) -> None:
+        if self.batch == 0:
+            raise ValueError(f"epoch {self.epoch} has no batches")
+        self.epoch, self.batch = self.epoch + 1, 0
+        self._log_loss()
+        self._validate_if_due()
+
+    def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
+        """One change of the parameters: the mean loss, what it was divided by, the gradients' norm, whether to stop."""
+        model, parallel = self.model, self.parallel
+        count = sum(self.objective.count(model, batch) for batch in batches)
         loss = 0.0
         for i, batch in enumerate(batches):
-            shards = [(part, max(n, 1)) for part in self.loss.split(batch, self.parallel.processes)]
-            loss += sum(self.parallel.backward(shards, add=i > 0))
-        if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"step {self.step + 1}: the loss is {loss}; the parameters are as they were before it"
-            )
-        self._changing = True
-        norm = self.parallel.step()
+            parts = self.objective.split(batch, parallel.size * parallel.parts) if self._splits else [batch]
+            shards = [(part, max(count, 1)) for part in parts[parallel.rank :: parallel.size]]
+            loss += sum(parallel.backward(shards, add=i > 0))
+        loss, stop = parallel.sum([loss, self._interrupts.noted])
+        norm = None
+        try:
+            if not math.isfinite(loss):
+                raise FloatingPointError(f"the loss is {loss}; the parameters are as they were before it")
+            norm = parallel.step()
+        except FloatingPointError as error:
+            if self.skipped >= self.skip_nonfinite:
+                raise FloatingPointError(f"step {self.step + 1}: {error}") from None
+            self.skipped += 1
+            loss = count = 0.0
         if self.schedule is not None:
             self.schedule.step()
-        return loss, n, norm
-
-    def _part_of_loss(self, shard: tuple[Any, int]) -> Tensor:
-        part, n = shard
-        return self.loss.total(self.model, part) / n
+        if self.average is not None:
+            self.average.update(model)
+        return loss, count, norm, bool(stop)
 
     @property
-    def _lr(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
+    def _splits(self) -> bool:
+        return self.parallel.size * self.parallel.parts > 1
 
-    def evaluate(self, batches: Batches) -> float:
+    def _share_of_loss(self, shard: tuple[Any, float]) -> Tensor:
+        part, count = shard
+        return self.objective.total(self.model, part) / count
+
+    # -- validation ------------------------------------------------------------------------------
+
+    def evaluate(self, batches: Any) -> float:
         """The mean loss over all batches, in evaluation mode."""
-        training = self.model.training
+        training, found = self.model.training, as_batches(batches, shuffle=False)
+        total, count = 0.0, 0.0
         self.model.eval()
-        total, n = 0.0, 0
-        with no_grad():
-            for batch in batches.epoch(0):
-                total += self.loss.total(self.model, batch).item()
-                n += self.loss.count(batch)
-        self.model.train(training)
-        return total / max(n, 1)
+        try:
+            with no_grad():
+                for i, batch in enumerate(found.epoch(0)):
+                    if i % self.parallel.size == self.parallel.rank:
+                        total += self.objective.total(self.model, batch).item()
+                        count += self.objective.count(self.model, batch)
+                    if self._interrupts.noted and self.parallel.size == 1:
+                        raise Stopped
+        finally:
+            self.model.train(training)
+        total, count = self.parallel.sum([total, count])
+        return total / max(count, 1)
+
+    def _validate_if_due(self) -> bool:
+        """Validate and save, at the end of an epoch or after `validate_every` steps; whether it was done."""
+        every = self.validate_every
+        due = self.step % every == 0 if every else self.batch == 0
+        if not due or self.step == 0 or self.validated == self.step:
+            return False
+        self._validate()
+        self.save()
+        return True
 
     def _validate(self) -> None:
-        if self.valid is None:
+        """Take the validation loss and the score. Nothing of this trainer changes before both are there."""
+        if self.valid is None and self.score is None:
+            self.validated = self.step
+            if self.run is not None and self._writes and self.keep_last:
+                self._keep_weights(None)
             return
-        loss = self.evaluate(self.valid)
-        entry = {"step": self.step, "epoch": self.epoch, "valid_loss": loss, "seconds": round(self.seconds, 2)}
-        if loss < self.best:
-            self.best, self.best_step, self.worse = loss, self.step, 0
-            if self.run_dir is not None:
-                save_weights(self.run_dir / "best.safetensors", self.model, step=self.step, valid_loss=loss)
-        else:
-            self.worse += 1
+        state = get_rng_state()
+        entry: dict[str, Any] = {"step": self.step, "epoch": self.epoch}
+        try:
+            with self._averaged():
+                value = self._judge(entry)
+                better = self.best is None or (value > self.best if self.score else value < self.best)
+                if self.run is not None and self._writes:
+                    self._keep_weights(value if better else None)
+        except Stopped:
+            set_rng_state(state)
+            raise
+        self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
+        self.worse = 0 if better else self.worse + 1
+        self.validated = self.step
+        self.seconds = time.perf_counter() - self._began
+        self._log({**entry, "seconds": round(self.seconds, 2)})
+        self._line.milestone(self.step, **{k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)})
+        self._logged = time.perf_counter()
+
+    def _judge(self, entry: dict[str, Any]) -> float:
+        """What decides about these weights; what is known of them is put into `entry`."""
+        if self.valid is not None:
+            entry["valid_loss"] = self.evaluate(self.valid)
+        if self.score is not None:
+            self.model.eval()
+            with no_grad():
+                entry["score"] = float(self.score(self.model))
+            self.model.train()
+        value = entry["score"] if self.score else entry["valid_loss"]
+        if not math.isfinite(value):
+            raise FloatingPointError(f"step {self.step}: the {'score' if self.score else 'validation loss'} is {value}")
         if self.on_validation is not None:
             entry |= self.on_validation(self, entry) or {}
-        self._log(entry)
+        return value
+
+    def _keep_weights(self, best: float | None) -> None:
+        assert self.run is not None
+        if best is not None:
+            self.run.save_best(self.model, step=self.step, **{"score" if self.score else "valid_loss": best})
+        if self.keep_last:
+            self.run.keep(self.model, self.step, self.keep_last)
+
+    def _averaged(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.average is None else self.average.applied(self.model)
 
     # -- what is kept --------------------------------------------------------------------------
 
+    @property
+    def _writes(self) -> bool:
+        return self.parallel.rank == 0
+
+    def _locked(self) -> AbstractContextManager[Any]:
+        return self.run if self.run is not None and self._writes else nullcontext()
+
+    def _begin(self) -> None:
+        """A run of its own: in a directory that holds none."""
+        if self.run is None or self.step:
+            return
+        if self.run.last.exists():
+            raise FileExistsError(
+                f"{self.run.path}: holds a run already; fit(resume=True) goes on with it, or take another run_dir"
+            )
+        if self._writes:
+            self.run.write_metrics(self.history)
+
     def save(self) -> None:
         """Write the whole state into `last.safetensors`, if there is a run directory."""
-        if self.run_dir is None:
+        if self.run is None or not self._writes:
             return
         optimizer = self.optimizer.state_dict()
-        arrays = {f"model.{name}": array for name, array in self.model.state_dict().items()}
-        arrays |= {f"optimizer.{name}": array for name, array in optimizer["arrays"].items()}
-        names = ("step", "epoch", "batch", "best", "best_step", "worse", "seconds")
+        parts = {"model": self.model.state_dict(), "optimizer": optimizer["arrays"]}
+        if self.average is not None:
+            parts["average"] = self.average.state_dict()
+        arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
         state = {
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in _POSITION},
+            "accumulate": self.accumulate,
+            "entries": len(self.history),
             "optimizer": optimizer["groups"],
             "schedule": None if self.schedule is None else self.schedule.count,
             "random": get_rng_state(),
         }
-        save_arrays(self.run_dir / "last.safetensors", arrays, {"trainer": state})
+        self.run.save_state(arrays, state)
 
     def resume(self) -> bool:
         """Go back to the state in `last.safetensors`; False if there is none yet."""
-        if self.run_dir is None:
+        if self.run is None:
             raise ValueError("Trainer: resuming needs a run_dir")
-        path = self.run_dir / "last.safetensors"
-        if not path.exists():
-            self._write_metrics()
+        if not self.run.last.exists():
+            self._begin()
             return False
-        arrays, metadata = load_arrays(path)
-        if "trainer" not in metadata:
-            raise ValueError(f"{path}: not the state of a run, which holds an optimizer too")
-        state = metadata["trainer"]
-        parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
-        for name, array in arrays.items():
-            part, _, rest = name.partition(".")
-            parts[part][rest] = array
+        parts, state = self.run.load_state()
+        self.run.restore(self.model, parts["model"])
+        check_state(state, self, self.run.last)
         try:
-            self.model.load_state_dict(parts["model"])
-        except KeyError as error:
-            raise ValueError(f"{path}: {error.args[0]}") from None
-        self.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
-        for name in ("step", "epoch", "batch", "best", "best_step", "worse", "seconds"):
+            random = get_rng_state()
+            set_rng_state(state["random"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{self.run.last}: random: not a state of the random generator ({error})") from None
+        try:
+            self.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
+            if self.average is not None:
+                self.average.load_state_dict(parts["average"])
+        except (ValueError, KeyError, TypeError) as error:
+            set_rng_state(random)
+            text = error.args[0] if error.args else error
+            raise ValueError(text if str(text).startswith(str(self.run.last)) else f"{self.run.last}: {text}") from None
+        for name in _POSITION:
             setattr(self, name, state[name])
         if self.schedule is not None:
             self.schedule.set(state["schedule"])
-        set_rng_state(state["random"])
-        metrics = self.run_dir / "metrics.jsonl"
-        lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-        self.history = [entry for entry in map(_entry, lines) if entry and entry["step"] <= self.step]
-        self._write_metrics()
+        self.history = self.run.read_metrics(state["entries"])
+        if self._writes:
+            self.run.write_metrics(self.history)
+            self.run.forget_after(self.step)
         return True
+
+    # -- what is told --------------------------------------------------------------------------
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the first group."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def _log_loss(self, norm: float | None = None) -> None:
+        """An entry for the steps since the last one."""
+        if self.loss_count == 0:
+            return
+        now = time.perf_counter()
+        entry = {"step": self.step, "epoch": self.epoch, "loss": self.loss_sum / self.loss_count, "lr": self.lr}
+        entry |= {} if norm is None else {"grad_norm": norm}
+        entry |= {"skipped": self.skipped} if self.skipped else {}
+        rate = self.loss_count / max(now - self._logged, 1e-9)
+        self._log({**entry, "targets_per_second": round(rate), "seconds": round(self.seconds, 2)})
+        self.loss_sum = self.loss_count = 0.0
+        self._logged = now
 
     def _log(self, entry: dict[str, Any]) -> None:
         self.history.append(entry)
-        if self.run_dir is not None:
-            with (self.run_dir / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
+        if self.run is not None and self._writes:
+            self.run.log(entry)
 
-    def _write_metrics(self) -> None:
-        assert self.run_dir is not None
-        text = "".join(json.dumps(entry) + "\n" for entry in self.history)
-        write_atomically(self.run_dir / "metrics.jsonl", lambda part: part.write_text(text, encoding="utf-8"))
+    def _figures(self) -> dict[str, str]:
+        best = {} if self.best is None else {"best": f"{self.best:.4g}"}
+        rate = self.loss_count / max(time.perf_counter() - self._logged, 1e-9)
+        return {**best, "lr": f"{self.lr:.1e}", **({"targets/s": f"{rate:,.0f}"} if self.loss_count else {})}
 
-    # -- what is shown -------------------------------------------------------------------------
+    def _last_step(self) -> int | None:
+        """The step at which the run will end, where that can be known."""
+        ends = [] if self.max_steps is None else [self.max_steps]
+        if self.max_epochs is not None and hasattr(self.train, "__len__"):
+            ends.append(self.max_epochs * -(-len(self.train) // self.accumulate))
+        return min(ends, default=None)
 
-    def _bar(self) -> Any:
-        if not self.progress:
-            return nullcontext()
-        tqdm = require("tqdm", "train", "the progress bar (progress=False does without)").tqdm
-        per_epoch = -(-len(self.train.plan(0)) // self.accumulate)
-        ends = [self.max_steps or math.inf, (self.max_epochs or math.inf) * per_epoch]
-        return tqdm(total=int(min(ends)), initial=self.step, unit="step", dynamic_ncols=True)
-
-    def _show(self, bar: Any, loss: float, rate: float) -> None:
-        if bar is not None:
-            best = {} if self.best == math.inf else {"valid": f"{self.best:.3f}"}
-            bar.set_postfix({"loss": f"{loss:.3f}", **best, "lr": f"{self._lr:.1e}", "tokens/s": f"{rate:,.0f}"})
-
-
-def _entry(line: str) -> dict[str, Any] | None:
-    """A line of metrics; None for one that was cut off when the process was killed."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None
+    def _goodbye(self) -> str:
+        if self.run is None:
+            return f"stopped at step {self.step}"
+        return f"stopped at step {self.step}; the state is in {self.run.path}"

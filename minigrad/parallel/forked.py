@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import mmap
 import signal
+import threading
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from .core.random import default_generator, manual_seed
-from .core.tensor import Tensor
-from .optim import Optimizer, Work
-from .runtime import get_num_threads, threads
+from ..core.random import default_generator, manual_seed
+from ..core.tensor import Tensor
+from ..optim import Optimizer, Work
+from ..runtime import get_num_threads, threads
+from .protocol import Alone
 
 __all__ = ["DataParallel"]
 
@@ -33,7 +36,10 @@ def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, max(1, size) * np.dtype(dtype).itemsize), dtype, size)
 
 
-class DataParallel:
+_STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()  # those that have processes now
+
+
+class DataParallel(Alone):
     """Gradients of `loss(shard)`, summed over shards that are worked on at the same time, and steps with them.
 
         with DataParallel(optimizer, lambda shard: model.loss(*shard, reduction="sum") / n) as parallel:
@@ -47,11 +53,14 @@ class DataParallel:
     """
 
     def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2) -> None:
+        if not isinstance(processes, int) or isinstance(processes, bool):
+            raise TypeError(f"DataParallel: expected a whole number of processes, got {processes!r}")
         if processes < 1:
             raise ValueError(f"DataParallel: expected at least 1 process, got {processes}")
-        self.optimizer = optimizer
-        self.loss = loss
-        self.processes = processes
+        super().__init__(optimizer, loss)
+        self.processes = self.parts = processes
+        self._thread = threading.get_ident()
+        self._frozen: list[bool] = []  # of each parameter, when the processes were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
         self._gradients: list[list[np.ndarray]] = []  # of each process, the flat arrays of each group
 
@@ -65,7 +74,11 @@ class DataParallel:
         if not 1 <= len(shards) <= self.processes:
             raise ValueError(f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}")
         if self.processes == 1:
-            return [self._backward(shards[0], add)]
+            return super().backward(shards, add)
+        if self._workers:
+            self._check_thread()
+            if self._frozen != [not p.requires_grad for p in self._parameters()]:
+                self.close()  # the processes would not know
         try:
             with threads(max(1, get_num_threads() // self.processes)):
                 return self._backward_together(shards, add)
@@ -77,20 +90,19 @@ class DataParallel:
         """Sum the gradients and change the parameters, as `Optimizer.step`, whose answer it gives."""
         if not self._workers:
             return self.optimizer.step()
+        self._check_thread()
         try:
             runs = [group.gathered() for group in self.optimizer._groups]
             alone = sum(group.size for group in self.optimizer._groups) < _SMALL
-            others = [] if alone else [pipe for _, pipe in self._workers]
-            for pipe in others:
-                pipe.send(("sum", runs))
+            others = [] if alone else self._workers
+            self._send(others, "sum", runs)
             work = self._share(runs, 0, 1 + len(others))
             squares = self._summed(work)
             if others:
                 squares += sum(self._answers())
             norm, factor = self.optimizer.clipping(squares)
             constants = self.optimizer.advance()
-            for pipe in others:
-                pipe.send(("update", factor, constants))
+            self._send(others, "update", factor, constants)
             self.optimizer.update(work, factor, constants)
             if others:
                 self._answers()
@@ -103,24 +115,21 @@ class DataParallel:
 
     def close(self) -> None:
         """End the other processes; a later `backward` begins with new ones."""
+        _STARTED.discard(self)
+        if self._owner() is self:
+            del self.optimizer.step
         for process, pipe in self._workers:
             pipe.close()
             process.kill()
             process.join()
         self._workers = []
 
-    def __enter__(self) -> DataParallel:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
         if not self._workers:
             self._start()
         seeds = default_generator().integers(0, 2**63, self.processes - 1).tolist()
-        for (_, pipe), seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
-            pipe.send(("run", seed, shard, add))
+        for worker, seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
+            self._send([worker], "run", seed, shard, add)
         losses = [self._backward(shards[0], add)]
         with_gradient = set(self._with_gradient())
         for loss, found in self._answers():
@@ -138,13 +147,6 @@ class DataParallel:
 
     def _with_gradient(self) -> list[int]:
         return [i for i, p in enumerate(self._parameters()) if p.grad is not None]
-
-    def _backward(self, shard: Any, add: bool) -> float:
-        if not add:
-            self.optimizer.zero_grad()
-        loss = self.loss(shard)
-        loss.backward()
-        return loss.item()
 
     def _share(self, runs: list[list[slice]], rank: int, processes: int) -> Work:
         work = self.optimizer.work(runs)
@@ -169,52 +171,78 @@ class DataParallel:
 
         if "fork" not in multiprocessing.get_all_start_methods():
             raise RuntimeError("DataParallel: this system cannot fork; use processes=1")
+        if self._owner() is not None:
+            raise RuntimeError("DataParallel: another one has processes for this optimizer; close() it first")
+        if any(other._thread != threading.get_ident() for other in _STARTED):
+            raise RuntimeError("DataParallel: another thread has one with processes; fork from one thread only")
+        self._thread = threading.get_ident()
+        self._frozen = [not p.requires_grad for p in self._parameters()]
         context = multiprocessing.get_context("fork")
         groups = self.optimizer._groups
         for group in groups:
             group.move(_shared_zeros)
         spare = [[_shared_zeros(g.size, g.data.dtype) for g in groups] for _ in range(self.processes - 1)]
         self._gradients = [[g.grad for g in groups], *spare]
-        for rank in range(1, self.processes):
-            own, other = context.Pipe()
-            process = context.Process(target=self._serve, args=(rank, own, other), daemon=True)
-            with warnings.catch_warnings():  # NumPy's own threads: they are idle, and its BLAS knows of forks
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process.start()
-            other.close()
-            self._workers.append((process, own))
+        self.optimizer.step = self._refuse_step  # type: ignore[method-assign]
+        _STARTED.add(self)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the first process's to answer
+        try:
+            for rank in range(1, self.processes):
+                own, other = context.Pipe()
+                process = context.Process(target=self._serve, args=(rank, own, other), daemon=True)
+                with warnings.catch_warnings():  # NumPy's own threads: they are idle, and its BLAS knows of forks
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    process.start()
+                other.close()
+                self._workers.append((process, own))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _owner(self) -> Any:
+        """The DataParallel whose processes hold parts of this optimizer's gradients."""
+        owner = getattr(self.optimizer.step, "__self__", None)
+        return owner if isinstance(owner, DataParallel) else None
+
+    def _refuse_step(self) -> NoReturn:
+        raise RuntimeError(
+            "the gradients are in several processes: call step() of the DataParallel, not the optimizer's"
+        )
+
+    def _check_thread(self) -> None:
+        if self._thread != threading.get_ident():
+            raise RuntimeError("DataParallel: it was started by another thread; use it in one thread only")
 
     def _serve(self, rank: int, parents_end: Any, pipe: Any) -> None:
-        """What a forked process does until its pipe is closed."""
+        """What a forked process does until its pipe is closed. SIGINT stays blocked here."""
         for _, earlier in self._workers:
             earlier.close()
         parents_end.close()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to answer
         for group, grad in zip(self.optimizer._groups, self._gradients[rank]):
             group.collect_in(grad)
         self.optimizer.zero_grad()  # those from before the fork are the first process's to count
-        work: Work = []
-        while True:
-            try:
-                kind, *args = pipe.recv()
-            except (EOFError, OSError):
-                return
-            try:
-                answer: Any = None
-                for group, grad in zip(self.optimizer._groups, self._gradients[rank if kind == "run" else 0]):
-                    group.grad = grad
-                if kind == "run":
-                    seed, shard, add = args
-                    manual_seed(seed)
-                    answer = self._run(shard, add)
-                elif kind == "sum":
-                    work = self._share(args[0], rank, self.processes)
-                    answer = self._summed(work)
-                else:
-                    self.optimizer.update(work, *args)
-                pipe.send((answer, None))
-            except Exception:
-                pipe.send((None, traceback.format_exc()))
+        self._work: Work = []
+        try:
+            while True:
+                pipe.send(self._answer(rank, *pipe.recv()))
+        except (EOFError, OSError):  # the first process has closed its end, or is gone
+            return
+
+    def _answer(self, rank: int, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
+        """Do what the first process asks: the result, or the error in a line and with where it came from."""
+        try:
+            for group, grad in zip(self.optimizer._groups, self._gradients[rank if kind == "run" else 0]):
+                group.grad = grad
+            if kind == "run":
+                seed, shard, add = args
+                manual_seed(seed)
+                return self._run(shard, add), None
+            if kind == "sum":
+                self._work = self._share(args[0], rank, self.processes)
+                return self._summed(self._work), None
+            self.optimizer.update(self._work, *args)
+            return None, None
+        except Exception as error:
+            return None, (f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _run(self, shard: Any, add: bool) -> tuple[float, list[int]]:
         """Leave the gradients of a shard in this process's flat arrays: zeros where there are none."""
@@ -228,15 +256,33 @@ class DataParallel:
                     group.grad[place] = 0
         return loss, self._with_gradient()
 
+    def _send(self, workers: list[tuple[Any, Any]], *message: Any) -> None:
+        for process, pipe in workers:
+            try:
+                pipe.send(message)
+            except ConnectionError:
+                raise _ended(process) from None
+
     def _answers(self) -> list[Any]:
         answers = []
         for process, pipe in self._workers:
             try:
                 answer, error = pipe.recv()
-            except (EOFError, OSError):
-                process.join()
-                raise RuntimeError(f"DataParallel: a process ended with exit code {process.exitcode}") from None
+            except (EOFError, ConnectionError):
+                raise _ended(process) from None
             if error is not None:
-                raise RuntimeError(f"DataParallel: a shard failed in another process:\n{error}")
+                line, where = error
+                raise RuntimeError(f"DataParallel: a shard failed in another process: {line}") from RuntimeError(where)
             answers.append(answer)
         return answers
+
+
+def _ended(process: Any) -> RuntimeError:
+    """What to say of a process that is gone."""
+    process.join(10)
+    code = process.exitcode
+    how = f"ended with exit code {code}"
+    if code is not None and code < 0:
+        how = f"was killed by {signal.Signals(-code).name}"
+        how += ", as the system does when memory runs out" if -code == signal.SIGKILL else ""
+    return RuntimeError(f"DataParallel: process {process.pid}, which worked on a part of the batch, {how}")

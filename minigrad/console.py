@@ -1,0 +1,50 @@
+"""How a script ends: bad input and Ctrl-C are one line and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from .core.errors import MissingExtraError
+
+__all__ = ["run_script"]
+
+
+def run_script(main: Callable[[], Any]) -> int:
+    """Call `main()`, and return the exit code of the process: `sys.exit(run_script(main))`.
+
+    An error in what the user gave (OSError, ValueError, FloatingPointError, MemoryError, RuntimeError, a
+    missing extra) is one line on standard error and code 1, Ctrl-C one line and code 130. A reader of
+    standard output that has gone away (`| head`) ends the script quietly with code 1. An integer that
+    `main` returns is the code.
+    """
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt as stop:
+        _say(str(stop) or "interrupted")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
+        return 1
+    except (OSError, ValueError, FloatingPointError, MemoryError, RuntimeError, MissingExtraError) as error:
+        _say(f"error: {one_line(error)}")
+        return 1
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error in one line, the file first where there is one."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # standard error may be gone too
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,4 @@
+"""Training steps shared by several processes: one protocol, and what stands behind it."""
+
+from .forked import *
+from .protocol import *

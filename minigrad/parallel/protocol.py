@@ -1,0 +1,69 @@
+"""What a rank of a training run does: the protocol that a trainer speaks, and its form for one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..optim import Optimizer
+
+__all__ = ["Alone", "start_parallel"]
+
+
+class Alone:
+    """One process that takes steps by itself; and the protocol of those that share them.
+
+    A run has `size` ranks, and this process is number `rank`. All take the same steps. Each calls
+    `backward` with the shards of a batch that are its own (at most `parts`), then `step`. Only rank 0
+    writes files. `loss(shard)` gives a scalar; the gradients of all shards of all ranks are summed.
+    """
+
+    rank = 0
+    size = 1
+    parts = 1
+
+    def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor]) -> None:
+        self.optimizer = optimizer
+        self.loss = loss
+
+    def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
+        """The losses of these shards; their gradients replace earlier ones, or with `add` add to them."""
+        return [self._backward(shard, add or i > 0) for i, shard in enumerate(shards)]
+
+    def step(self) -> float | None:
+        """Change the parameters by the sum of all gradients, as `Optimizer.step`, whose answer it gives."""
+        return self.optimizer.step()
+
+    def sum(self, numbers: Sequence[float]) -> list[float]:
+        """The sums of these numbers over all ranks."""
+        return list(numbers)
+
+    def close(self) -> None:
+        """Give back what is held for the steps; a later `backward` begins anew."""
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _backward(self, shard: Any, add: bool) -> float:
+        if not add:
+            self.optimizer.zero_grad()
+        loss = self.loss(shard)
+        loss.backward()
+        return loss.item()
+
+
+def start_parallel(kind: Any, optimizer: Optimizer, loss: Callable[[Any], Tensor]) -> Alone:
+    """Who takes the steps: this process alone for None, a number of processes to fork, or a class of your own."""
+    from .forked import DataParallel
+
+    if kind is None:
+        return Alone(optimizer, loss)
+    if isinstance(kind, int) and not isinstance(kind, bool):
+        return Alone(optimizer, loss) if kind == 1 else DataParallel(optimizer, loss, kind)
+    if not callable(kind):
+        raise TypeError(f"parallel: expected None, a number of processes or a class, got {kind!r}")
+    return kind(optimizer, loss)

@@ -1,0 +1,140 @@
+"""Batches: what a trainer accepts, in an order that the number of the epoch decides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ArrayBatches", "Batches", "WindowBatches", "as_batches"]
+
+
+class Batches:
+    """Batches that come in a new order in each epoch, drawn from its number alone.
+
+    So a run that is taken up again within an epoch sees what it would have seen. Subclasses define
+    `plan` and `take`. A loop `for batch in batches` is an epoch; the next one has another order.
+    """
+
+    _passes = 0
+
+    def plan(self, epoch: int = 0) -> Sequence[Any]:
+        """What makes up each batch of an epoch."""
+        raise NotImplementedError
+
+    def take(self, item: Any) -> Any:
+        """The batch for an item of the plan."""
+        raise NotImplementedError
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch, from number `start` on."""
+        for item in self.plan(epoch)[start:]:
+            yield self.take(item)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._passes += 1
+        return self.epoch(self._passes - 1)
+
+    def __len__(self) -> int:
+        return len(self.plan())
+
+
+class ArrayBatches(Batches):
+    """Batches of `batch_size` rows from arrays of like length: tuples with a part of each array.
+
+        ArrayBatches(ids, classes, batch_size=32)
+
+    With `shuffle`, rows are drawn anew in each epoch, from `seed` and the epoch's number. The last batch
+    may be smaller.
+    """
+
+    def __init__(self, *arrays: Any, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
+        self.arrays = [np.asarray(a) for a in arrays]
+        if len({len(a) for a in self.arrays if a.ndim}) != 1 or not all(a.ndim for a in self.arrays):
+            raise ValueError(f"ArrayBatches: expected arrays of one length, got {[a.shape for a in self.arrays]}")
+        if batch_size < 1:
+            raise ValueError(f"ArrayBatches: expected batch_size of at least 1, got {batch_size}")
+        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+
+    def plan(self, epoch: int = 0) -> list[np.ndarray]:
+        n = len(self.arrays[0])
+        order = np.random.default_rng([self.seed, epoch]).permutation(n) if self.shuffle else np.arange(n)
+        return [order[i : i + self.batch_size] for i in range(0, n, self.batch_size)]
+
+    def take(self, item: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(a[item] for a in self.arrays)
+
+
+class WindowBatches(Batches):
+    """Batches (ids,) of `batch_size` windows from one long sequence of token ids, for a language model.
+
+    A window has `length` + 1 tokens: `length` that are read, and as many that are predicted. Windows lie
+    side by side, from another first token in each epoch; with `shuffle`, in another order too.
+    """
+
+    def __init__(self, ids: Any, length: int, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
+        self.ids = np.asarray(ids)
+        if self.ids.ndim != 1 or self.ids.dtype.kind not in "iu":
+            raise ValueError(f"WindowBatches: expected integer ids (L,), got {self.ids.dtype} {self.ids.shape}")
+        if length < 1 or batch_size < 1:
+            raise ValueError(f"WindowBatches: expected length and batch_size of at least 1, got {length}, {batch_size}")
+        if len(self.ids) <= length:
+            raise ValueError(f"WindowBatches: {len(self.ids)} tokens are too few for windows of {length} + 1")
+        self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
+
+    def plan(self, epoch: int = 0) -> list[np.ndarray]:
+        rng = np.random.default_rng([self.seed, epoch])
+        spare = len(self.ids) - 1 - self.length  # tokens beside one window
+        first = int(rng.integers(min(self.length, spare + 1))) if self.shuffle else 0
+        starts = np.arange(first, spare + 1, self.length)
+        starts = rng.permutation(starts) if self.shuffle else starts
+        return [starts[i : i + self.batch_size] for i in range(0, len(starts), self.batch_size)]
+
+    def take(self, item: np.ndarray) -> tuple[np.ndarray]:
+        return (self.ids[item[:, None] + np.arange(self.length + 1)],)
+
+
+class _Sequence(Batches):
+    """The batches of a list, shuffled or not."""
+
+    def __init__(self, batches: Sequence[Any], shuffle: bool) -> None:
+        self.batches, self.shuffle = batches, shuffle
+
+    def plan(self, epoch: int = 0) -> Any:
+        n = len(self.batches)
+        return np.random.default_rng([0, epoch]).permutation(n).tolist() if self.shuffle else range(n)
+
+    def take(self, item: int) -> Any:
+        return self.batches[item]
+
+
+class _Iterable:
+    """The batches of an iterable, or of a function that returns one for the number of an epoch."""
+
+    def __init__(self, source: Iterable[Any] | Callable[[int], Iterable[Any]]) -> None:
+        self.source = source
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
+        found = self.source(epoch) if callable(self.source) else self.source
+        return itertools.islice(iter(found), start, None)
+
+
+def as_batches(batches: Any, shuffle: bool = True) -> Any:
+    """An object with `epoch(number, start)`, from one, a sequence, an iterable or a function of the epoch's number.
+
+    A sequence is shuffled by epoch, if asked for; other sources decide about their order themselves.
+    """
+    if callable(getattr(batches, "epoch", None)):
+        return batches
+    if isinstance(batches, Iterator):
+        raise TypeError(
+            "batches: a generator can be gone through once only; pass a list, or the function that makes it "
+            "(it is called with the number of the epoch)"
+        )
+    if isinstance(batches, Sequence) and not isinstance(batches, (str, bytes)):
+        return _Sequence(batches, shuffle)
+    if callable(batches) or isinstance(batches, Iterable):
+        return _Iterable(batches)
+    raise TypeError(f"batches: expected an iterable of batches, or a function epoch -> iterable, got {batches!r:.80}")

@@ -1,0 +1,215 @@
+"""The trainer: what it learns and keeps, and a run that is cut off and taken up again."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import assert_same_run, copying, trainer, weights
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from minigrad.serialization import load_arrays, save_arrays
+
+
+def test_training_learns_and_keeps_its_records(tmp_path: Path) -> None:
+    t = trainer(tmp_path, max_epochs=15)
+    history = t.fit()
+    valid = [e["valid_loss"] for e in history if "valid_loss" in e]
+    assert len(valid) == 15 and valid[-1] < 0.7 * valid[0] and t.best == min(valid)
+    entries = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert entries == history
+    logged = next(e for e in entries if "loss" in e)
+    assert {"step", "epoch", "loss", "lr", "grad_norm", "targets_per_second", "seconds"} == set(logged)
+    best = trainer()
+    metadata = nn.load_weights(tmp_path / "best.safetensors", best.model)
+    assert metadata["step"] == t.best_step
+    assert best.evaluate(best.valid) == pytest.approx(t.best, rel=1e-5)
+    assert not t.model.training
+
+
+def test_early_stopping() -> None:
+    t = trainer(patience=2, max_epochs=50)
+    losses = iter([3.0, 2.0, 2.5, 2.1, 1.0])
+    t.evaluate = lambda batches: next(losses)  # type: ignore[method-assign]
+    t.fit()
+    assert t.epoch == 4 and t.best == 2.0
+
+
+def test_accumulation_equals_larger_batches() -> None:
+    """Two batches of different sizes in one step give the gradient of both together."""
+    pairs = copying(20)
+    small, large = [([p[0] for p in part], [p[1] for p in part]) for part in (pairs[:5], pairs[5:])]
+    t = trainer(accumulate=2)
+    t.model.eval()
+    batches = [tuple(nn.text.padded(side) for side in part) for part in (small, large)]
+    t.optimizer.step = lambda: None  # type: ignore[method-assign, assignment]
+    t.schedule = None
+    loss, n, *_ = t._step(batches)
+    got = [p.grad.data.copy() for p in t.model.parameters()]
+    joined = tuple(nn.text.padded([p[i] for p in pairs]) for i in range(2))
+    t.optimizer.zero_grad()
+    whole = t.model.loss(*joined)
+    whole.backward()
+    assert loss == pytest.approx(whole.item(), rel=1e-5) and n == sum(len(p[1]) - 1 for p in pairs)
+    for a, p in zip(got, t.model.parameters()):
+        np.testing.assert_allclose(a, p.grad.data, rtol=1e-3, atol=1e-6)
+    steps = trainer(accumulate=3, max_epochs=1)
+    steps.fit()
+    assert steps.step == math.ceil(len(steps.train.plan(0)) / 3)
+
+
+def test_runs_are_repeatable() -> None:
+    def trained(seed: int = 0) -> nn.Trainer:
+        t = trainer(seed=seed)
+        t.fit()
+        return t
+
+    a, b, c = trained(), trained(), trained(seed=1)
+    assert all(np.array_equal(x, y) for x, y in zip(weights(a).values(), weights(b).values()))
+    assert not all(np.array_equal(x, y) for x, y in zip(weights(a).values(), weights(c).values()))
+
+
+@pytest.mark.parametrize("stop", [1, 4, 7, 12])
+def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: int) -> None:
+    whole = trainer(tmp_path / "whole", save_every=3)
+    whole.fit()
+    cut = trainer(tmp_path / "cut", save_every=3, max_steps=stop)
+    cut.fit()
+    cut._log({"step": 10_000, "epoch": 99, "loss": 0.0})  # written after the last saved state
+    mg.manual_seed(123)  # whatever came between
+    again = trainer(tmp_path / "cut", save_every=3)
+    again.fit(resume=True)
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    validations = lambda t: {e["step"]: (e["epoch"], e["valid_loss"]) for e in t.history if "valid_loss" in e}
+    assert stop in validations(again)  # the cut run looked at what it had at its end
+    assert validations(whole).items() <= validations(again).items()
+
+
+def test_resuming_with_several_processes(tmp_path: Path) -> None:
+    one, whole, cut = (trainer(tmp_path / name, parallel=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)])
+    cut.max_steps = 7
+    for t in (one, whole, cut):
+        mg.manual_seed(3)
+        t.fit()
+    again = trainer(tmp_path / "cut", parallel=2)
+    again.fit(resume=True)
+    assert one.best == pytest.approx(whole.best, rel=0.05) and one.best != whole.best  # other random numbers
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+SCRIPT = """
+import sys; sys.path.insert(0, {tests!r})
+from pathlib import Path
+from runs import trainer
+t = trainer(Path({run!r}), save_every=2, max_epochs=6)
+print("ready", flush=True)
+t.fit(resume=True)
+print("done", flush=True)
+"""
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
+    whole.fit()
+    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), run=str(tmp_path / "cut"))
+    rng = np.random.default_rng(0)
+    for kill in (True, True, True, False):
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        if kill:
+            time.sleep(rng.uniform(0.01, 0.25))
+            process.send_signal(signal.SIGKILL)
+        process.stdout.read()
+        process.stdout.close()
+        code = process.wait()
+        assert kill or code == 0
+    arrays, _ = load_arrays(tmp_path / "cut" / "last.safetensors")
+    for name, array in weights(whole).items():
+        np.testing.assert_array_equal(arrays[f"model.{name}"], array, err_msg=name)
+    assert (tmp_path / "cut" / "metrics.jsonl").read_text().count("valid_loss") == 6
+
+
+@pytest.mark.parametrize("where", ["forward", "update", "validation"])
+def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(tmp_path: Path, where: str) -> None:
+    whole = trainer(tmp_path / "whole")
+    whole.fit()
+    cut = trainer(tmp_path / "cut")
+    total, update = cut.objective.total, cut.optimizer.update
+
+    def pressed(*args: Any) -> Any:
+        validates = not cut.model.training
+        if (validates if where == "validation" else cut.step == 3) and cut.epoch < 2:
+            signal.raise_signal(signal.SIGINT)
+        return (update if where == "update" else total)(*args)
+
+    setattr(*((cut.optimizer, "update") if where == "update" else (cut.objective, "total")), pressed)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step \d+; the state is in .*cut"):
+        cut.fit()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    state = load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]
+    assert state["step"] == cut.step and (state["validated"] == -1 if where == "validation" else cut.step == 4)
+    again = trainer(tmp_path / "cut")
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
+def test_a_second_ctrl_c_is_answered_at_once(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", save_every=2)
+    whole.fit()
+    cut = trainer(tmp_path / "cut", save_every=2)
+    total = cut.objective.total
+
+    def pressed_twice(*args: Any) -> Any:
+        if cut.step == 3:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return total(*args)
+
+    cut.objective.total = pressed_twice
+    with pytest.raises(KeyboardInterrupt):
+        cut.fit()
+    assert cut.step == 3 and load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"] == 2
+    again = trainer(tmp_path / "cut", save_every=2)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
+def test_trainer_errors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="Trainer: expected max_epochs or max_steps"):
+        trainer(max_epochs=None)
+    with pytest.raises(ValueError, match="Trainer: resuming needs a run_dir"):
+        trainer().fit(resume=True)
+    t = trainer(tmp_path)
+    t.model.output.weight.data[...] = np.nan
+    with pytest.raises(FloatingPointError, match="step 1: the loss is nan; the parameters are as they were"):
+        t.fit()
+    save_arrays(tmp_path / "last.safetensors", {"a": np.ones(1)})
+    with pytest.raises(ValueError, match="last.safetensors: not the state of a run"):
+        trainer(tmp_path).fit(resume=True)
+    other = trainer(tmp_path / "b", max_steps=2)
+    other.fit()
+    mg.manual_seed(0)
+    wide = nn.Transformer(nn.TransformerConfig(9, 9, 32, 2, 1, 1, 32, max_len=16))
+    adam = optim.Adam(wide.parameters())
+    with pytest.raises(
+        ValueError, match="last.safetensors: the state does not fit Transformer: misshaped: .*expected .* got"
+    ):
+        schedule = optim.inverse_sqrt_schedule(10)
+        nn.Trainer(wide, adam, other.train, schedule=schedule, max_steps=3, run_dir=tmp_path / "b", progress=False).fit(
+            resume=True
+        )
+    with pytest.raises(ValueError, match="best.safetensors: the state does not fit Transformer"):
+        save_arrays(tmp_path / "best.safetensors", {"x": np.ones(1)})
+        nn.load_weights(tmp_path / "best.safetensors", wide)

@@ -1,0 +1,61 @@
+"""A tiny run, for the tests of what trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from minigrad.serialization import load_arrays
+from nn.text import PairBatches
+
+
+def copying(n: int = 120, seed: int = 0) -> list[tuple[list[int], list[int]]]:
+    """Sequences to be copied."""
+    rng = np.random.default_rng(seed)
+    words = [rng.integers(4, 9, rng.integers(1, 6)).tolist() for _ in range(n)]
+    return [(w, [1, *w, 2]) for w in words]
+
+
+def trainer(run_dir: Path | None = None, seed: int = 0, **options: Any) -> nn.Trainer:
+    mg.manual_seed(seed)
+    c = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.1, max_len=16)
+    model = nn.Transformer(c)
+    adam = optim.Adam(model.parameters(), lr=5e-3, clip_norm=1.0)
+    schedule = optim.Schedule(adam, optim.inverse_sqrt_schedule(10))
+    settings = {"max_epochs": 3, "progress": False, "log_every": 5, **options}
+    return nn.Trainer(
+        model, adam, PairBatches(copying(), 80, seed=seed), valid=PairBatches(copying(30, 1), 80, shuffle=False),
+        schedule=schedule, objective=nn.ModelLoss(label_smoothing=0.05), run_dir=run_dir, **settings,
+    )  # fmt: skip
+
+
+def weights(t: nn.Trainer) -> dict[str, np.ndarray]:
+    return {name: array.copy() for name, array in t.model.state_dict().items()}
+
+
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A history without what the clock says."""
+    return [{k: v for k, v in entry.items() if "second" not in k} for entry in history]
+
+
+def assert_same_run(whole: nn.Trainer, again: nn.Trainer) -> None:
+    """Two runs ended with the same weights, optimizer, best weights and history, bit for bit."""
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    one, two = whole.optimizer.state_dict(), again.optimizer.state_dict()
+    assert json.loads(json.dumps(one["groups"])) == json.loads(json.dumps(two["groups"]))
+    for name, array in one["arrays"].items():
+        np.testing.assert_array_equal(array, two["arrays"][name], err_msg=name)
+    assert timeless(whole.history) == timeless(again.history)
+    assert (whole.best, whole.best_step, whole.worse) == (again.best, again.best_step, again.worse)
+    if whole.run is not None and again.run is not None:
+        (one, notes), (two, others) = (load_arrays(t.run.best) for t in (whole, again))
+        assert notes == others and all(np.array_equal(array, two[name]) for name, array in one.items())
+        lines = [path.read_text().splitlines() for path in (whole.run.metrics, again.run.metrics)]
+        assert timeless([json.loads(line) for line in lines[0]]) == timeless([json.loads(line) for line in lines[1]])
