@@ -52,8 +52,7 @@ class _Layer(Module):
     def _residual(self, x: Any, norm: LayerNorm | RMSNorm, sublayer: Callable[[Any], Tensor]) -> Tensor:
         if self.norm_first:
             return x + self.dropout(sublayer(norm(x)))
-        p = self.dropout.p if self.training else 0.0
-        return norm(x, sublayer(x), p, self.dropout.generator)  # one kernel: norm(x + dropout(update))
+        return norm(x + self.dropout(sublayer(x)))
 
 
 def _attention(kind: Any, config: TransformerConfig, generator: Generator | None) -> Any:
