@@ -33,8 +33,10 @@ from random_transformer import (
     Array,
     W,
     at_text_size,
+    decoder_layer,
     draw_lines,
     draw_weights,
+    encoder_layer,
     exact_matches,
     generate,
     randn,
@@ -476,7 +478,7 @@ def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
         "γ = σ and β = μ give the row back",
     )
 
-    layer = randn(at_text_size(nn.TransformerEncoderLayer(CONFIG)), rng)
+    layer = randn(encoder_layer(), rng)
     h = text_layer_norm(x + layer.self_attention(x[None]).data[0])  # LayerNorm(x + Attention(x))
     h = text_layer_norm(h + layer.feed_forward(h).data)  # LayerNorm(Z + FFN(Z))
     lesson.fact(
@@ -500,7 +502,7 @@ def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     for seed in range(20):
         for name, rows in gaps.items():
             rng, h = np.random.default_rng(seed), x[None]
-            layers = [at_text_size(nn.TransformerEncoderLayer(CONFIG, rng), rng) for _ in range(6)]
+            layers = [encoder_layer(rng) for _ in range(6)]
             for block in layers:
                 h = (randn(block, rng) if name == "unit" else block)(h).data
             rows.append(np.abs(h[0, 0] - h[0, 1]).max())
@@ -528,10 +530,10 @@ def decoder(lesson: Lesson) -> None:
     lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
     rng = np.random.default_rng(0)
     attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), rng)
-    Z, weights = attention(E[None].astype(float), need_weights=True)  # (1, 1, d_model), (1, h, 1, 1)
+    Z, weights = nn.with_weights(attention, E[None].astype(float))  # (1, 1, d_model), (1, h, 1, 1)
     lesson.fact(
         "the same attention serves, on one word",
-        Z.shape == (1, 1, 4) and (weights.data == 1).all(),
+        Z.shape == (1, 1, 4) and (weights == 1).all(),
         "which attends to itself with weight 1 in each head",
     )
     printed = np.array([[2.19334924, 10.61851198, -4.50089666, -2.76366551]])
@@ -542,7 +544,7 @@ def decoder(lesson: Lesson) -> None:
     words = rng.standard_normal((1, 3, 4))
     other = words.copy()
     other[:, 2] += 1  # the last of three words is another one
-    masked, other_masked = (attention(h, attention_mask=nn.causal_mask(3)).data for h in (words, other))
+    masked, other_masked = (attention(h, is_causal=True).data for h in (words, other))
     free, other_free = (attention(h).data for h in (words, other))
     lesson.fact(
         "under the mask no word sees a later one",
@@ -559,7 +561,7 @@ def decoder(lesson: Lesson) -> None:
     lesson.section("Decoder 6, 7. Encoder-decoder attention")
     memory = np.array([[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]])  # (1, L_s, d_model), the encoder's output
     cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), rng)
-    out, weights = cross(normal[None], memory, need_weights=True)  # (1, 1, d_model), (1, h, 1, L_s)
+    out, weights = nn.with_weights(cross, normal[None], memory)  # (1, 1, d_model), (1, h, 1, L_s)
     heads = []
     for WQ, WK, WV in zip(*(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))):
         Q, K, V = normal @ WQ, memory[0] @ WK, memory[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
@@ -619,13 +621,13 @@ def decoder(lesson: Lesson) -> None:
         "six decoder blocks give a normalised row, as the text's is",
         is_normal(h[0]) and is_normal([[0.71866458, -1.72279956, 0.57735876, 0.42677623]]),
     )
-    block = randn(at_text_size(nn.TransformerDecoderLayer(CONFIG)), rng)
-    x = text_layer_norm(words[0] + block.self_attention(words, attention_mask=nn.causal_mask(3)).data[0])  # 1, 2
+    block = randn(decoder_layer(), rng)
+    x = text_layer_norm(words[0] + block.self_attention(words, is_causal=True).data[0])  # 1, 2
     x = text_layer_norm(x + block.cross_attention(x[None], memory).data[0])  # 3, 4
     x = text_layer_norm(x + block.feed_forward(x).data)  # 5, 6
     lesson.fact(
         "a decoder block is three layers, each with residual connection and norm",
-        np.allclose(block(words, memory, nn.causal_mask(3)[None, None]).data[0], x, atol=1e-5),
+        np.allclose(block(words, memory).data[0], x, atol=1e-5),
         "nn.TransformerDecoderLayer computes these six steps",
     )
 
@@ -805,9 +807,9 @@ def conclusion(lesson: Lesson) -> None:
         lesson.fact(f"{what}: {theirs[1]} in the paper, {ours} here", theirs[0] == theirs[1])
     ids, target = np.array([[0, 2, 3]]), np.array([[INDEX["SOS"], 8]])
     shapes = [
-        nn.EncoderClassifier(CONFIG, 2)(ids).shape,  # (N, classes)
+        nn.EncoderClassifier(nn.EncoderConfig(10, 4, 2, 6, 8, num_classes=2))(ids).shape,  # (N, classes)
         nn.Transformer(CONFIG)(ids, target).shape,  # (N, L_t, vocab)
-        nn.LanguageModel(CONFIG)(ids).shape,  # (N, L, vocab)
+        nn.LanguageModel(nn.LanguageModelConfig(10, 4, 2, 6, 8))(ids).shape,  # (N, L, vocab)
     ]
     lesson.fact(
         "encoder alone to classify, both to translate, decoder alone to write",

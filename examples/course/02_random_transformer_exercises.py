@@ -160,7 +160,7 @@ def attention_size(lesson: Lesson) -> None:
     lesson.fact(
         "in between is a best size", sizes[results[:, 1].argmax()] in (4, 8), f"d_k = {sizes[results[:, 1].argmax()]}"
     )
-    cost = [nn.MultiHeadAttention(8 * d_k, 8, 512, 512, 512, bias=False).q_proj.weight.size for d_k in (64, 128)]
+    cost = [nn.MultiHeadAttention(512, 8, head_dim=d_k, bias=False).q_proj.weight.size for d_k in (64, 128)]
     lesson.fact(
         "weights and multiplications are proportional to d_k",
         cost[1] == 2 * cost[0],
@@ -350,7 +350,7 @@ def greedy(lesson: Lesson) -> None:
     data = padded([vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus])  # (N, L)
     lesson.say("""A language model learns ten sentences: how a ?, how c ? and how world ?, twice each, and four times hola
     mundo. "how" begins six of the ten; but each sentence that it begins has 2/10, and hola mundo 4/10.""")
-    config = nn.TransformerConfig(0, len(vocabulary), 16, 2, 0, 1, 32, dropout=0.0, max_len=8)
+    config = nn.LanguageModelConfig(len(vocabulary), 16, 2, 1, 32, dropout=0.0, max_len=8, pad_id=0, eos_id=EOS)
     model = nn.LanguageModel(config, np.random.default_rng(0))
     optimizer = Adam(model.parameters(), 1e-2)
     for _ in range(150):

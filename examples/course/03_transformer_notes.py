@@ -125,7 +125,7 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
     joined = np.concatenate(Z, axis=1)  # (M, h·d')
     output = joined @ W_O  # (M, d)
 
-    found, weights = layer(X[None], need_weights=True)  # (1, M, d), (1, h, M, M)
+    found, weights = nn.with_weights(layer, X[None])  # (1, M, d), (1, h, M, M)
     one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
     Q, K, V = (np.stack(np.split(X @ W, HEADS, axis=1)) for W in (W_Q, W_K, W_V))  # (h, M, d') each
     lesson.fact(
@@ -138,7 +138,7 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         "Other matrices W_Q, W_K, W_V give other Z_i", min(gaps) > 0.1,
         f"of the {len(gaps)} pairs of heads, the two closest Z_i differ by up to {min(gaps):.2f}",
     )  # fmt: skip
-    views = weights.data[0]  # (h, M, M)
+    views = weights[0]  # (h, M, M)
     apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
     lesson.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
@@ -156,7 +156,7 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
     for p in layer.parameters():
         if p is not layer.out_proj.weight:
             p.data[D_HEAD:] = np.tile(p.data[:D_HEAD], (HEADS - 1, 1))  # all heads get the matrices of the first
-    same = layer(X[None], need_weights=True)[1].data[0]
+    same = nn.with_weights(layer, X[None])[1][0]
     lesson.fact(
         "To see several angles one takes several matrices", np.allclose(same, same[:1]),
         "eight heads with the same matrices give the same weights eight times",
@@ -330,7 +330,7 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     linears = [nn.Linear(width, width, dtype=float, generator=rng) for _ in range(depth)]
     h = normed = rng.standard_normal((256, width))
     for linear in linears:
-        h = linear(h).relu().data
+        h = linear(h, activation="relu").data
         normed = nn.BatchNorm1d(width, dtype=float)(linear(normed)).relu().data
     lesson.fact(
         "And fully connected ones", h.std(0).mean() < 1e-3 and 0.4 < normed.std(0).mean() < 0.8,
@@ -378,8 +378,7 @@ def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
 
 def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: masked attention")
-    config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
-    block = nn.TransformerDecoderLayer(config, rng)
+    block = nn.TransformerDecoderLayer(D, HEADS, 2 * D, dropout=0.0, dtype=float, generator=rng)
     attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
     kinds = [type(m) for m in attentions]
     lesson.fact(
@@ -397,7 +396,7 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     A = softmax(masked)
     lesson.show("Mask Q Kᵀ / √d'", masked, 2)
     lesson.show("softmax of each row", A, 2)
-    found = attention(X, attention_mask=mask, need_weights=True)[1].data[0, 0]
+    found = nn.with_weights(attention, X, mask)[1][0, 0]
     lesson.fact(
         "Q Kᵀ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
         "so it is in nn.MultiHeadSelfAttention; hidden scores are -∞, and their weight e^-∞ = 0",
@@ -416,7 +415,9 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     memory = rng.standard_normal((1, M, D))
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
-    moved = np.abs(block(other, memory, mask).data - block(X, memory, mask).data).max((0, 2))  # (L,)
+    moved = np.abs(block(other, memory, mask, is_causal=False).data - block(X, memory, mask, is_causal=False).data).max(
+        (0, 2)
+    )  # (L,)
     lesson.fact(
         "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),
         "with another fourth word, the block gives the same at positions 1 to 3, and other vectors at 4 and 5",

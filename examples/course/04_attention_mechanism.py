@@ -89,9 +89,7 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
     )
     lesson.fact("The input is a tensor N × L × D", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features")
 
-    config = nn.TransformerConfig(
-        0, 5, d_model=D, num_heads=H, num_decoder_layers=2, d_ff=2 * D, dropout=0.0, dtype="float64"
-    )
+    config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
     model = nn.LanguageModel(config, rng)
     every = np.array(list(itertools.product(range(5), repeat=3)))  # all 125 sequences of three of five symbols
     read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after a start mark
@@ -358,7 +356,7 @@ def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
         "What is split among the heads", "the D features of the input", "those of Q, K and V", (reads > 0.01).all(),
         f"the code maps first and splits then: the first head reads all {D} features of x, and no derivative is 0",
     )  # fmt: skip
-    weights = layer(x, need_weights=True)[1].data  # (N, h, L, L)
+    weights = nn.with_weights(layer, x)[1]  # (N, h, L, L)
     apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
     lesson.fact("The heads see one position in different ways", apart > 0.05, f"weights differ by {apart:.2f} or more")
 
@@ -372,7 +370,7 @@ def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.fact("mg.softmax(scores, where=mask) does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
-    J = np.abs(mg.jacobian(lambda v: layer(v, attention_mask=mask))(x).data).max((0, 2, 3, 5))  # (L, L)
+    J = np.abs(mg.jacobian(lambda v: layer(v, is_causal=True))(x).data).max((0, 2, 3, 5))  # (L, L)
     strict = np.tri(L, k=-1, dtype=bool)  # the positions before, without one's own
     with np.errstate(invalid="ignore"):
         nothing = multi_head_formula(layer, x, x, x, attention_mask=strict).data[0, 0]
@@ -463,7 +461,7 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
         "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
         f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
     )  # fmt: skip
-    weights = layer(x_q, x_k, x_v, need_weights=True)[1].data  # (N, h, L_Q, L_KV)
+    weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
     lesson.fact("softmax over dim=2 of nijh is over the keys j", np.allclose(weights.sum(-1), 1), "our last axis")
     x = rng.standard_normal((N, L, D))
     out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
@@ -472,7 +470,7 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
     mask[:, 0] = True
     lesson.erratum(
         "The parameter mask of the first version", "a mask", "never read",
-        gap(layer(x_q, x_k, x_v, attention_mask=mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
+        gap(layer(x_q, x_k, x_v, mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
         "its forward goes from the scores straight to the softmax; only the complete version below masks",
     )  # fmt: skip
 
@@ -484,9 +482,9 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     padding = nn.padding_mask_of(ids)  # (N, L)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
-    out, weights = layer(x, padding_mask=padding, need_weights=True)  # weights (N, h, L, L)
+    out, weights = nn.with_weights(layer, x, padding[:, None, None])  # weights (N, h, L, L)
     lesson.fact(
-        "Padding mask [N, L]: padding is left out", (weights.data[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
+        "Padding mask [N, L]: padding is left out", (weights[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
         "its keys get weight 0 from all queries, in all heads",
     )  # fmt: skip
     alone = layer(x[1:, :3])  # the short sentence without its padding
@@ -495,7 +493,7 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     causal = nn.causal_mask(L)  # (L, L)
     later = x.copy()
     later[:, 3:] = rng.standard_normal((N, 2, D))
-    moved = np.abs(layer(later, attention_mask=causal).data - layer(x, attention_mask=causal).data).max((0, 2))
+    moved = np.abs(layer(later, causal).data - layer(x, causal).data).max((0, 2))
     lesson.fact(
         "Attention mask [L, L], causal or look-ahead: nothing depends on what comes later",
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
@@ -505,19 +503,19 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     cross = nn.MultiHeadCrossAttention(D, H, dtype=float, generator=rng)
     x_q = rng.standard_normal((N, 3, D))
     memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    weights = cross(x_q, x, attention_mask=memory, need_weights=True)[1].data  # (N, h, L_Q, L_KV)
+    weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
     lesson.fact(
         "Memory mask [L_Q, L_KV]: which keys each query may use", ((weights > 0) == memory).all(),
         f"in cross-attention, here {memory.shape}: weights are positive where it is True, and 0 elsewhere",
     )  # fmt: skip
-    both = layer(x, padding, causal, need_weights=True)[1].data
+    both = nn.with_weights(layer, x, padding[:, None, None] & causal)[1]
     lesson.fact(
         "Both masks can be given", ((both > 0) == (padding[:, None, None] & causal)).all(), "a key must pass both"
     )
     nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
     with np.errstate(invalid="ignore"):
         broken = multi_head_formula(layer, x, x, x, nobody).data[1]
-    ours = layer(x, nobody).data[1]
+    ours = layer(x, nobody[:, None, None]).data[1]
     lesson.erratum(
         "Masked elements get the probability 0", "a softmax of scores of -∞", "one that also allows for all of them",
         np.isnan(broken).all() and gap(ours, np.broadcast_to(layer.out_proj.bias.data, ours.shape)) == 0,
@@ -548,7 +546,8 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
         for masks in itertools.product((None, padding), (None, attention_mask)):
-            ours, text = layer(*xs, *masks), multi_head_formula(layer, q, k, v, *masks)
+            ours = layer(*xs, mask=nn.attention_mask_of(*masks))
+            text = multi_head_formula(layer, q, k, v, *masks)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, text)]
             worst = max(worst, gap(ours, text), *(gap(a, b) for a, b in zip(*grads)))

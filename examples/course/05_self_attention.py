@@ -66,18 +66,18 @@ def corpus() -> tuple[list[str], np.ndarray, np.ndarray]:
     return sentences, np.array(nouns), both | (np.random.default_rng(0).random(len(sentences)) < 0.2)
 
 
-def settings(d_model: int, num_heads: int, num_layers: int) -> nn.TransformerConfig:
-    return nn.TransformerConfig(
-        len(WORDS), d_model=d_model, num_heads=num_heads, num_encoder_layers=num_layers, d_ff=2 * d_model,
-        dropout=0.0, norm_first=True, max_len=LENGTH,
+def settings(d_model: int, num_heads: int, num_layers: int) -> nn.EncoderConfig:
+    return nn.EncoderConfig(
+        len(WORDS), d_model, num_heads, num_layers, 2 * d_model, dropout=0.0, norm_first=True, max_len=LENGTH,
+        num_classes=len(WORDS),
     )  # fmt: skip
 
 
 class Resolver(nn.EncoderClassifier):
     """An encoder that names the noun that "it" stands for, from what it made of the token "it"."""
 
-    def __init__(self, config: nn.TransformerConfig, seed: int = 0) -> None:
-        super().__init__(config, len(WORDS), np.random.default_rng(seed))
+    def __init__(self, config: nn.EncoderConfig, seed: int = 0) -> None:
+        super().__init__(config, np.random.default_rng(seed))
 
     def forward(self, ids: Any, blocked: Any = None) -> mg.Tensor:
         """Scores of words (N, vocabulary); "it" may not attend to the positions `blocked` (N,)."""

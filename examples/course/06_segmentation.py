@@ -121,8 +121,8 @@ class Segmenter(nn.Module):
     """Patches as tokens, an encoder, and the scores of each class for each pixel of a patch."""
 
     def __init__(self, mask: np.ndarray, generator: np.random.Generator) -> None:
-        config = nn.TransformerConfig(d_model=D_MODEL, num_heads=HEADS, d_ff=2 * D_MODEL, dropout=0.0, norm_first=True)
-        self.mask = nn.attention_mask_of(None, mask)  # (1, 1, 36, 36)
+        config = nn.EncoderConfig(0, D_MODEL, HEADS, LAYERS, 2 * D_MODEL, dropout=0.0, norm_first=True)
+        self.mask = mask  # (36, 36)
         self.register_buffer("positions", positions_2d(SIDE, D_MODEL).astype(np.float32))
         self.embedding = nn.Linear(PATCH * PATCH * 3, D_MODEL)
         self.encoder = nn.Encoder(config, LAYERS)

@@ -63,7 +63,7 @@ def the_sizes(lesson: Lesson) -> None:
         shapes == [(7, HIDDENS), (8, HIDDENS), (9, HIDDENS)],
         f"W_q {shapes[0]}, W_k {shapes[1]}, W_v {shapes[2]}",
     )
-    layer = nn.TransformerEncoderLayer(nn.TransformerConfig(d_model=HIDDENS, num_heads=HEADS)).self_attention
+    layer = nn.TransformerEncoderLayer(HIDDENS, HEADS, 2048).self_attention
     square = {p.shape for name, p in layer.named_parameters() if name.endswith("weight")}
     lesson.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
     lesson.fact(
@@ -81,7 +81,7 @@ def one_wide_projection(lesson: Lesson) -> None:
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
     heads = [one_head(attention, h, q, k, k, mask) for h in range(HEADS)]  # h × (N, L_q, p)
     expected = np.concatenate(heads, -1) @ attention.out_proj.weight.data.T  # (N, L_q, p_o)
-    y = attention(q, k, k, padding_mask=mask[:, 0]).data
+    y = attention(q, k, k, mask[:, None]).data
     gap = abs(y - expected).max()
     lesson.fact(
         "the weights of all h heads are inside W_q, W_k, W_v: h separate heads give the same",
@@ -188,8 +188,8 @@ def how_many(lesson: Lesson) -> None:
     lesson.section("How many queries, how many keys and values")
     attention = made(3)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
-    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
-    y = attention(X, Y, Y, padding_mask=mask)
+    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
+    y = attention(X, Y, Y, mask)
     lesson.fact("attention(X, Y, Y, valid_lens).shape", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
     lesson.fact(
         "the second number is that of the queries, whatever the number of pairs",
@@ -211,7 +211,7 @@ def how_many(lesson: Lesson) -> None:
     own = nn.MultiHeadSelfAttention(HIDDENS, HEADS, dtype=float)
     lesson.fact(
         "in self-attention queries, keys and values come from the same tokens: then the numbers are equal",
-        own(Y, need_weights=True)[1].shape == (N, HEADS, PAIRS, PAIRS),
+        nn.with_weights(own, Y)[1].shape == (N, HEADS, PAIRS, PAIRS),
         "the example with 4 and 6 is attention to another sequence",
     )
     config = nn.TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
@@ -357,25 +357,25 @@ def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, 
 def the_exercise(lesson: Lesson) -> None:
     lesson.section("The exercise: draw the weights of all heads")
     attention = made(6)
-    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, 0]  # (N, L_kv)
+    mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
-    _, weights = attention(X, Y, Y, padding_mask=mask, need_weights=True)  # (N, h, L_q, L_kv)
+    _, weights = nn.with_weights(attention, X, Y, Y, mask)  # (N, h, L_q, L_kv)
     expected = np.zeros((N, HEADS, QUERIES, PAIRS))
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
     lesson.fact(
         "a reader's result looks like the earlier example: it is right",
-        np.allclose(weights.data, expected),
+        np.allclose(weights, expected),
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
     )
     rng = np.random.default_rng(7)
     X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
-    _, random = attention(X, Y, Y, padding_mask=mask, need_weights=True)
-    apart = min(abs(random.data[:, a] - random.data[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b)
+    _, random = nn.with_weights(attention, X, Y, Y, mask)
+    apart = min(abs(random[:, a] - random[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b)
     lesson.fact("with inputs that differ the heads differ", apart > 0.05, f"any two by at least {apart:.2f} somewhere")
     lesson.say(
         "A reader asks what a picture was drawn with. These are drawn with matplotlib, from the weights themselves."
     )
-    for name, w in (("heads_of_ones.png", weights.data), ("heads_of_random.png", random.data)):
+    for name, w in (("heads_of_ones.png", weights), ("heads_of_random.png", random)):
         maps = {f"sequence {n + 1}, head {h + 1}": w[n, h] for n in range(N) for h in range(HEADS)}
         lesson.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"))
 

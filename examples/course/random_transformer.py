@@ -55,6 +55,8 @@ CONFIG = nn.TransformerConfig(
     d_ff=8, dropout=0.0, norm_eps=1e-6, scale_embedding=False, max_len=16, pad_id=INDEX["c"], dtype="float64",
 )  # fmt: skip
 
+OPTIONS: dict[str, Any] = {"dropout": 0.0, "norm_eps": 1e-6, "dtype": "float64"}
+
 
 # -- layers ----------------------------------------------------------------------------------------
 
@@ -65,7 +67,8 @@ def two_heads_of_3(kind: type[nn.MultiHeadAttention], rng: Rng | None = None) ->
     The library's heads divide the width of their layer. So it is made for width 6 = 2 · 3, and its last
     projection leads from there to 4.
     """
-    layer = kind(6, 2, 4, 4, 4, bias=False, dtype=float, generator=rng)
+    sizes = dict.fromkeys(("query_size", "key_size", "value_size"), 4)
+    layer = kind(6, 2, **sizes, bias=False, dtype=float, generator=rng)
     layer.out_proj = nn.Linear(6, 4, bias=False, dtype=float, generator=rng)
     return layer
 
@@ -88,14 +91,24 @@ def randn(module: Any, rng: Rng) -> Any:
     return module
 
 
+def encoder_layer(rng: Rng | None = None) -> Any:
+    """An encoder layer of the text's sizes."""
+    return at_text_size(nn.TransformerEncoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
+
+
+def decoder_layer(rng: Rng | None = None) -> Any:
+    """A decoder layer of the text's sizes."""
+    return at_text_size(nn.TransformerDecoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
+
+
 def random_encoder_block(x: Any, rng: Rng) -> Array:
     """(N, L, 4) from x of that shape, by a block with new random weights."""
-    return randn(at_text_size(nn.TransformerEncoderLayer(CONFIG)), rng)(x).data
+    return randn(encoder_layer(), rng)(x).data
 
 
 def random_decoder_block(x: Any, memory: Any, rng: Rng) -> Array:
     """(N, L, 4) from x of that shape and memory (N, L_m, 4), by a block with new random weights."""
-    return randn(at_text_size(nn.TransformerDecoderLayer(CONFIG)), rng)(x, memory).data
+    return randn(decoder_layer(), rng)(x, memory).data
 
 
 def random_transformer(seed: int) -> nn.Transformer:

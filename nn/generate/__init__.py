@@ -1,5 +1,7 @@
 """From logits to sequences: greedy search, beam search, sampling; inference."""
 
-from .layout import *
+from .beam import *
+from .decoding import *
+from .rules import *
 from .search import *
 from .translator import *

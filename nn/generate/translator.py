@@ -12,12 +12,13 @@ import numpy as np
 
 from minigrad.serialization import write_json
 
-from ..models.config import TransformerConfig
+from ..models.kinds import model_from_dict, model_to_dict
 from ..models.transformer import Transformer
 from ..models.weights import load_weights
 from ..text import EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
-from .layout import lay_out_for_decoding
-from .search import Hypothesis, attention_maps, beam_search, greedy_search
+from .beam import beam_search
+from .decoding import Hypothesis
+from .search import attention_maps, greedy_search
 
 __all__ = ["Translation", "Translator"]
 
@@ -62,7 +63,7 @@ class Translator:
         """Write `config.json`, with any further settings, and `vocab.json`."""
         tokenizers = {"source": self.source_tokenizer.to_dict(), "target": self.target_tokenizer.to_dict()}
         parts = {"tokenizers": tokenizers, "source_eos": self.source_eos}
-        data = {"model": self.model.config.to_dict(), **parts, **settings}
+        data = {"model": model_to_dict(self.model), **parts, **settings}
         write_json(Path(run_dir) / "config.json", data)
         write_json(
             Path(run_dir) / "vocab.json", {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
@@ -75,20 +76,20 @@ class Translator:
 
     @classmethod
     def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors") -> Translator:
-        """The translator of a run directory; `weights=None` leaves its model untrained."""
+        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model untrained."""
         run_dir = Path(run_dir)
         data, vocabs = (_json(run_dir / name) for name in ("config.json", "vocab.json"))
         try:
             split_source, split_target = (tokenizer_named(**data["tokenizers"][side]) for side in ("source", "target"))
             source_vocab, target_vocab = (Vocabulary(vocabs[side]) for side in ("source", "target"))
-            model = Transformer(TransformerConfig.from_dict(data["model"]))
+            model = model_from_dict(data["model"], init=weights is None)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{run_dir}: not a run directory of a translator ({error})") from None
         source_eos = data.get("source_eos", False)
         translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
         if weights is not None:
             load_weights(run_dir / weights, model)
-        lay_out_for_decoding(model)
+        model.eval()
         return translator
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:

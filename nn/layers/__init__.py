@@ -9,3 +9,9 @@ from .masks import *
 from .module import *
 from .norm import *
 from .position import *
+from .position_bias import *
+from .probes import *
+from .pruning import *
+from .rotary import *
+from .scored_attention import *
+from .transformer import *

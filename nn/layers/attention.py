@@ -1,275 +1,209 @@
-"""Attention: additive, dot-product, and in several heads.
+"""Multi-head attention: Vaswani et al. (2017), "Attention is all you need", section 3.2.
 
-Vaswani et al. (2017), "Attention is all you need", section 3.2; Bahdanau et al. (2015) for the
-additive form. Masks are booleans, True = may attend: see `nn.masks`.
+A mask holds booleans, True = may attend, with axes (L_q, L_kv) or four that broadcast to
+(N, h, L_q, L_kv): see `nn.layers.masks`.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.tensor import Tensor, unwrap
-from minigrad.kernels.attention import attention_weights, merge_heads, split_heads
+from minigrad.core.tensor import Tensor
 
-from .cache import AttentionCache
-from .folding import FoldedAttention
-from .linear import JoinedLinear, Linear
-from .masks import attention_mask_of, valid_lens_mask
+from .cache import AttentionCache, KeysAndValues
+from .linear import Linear
+from .masks import allowed_keys
 from .module import Module
+from .norm import RMSNorm
+from .rotary import RotaryPositions
 
-__all__ = [
-    "AdditiveAttention", "DotProductAttention", "MultiHeadAttention", "MultiHeadCrossAttention",
-    "MultiHeadSelfAttention", "gate_heads", "record_attention",
-]  # fmt: skip
+__all__ = ["MultiHeadAttention", "MultiHeadCrossAttention", "MultiHeadSelfAttention"]
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
 
 
-class _ScoredAttention(Module):
-    """Weights the values by the softmax of a score; keys past `valid_lens` get weight 0."""
-
-    def __init__(self, dropout: float, generator: Generator | None) -> None:
-        self.dropout = dropout
-        self.generator = generator
-        self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
-
-    def scores(self, query: Any, key: Any) -> Tensor:
-        raise NotImplementedError
-
-    def forward(self, query: Any, key: Any, value: Any, valid_lens: Any = None) -> Tensor:
-        """(N, L_q, d_v), from query (N, L_q, d_q), key (N, L_kv, d_k) and value (N, L_kv, d_v).
-
-        `valid_lens` has one length for each sequence (N,) or one for each query (N, L_q). The weights
-        are kept in `weights`.
-        """
-        scores = self.scores(query, key)  # (N, L_q, L_kv)
-        mask = None if valid_lens is None else valid_lens_mask(valid_lens, scores.shape)
-        self.weights = mg.softmax(scores, where=mask)
-        return mg.matmul(mg.dropout(self.weights, self.dropout, self.training, self.generator), value)
-
-
-class DotProductAttention(_ScoredAttention):
-    """softmax(Q Kᵀ / √d) V: query and key are of one size."""
-
-    def __init__(self, dropout: float = 0.0, generator: Generator | None = None) -> None:
-        super().__init__(dropout, generator)
-
-    def scores(self, query: Any, key: Any) -> Tensor:
-        return mg.matmul(query, mg.swapaxes(key, 1, 2)) * (np.shape(query)[-1] ** -0.5)
-
-
-class AdditiveAttention(_ScoredAttention):
-    """softmax(wᵀ tanh(W_q q + W_k k)) V: query and key can be of different sizes."""
-
-    def __init__(
-        self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0, dtype: Any = np.float32,
-        generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(dropout, generator)
-        self.query_proj = Linear(query_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
-        self.key_proj = Linear(key_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
-        self.score_proj = Linear(num_hiddens, 1, bias=False, dtype=dtype, generator=generator)
-
-    def scores(self, query: Any, key: Any) -> Tensor:
-        q, k = self.query_proj(query), self.key_proj(key)  # (N, L_q, hidden), (N, L_kv, hidden)
-        features = mg.tanh(mg.expand_dims(q, 2) + mg.expand_dims(k, 1))  # (N, L_q, L_kv, hidden)
-        return mg.squeeze(self.score_proj(features), -1)
-
-
 class MultiHeadAttention(Module):
-    """Attention in `num_heads` heads of size d_model / num_heads, each with projections of its own.
+    """Attention in `num_heads` heads, each with projections of its own.
 
-    Query, key and value are projected to d_model; each head attends with its slice of the
-    projections; the heads side by side are projected once more. The sizes of query, key and value
-    are d_model unless given. `dropout` leaves out attention weights in training.
+    Query, key and value are projected; each head attends with its slice of the projections; the heads
+    side by side are projected once more. The sizes of query, key and value are d_model, and that of a
+    head is d_model / num_heads, unless given. `dropout` leaves out attention weights in training.
+
+    `bias` is one bool, or one for each of "q", "k", "v" and "out". With `num_kv_heads`, so many heads of
+    keys and values are each shared by a group of queries (Ainslie et al. 2023, arXiv:2305.13245).
+    `rotary` turns queries and keys by their positions. `qk_norm` is the eps of an RMS norm of each head's
+    queries and keys, before that. With a `window`, a causal query sees so many keys, itself included.
+    `position_bias(L_q, L_kv)` is added to the scores of the heads (h, L_q, L_kv). `scale` replaces
+    1 / √head_dim.
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, query_size: int | None = None, key_size: int | None = None,
-        value_size: int | None = None, dropout: float = 0.0, bias: bool = True, dtype: Any = np.float32,
+        self, d_model: int, num_heads: int, *, num_kv_heads: int | None = None, head_dim: int | None = None,
+        query_size: int | None = None, key_size: int | None = None, value_size: int | None = None,
+        dropout: float = 0.0, bias: bool | Mapping[str, bool] = True, scale: float | None = None,
+        rotary: RotaryPositions | None = None, qk_norm: float | None = None, window: int | None = None,
+        position_bias: Callable[[int, int], Tensor] | None = None, dtype: Any = np.float32,
         generator: Generator | None = None,
     ) -> None:  # fmt: skip
-        if num_heads < 1 or d_model % num_heads:
+        if num_heads < 1 or (head_dim is None and d_model % num_heads):
             raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")
-        self.d_model = d_model
-        self.num_heads = num_heads
-        self.d_k = d_model // num_heads
+        self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
+        if num_heads % self.num_kv_heads:
+            raise ValueError(f"num_heads must be divisible by num_kv_heads, got {num_heads} and {num_kv_heads}")
+        if window is not None and window < 1:
+            raise ValueError(f"window: expected at least 1, got {window}")
+        self.d_k = d_model // num_heads if head_dim is None else head_dim
+        self.dropout, self.generator = dropout, generator
+        self.scale = self.d_k**-0.5 if scale is None else scale
+        self.rotary, self.window, self.position_bias = rotary, window, position_bias
+        has_bias = dict.fromkeys(("q", "k", "v", "out"), bias) if isinstance(bias, bool) else bias
+        wide, narrow = self.num_heads * self.d_k, self.num_kv_heads * self.d_k
+        self.q_proj = Linear(query_size or d_model, wide, has_bias["q"], dtype, generator)
+        self.k_proj = Linear(key_size or d_model, narrow, has_bias["k"], dtype, generator)
+        self.v_proj = Linear(value_size or d_model, narrow, has_bias["v"], dtype, generator)
+        self.out_proj = Linear(wide, d_model, has_bias["out"], dtype, generator)
+        self.q_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype)
+        self.k_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype)
         self.pruned_heads: tuple[int, ...] = ()
-        self.dropout = dropout
-        self.generator = generator
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (
-            Linear(size or d_model, d_model, bias, dtype, generator)
-            for size in (query_size, key_size, value_size, None)
-        )
-        self.joined: JoinedLinear | None = None  # set by lay_out_for_decoding
-        self.recorder: list[np.ndarray] | None = None  # set by record_attention
-        self.head_gate: Any = None  # set by gate_heads
 
     def forward(
-        self, query: Any, key: Any, value: Any, padding_mask: Any = None, attention_mask: Any = None,
-        need_weights: bool = False, cache: AttentionCache | None = None,
-    ) -> Any:  # fmt: skip
+        self, query: Any, key: Any = None, value: Any = None, mask: Any = None, *,
+        is_causal: bool = False, cache: AttentionCache | None = None, positions: Any = None,
+    ) -> Tensor:  # fmt: skip
         """(N, L_q, d_model), from query (N, L_q, ·), key and value (N, L_kv, ·).
 
-        `padding_mask` (N, L_kv) and `attention_mask` (L_q, L_kv), or with axes for batch and heads,
-        are booleans, True = may attend. With `need_weights` the weights of each head (N, h, L_q, L_kv)
-        are returned too. With a `cache`, key and value are added to those it holds; a key of None means
-        that it holds them all.
+        A key of None is the query (self-attention), a value of None the key. A key can also be what
+        `keys_and_values` returned. With `is_causal`, each query sees the keys up to its own place, the
+        last query being at the last key. With a `cache`, keys and values are added to those it holds.
+        `positions`, integers (L,) or (N, L), are for rotary positions; unless given, they go on from
+        those in the cache.
         """
-        q: Any
-        k: Any
-        v: Any
-        joined = None if mg.is_grad_enabled() or not query is key is value else self.joined
-        if joined is not None and joined.stands_for(self.q_proj, self.k_proj, self.v_proj):
-            q, k, v = joined(query)
-        else:
-            q = self.q_proj(query)
-            k, v = (None, None) if key is None else (self.k_proj(key), self.v_proj(value))
+        q = self.queries(query)
+        k, v = key if isinstance(key, KeysAndValues) else self.keys_and_values(query if key is None else key, value)
+        if self.rotary is not None:
+            at = positions if positions is not None else 0 if cache is None else cache.length
+            q, k = self.rotary(q, at), self.rotary(k, at)
         if cache is not None:
-            k, v = cache.get() if k is None else cache.append(unwrap(k), unwrap(v))
-        mask = attention_mask_of(padding_mask, attention_mask)
-        dropout = self.dropout if self.training else 0.0
-        if not need_weights and self.recorder is None:
-            out = mg.scaled_dot_product_attention(
-                q, k, v, mask, self.num_heads, dropout=dropout, generator=self.generator
-            )
-            return self.out_proj(self._gated(out))
-        weights = attention_weights(q, k, self.num_heads, mask)  # (N, h, L_q, L_kv)
-        if self.recorder is not None:
-            self.recorder.append(unwrap(weights))
-        dropped = mg.dropout(weights, dropout, self.training, self.generator)
-        out = self.out_proj(self._gated(merge_heads(mg.matmul(dropped, split_heads(v, self.num_heads)))))
-        return (out, weights) if need_weights else out
+            k, v = cache.append(k, v)
+        allowed = allowed_keys(mask, is_causal, q.shape[1], k.shape[1], self.window)
+        heads = ATTEND.get()(self, q, k, v, allowed)  # (N, L_q, h·d_k)
+        return self.out_proj(heads)
 
-    def _gated(self, heads: Tensor) -> Tensor:
-        """The heads side by side (N, L_q, h·d_k), each times its gate."""
-        if self.head_gate is None:
-            return heads
-        n, length, width = heads.shape
-        gate = mg.astype(self.head_gate, heads.dtype)
-        h = self.num_heads
-        if gate.shape not in ((h,), (n, h)):
-            raise ValueError(f"gate_heads: expected a gate of shape ({h},) or {n, h}, got {gate.shape}")
-        parts = mg.reshape(heads, n, length, h, self.d_k)  # (N, L_q, h, d_k)
-        return mg.reshape(parts * mg.reshape(gate, -1, 1, h, 1), n, length, width)
+    def queries(self, x: Any) -> Tensor:
+        """The projected queries, (N, L_q, h·d_k)."""
+        q = self.q_proj(x)
+        return q if self.q_norm is None else _each_head(self.q_norm, q)
 
-    def prune_heads(self, heads: Iterable[int]) -> None:
-        """Remove heads for good: their rows of the query, key and value projections, their columns of the output's.
+    def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
+        """The projected keys and values, (N, L_kv, h_kv·d_k): give them to `forward` as the key.
 
-        The result is what it would be with the output of these heads set to zero; `num_heads` and the
-        parameters shrink, `d_model` and `d_k` stay. Heads keep the numbers that they were made with,
-        0 to h - 1, whatever was pruned before; `pruned_heads` lists those that are gone. Gradients are
-        dropped, and an optimizer is to be made afterwards: one made before refuses its next step. To
-        keep what was pruned in the configuration of a model, use the model's own `prune_heads`.
+        What is attended to again and again, as the memory in decoding, is so projected once.
         """
-        left, kept = self._without(heads)  # numbers of the heads that stay, and their places among the present ones
-        rows = (np.array(kept)[:, None] * self.d_k + np.arange(self.d_k)).reshape(-1)
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            projection.weight.replace(projection.weight.data[rows])
-            if projection.bias is not None:
-                projection.bias.replace(projection.bias.data[rows])
-            projection.out_features = len(rows)
-        self.out_proj.weight.replace(np.ascontiguousarray(self.out_proj.weight.data[:, rows]))
-        self.out_proj.in_features = len(rows)
-        made = self.num_heads + len(self.pruned_heads)
-        self.pruned_heads = tuple(head for head in range(made) if head not in left)
-        self.num_heads = len(left)
-        self.zero_grad()
-
-    def _without(self, heads: Iterable[int]) -> tuple[list[int], list[int]]:
-        """The heads that would stay, and their places among the present ones."""
-        heads = [operator.index(head) for head in heads]
-        made = self.num_heads + len(self.pruned_heads)
-        present = [head for head in range(made) if head not in self.pruned_heads]
-        if wrong := [head for head in heads if not 0 <= head < made]:
-            raise IndexError(f"prune_heads: expected heads from 0 to {made - 1}, got {wrong}")
-        if gone := [head for head in heads if head in self.pruned_heads]:
-            raise ValueError(f"prune_heads: heads {gone} are pruned already; left are {present}")
-        if len(set(heads)) < len(heads):
-            raise ValueError(f"prune_heads: a head is given twice in {heads}")
-        left = [head for head in present if head not in heads]
-        if not left:
-            raise ValueError(f"prune_heads: no head would be left of {present}")
-        return left, [present.index(head) for head in left]
+        k = self.k_proj(key)
+        return KeysAndValues(
+            k if self.k_norm is None else _each_head(self.k_norm, k), self.v_proj(key if value is None else value)
+        )
 
     def extra_repr(self) -> str:
+        shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         pruned = f", pruned_heads={self.pruned_heads}" if self.pruned_heads else ""
-        return f"d_model={self.d_model}, num_heads={self.num_heads}{pruned}"
+        return f"d_model={self.d_model}, num_heads={self.num_heads}{shared}{pruned}"
 
 
 class MultiHeadSelfAttention(MultiHeadAttention):
     """Multi-head attention of a sequence to itself."""
 
-    def forward(self, x: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any) -> Any:  # type: ignore[override]
+    def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
         """(N, L, d_model) from x (N, L, d_model); the rest as in `MultiHeadAttention`."""
-        return super().forward(x, x, x, padding_mask, attention_mask, **options)
+        return super().forward(x, None, None, mask, **options)
 
 
 class MultiHeadCrossAttention(MultiHeadAttention):
     """Multi-head attention of one sequence (the queries) to another (keys and values)."""
 
-    def forward(  # type: ignore[override]
-        self, x_q: Any, x_kv: Any, padding_mask: Any = None, attention_mask: Any = None, **options: Any
-    ) -> Any:
+    def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
         """(N, L_q, d_model) from x_q (N, L_q, ·) and x_kv (N, L_kv, ·); the rest as in `MultiHeadAttention`."""
-        cache = options.get("cache")
-        if x_kv is None and cache is not None and padding_mask is None and attention_mask is None:
-            folded = self._folded(cache, options)
-            if folded is not None:
-                return folded(x_q)
-        return super().forward(x_q, x_kv, x_kv, padding_mask, attention_mask, **options)
-
-    def _folded(self, cache: AttentionCache, options: dict[str, Any]) -> FoldedAttention | None:
-        """This module with the keys and values of `cache`, if that pays and nobody asks what happens inside."""
-        asked = options.get("need_weights") or self.recorder is not None or self.head_gate is not None
-        if asked or self.q_proj.has_hooks or self.out_proj.has_hooks or self.training or mg.is_grad_enabled():
-            return None
-        keys, values = cache.get()
-        if cache.folded is None and FoldedAttention.pays(keys, self.num_heads):
-            cache.folded = FoldedAttention(self.q_proj, self.out_proj, keys, values, self.num_heads)
-        return cache.folded
+        return super().forward(x_q, x_kv, None, mask, **options)
 
 
-@contextmanager
-def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
-    """Within this block, every multi-head attention of `model` adds its weights to a list, by its name.
-
-    Each entry is (N, h, L_q, L_kv), one for each call. Recording uses the readable form of attention
-    in place of the fused one.
-    """
-    found = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
-    recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
-    try:
-        for name, module in found.items():
-            module.recorder = recorded[name]
-        yield recorded
-    finally:
-        for module in found.values():
-            module.recorder = None
+# -- what the heads do ------------------------------------------------------------------------------------
 
 
-@contextmanager
-def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
-    """Within this block, the output of each head is multiplied by its gate, before the output projection.
+def attend(module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
+    """softmax(q · kᵀ · scale + bias) · v of each head, side by side: (N, L_q, h·d_k)."""
+    if module.position_bias is not None:
+        return weighted_values(module, attention_weights(module, q, k, mask), v)
+    groups = module.num_heads // module.num_kv_heads
+    q, mask = _stacked(q, module.num_heads, groups), _stacked_mask(mask, groups)
+    dropout = module.dropout if module.training else 0.0
+    heads = mg.scaled_dot_product_attention(
+        q, k, v, mask, module.num_kv_heads, module.scale, dropout, module.generator
+    )  # fmt: skip
+    return _unstacked(heads, module.num_kv_heads, groups)
 
-    `gates` has, by the name of a multi-head attention in `model` (the names that `record_attention`
-    gives), one number for each head (h,), or for each sequence and head (N, h). A gate of 0 silences a
-    head; the gradient at a gate of 1 tells how much the loss depends on it.
-    """
-    found = {name: module for name, module in model.named_modules() if isinstance(module, MultiHeadAttention)}
-    if unknown := sorted(set(gates) - set(found)):
-        raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {list(found)}")
-    try:
-        for name, gate in gates.items():
-            found[name].head_gate = gate
-        yield
-    finally:
-        for name in gates:
-            found[name].head_gate = None
+
+ATTEND: ContextVar[Callable[..., Tensor]] = ContextVar("nn.attend", default=attend)
+"""What `MultiHeadAttention.forward` calls between its projections, in this thread or task: see `nn.layers.probes`."""
+
+
+def attention_weights(module: MultiHeadAttention, q: Any, k: Any, mask: np.ndarray | None) -> Tensor:
+    """softmax(q · kᵀ · scale + bias) of each head, (N, h, L_q, L_kv); rows with nothing to attend to are 0."""
+    n, h, kv = len(q), module.num_heads, module.num_kv_heads
+    queries = mg.transpose(mg.reshape(q, n, -1, kv, h // kv, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, group, L_q, d_k)
+    keys = mg.transpose(mg.reshape(k, n, -1, kv, 1, module.d_k), 0, 2, 3, 4, 1)  # (N, kv, 1, d_k, L_kv)
+    scores = mg.reshape(mg.matmul(queries, keys), n, h, q.shape[1], k.shape[1]) * module.scale
+    if module.position_bias is not None:
+        scores = scores + module.position_bias(q.shape[1], k.shape[1])
+    return mg.softmax(scores, where=mask)
+
+
+def weighted_values(module: MultiHeadAttention, weights: Any, v: Any) -> Tensor:
+    """The values of each head weighted and summed, side by side: (N, L_q, h·d_k)."""
+    n, h, kv, length = len(v), module.num_heads, module.num_kv_heads, weights.shape[2]
+    dropped = mg.dropout(weights, module.dropout, module.training, module.generator)
+    dropped = mg.reshape(dropped, n, kv, h // kv, length, -1)
+    values = mg.transpose(mg.reshape(v, n, -1, kv, 1, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, 1, L_kv, d_k)
+    heads = mg.matmul(dropped, values)  # (N, kv, group, L_q, d_k)
+    return mg.reshape(mg.transpose(heads, 0, 3, 1, 2, 4), n, length, h * module.d_k)
+
+
+# -- grouped heads: queries that share keys and values become one longer sequence of queries ----------------
+
+
+def _stacked(q: Any, num_heads: int, groups: int) -> Any:
+    """(N, L, h·d) as (N, groups·L, h_kv·d)."""
+    if groups == 1:
+        return q
+    n, length, width = q.shape
+    parts = mg.reshape(q, n, length, num_heads // groups, groups, width // num_heads)
+    return mg.reshape(mg.transpose(parts, 0, 3, 1, 2, 4), n, groups * length, width // groups)
+
+
+def _unstacked(heads: Any, num_kv_heads: int, groups: int) -> Any:
+    """(N, groups·L, h_kv·d) as (N, L, h·d)."""
+    if groups == 1:
+        return heads
+    n, rows, width = heads.shape
+    parts = mg.reshape(heads, n, groups, rows // groups, num_kv_heads, width // num_kv_heads)
+    return mg.reshape(mg.transpose(parts, 0, 2, 3, 1, 4), n, rows // groups, groups * width)
+
+
+def _stacked_mask(mask: np.ndarray | None, groups: int) -> np.ndarray | None:
+    """A mask (N, h, L_q, L_kv), or that broadcasts to it, for the queries that `_stacked` returns."""
+    if mask is None or groups == 1 or mask.shape[1:3] == (1, 1):
+        return mask
+    n, h, length, keys = mask.shape
+    parts = mask.reshape(n, -1, groups if h > 1 else 1, length, keys)
+    return np.broadcast_to(parts, (n, parts.shape[1], groups, length, keys)).reshape(n, -1, groups * length, keys)
+
+
+def _each_head(norm: RMSNorm, x: Any) -> Tensor:
+    """The norm of each head of (N, L, h·d) by itself."""
+    n, length, width = x.shape
+    return mg.reshape(norm(mg.reshape(x, n, length, -1, norm.d)), n, length, width)

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +17,25 @@ import numpy as np
 from minigrad.core.graph import mark_changed
 from minigrad.core.random import default_generator
 from minigrad.core.tensor import Tensor
-from minigrad.kernels.blocks import row_blocks
 
 __all__ = [
-    "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "uniform_", "xavier_normal_",
+    "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "skipped", "uniform_", "xavier_normal_",
     "xavier_uniform_", "zeros_",
 ]  # fmt: skip
+
+_SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
+_AT_ONCE = 1 << 18
+
+
+@contextmanager
+def skipped(skip: bool = True) -> Iterator[None]:
+    """Within this block nothing random is drawn: for a model whose weights are about to be loaded."""
+    token = _SKIPPED.set(skip or _SKIPPED.get())
+    try:
+        yield
+    finally:
+        _SKIPPED.reset(token)
+
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
@@ -41,8 +56,12 @@ def _fill(tensor: Tensor, values: object) -> Tensor:
 
 def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
     """Fill with random numbers, so many rows at a time that those in double precision take little memory."""
+    if _SKIPPED.get():
+        return tensor
     data = np.atleast_1d(tensor.data)
-    for rows in row_blocks(len(data), math.prod(data.shape[1:]), 1 << 18):
+    step = 1 + _AT_ONCE // max(1, math.prod(data.shape[1:]))
+    for start in range(0, len(data), step):
+        rows = slice(start, start + step)
         data[rows] = draw(data[rows].shape)
     mark_changed(tensor.data)
     return tensor

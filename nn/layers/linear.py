@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.tensor import Tensor, unwrap
+from minigrad.core.tensor import Tensor
 
 from . import init
 from .module import Module, Parameter
 
 __all__ = [
-    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "JoinedLinear", "LeakyReLU", "Linear", "ReLU",
+    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "LeakyReLU", "Linear", "ReLU",
     "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
 ]  # fmt: skip
 
@@ -36,50 +35,21 @@ class Linear(Module):
     ) -> None:  # fmt: skip
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(np.empty((out_features, in_features), dtype))
-        self.bias = Parameter(np.empty(out_features, dtype)) if bias else None
+        self.weight = Parameter(np.zeros((out_features, in_features), dtype))
+        self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
         init.kaiming_uniform_(self.weight, math.sqrt(5), generator)
         if self.bias is not None:
             bound = 1 / math.sqrt(in_features) if in_features else 0.0
             init.uniform_(self.bias, -bound, bound, generator)
 
-    def forward(self, x: Any) -> Tensor:
-        return mg.linear(x, self.weight, self.bias)
+    def forward(
+        self, x: Any, activation: str | None = None, dropout: float = 0.0, generator: Generator | None = None
+    ) -> Tensor:  # fmt: skip
+        """The map, then an `activation` (None or "relu"), then dropout with this probability."""
+        return mg.linear(x, self.weight, self.bias, activation, dropout, generator)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
-
-
-class JoinedLinear:
-    """Linear maps of one input as one product, without gradients; `lay_out_for_decoding` makes it.
-
-    `weight` (all out, in) and `bias` (all out,) hold those of the maps one after another, and the maps'
-    own arrays become views of them.
-    """
-
-    def __init__(self, maps: Sequence[Linear], weight: Any, bias: Any) -> None:
-        self.maps, self.weight, self.bias = maps, weight, bias
-        ends = list(itertools.accumulate(m.out_features for m in maps))
-        self.places = [slice(end - m.out_features, end) for m, end in zip(maps, ends)]
-        for m, place in zip(maps, self.places):
-            m.weight.replace(weight[place])
-            if m.bias is not None and bias is not None:
-                m.bias.replace(bias[place])
-
-    def stands_for(self, *maps: Linear) -> bool:
-        """Whether these are the maps, with their arrays still here, and nobody listens to one of them by a hook."""
-        return all(
-            m is own
-            and m.weight._data.base is self.weight
-            and (m.bias is None or m.bias._data.base is self.bias)
-            and not m.has_hooks
-            for m, own in zip(maps, self.maps)
-        )
-
-    def __call__(self, x: Any) -> list[np.ndarray]:
-        """What each of the maps makes of x (..., in)."""
-        y = unwrap(mg.linear(x, self.weight, self.bias))
-        return [y[..., place] for place in self.places]
 
 
 class Embedding(Module):
@@ -98,7 +68,7 @@ class Embedding(Module):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
-        self.weight = Parameter(np.empty((num_embeddings, embedding_dim), dtype))
+        self.weight = Parameter(np.zeros((num_embeddings, embedding_dim), dtype))
         init.normal_(self.weight, 0.0, std, generator)
         if padding_idx is not None:
             self.weight.data[padding_idx] = 0

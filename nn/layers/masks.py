@@ -1,12 +1,14 @@
 """Who may attend to whom. Everywhere in this library: booleans, True = may attend.
 
-A padding mask (N, L_kv) says which keys are real tokens; an attention mask (L_q, L_kv) which keys
-each query may see; in cross-attention the latter is also called a memory mask. (PyTorch's
-`key_padding_mask` has the opposite polarity; its `scaled_dot_product_attention` the same as here.)
+A padding mask (N, L) says which tokens are real. An attention takes a mask of two axes (L_q, L_kv),
+which keys each query may see, or of four that broadcast to (N, h, L_q, L_kv): a padding mask becomes
+one by `padding_mask[:, None, None]`. (PyTorch's `key_padding_mask` has the opposite polarity; its
+`scaled_dot_product_attention` the same as here.)
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,42 @@ from minigrad.core.tensor import unwrap
 __all__ = ["attention_mask_of", "causal_mask", "padding_mask_of", "valid_lens_mask"]
 
 
-def causal_mask(length: int, start: int = 0) -> np.ndarray:
-    """(length, start + length): each position sees itself and those before it.
+def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.ndarray:
+    """(length, start + length): each position sees itself and those before it, at most `window` in all.
 
     With `start`, the queries are the positions from `start` on, and the keys all positions.
     """
-    return np.tri(length, start + length, start, dtype=bool)
+    mask = np.tri(length, start + length, start, dtype=bool)
+    return mask if window is None else mask & ~np.tri(length, start + length, start - window, dtype=bool)
+
+
+@lru_cache(8)
+def _causal_mask(length: int, start: int, window: int | None) -> np.ndarray:
+    mask = causal_mask(length, start, window)[None, None]
+    mask.flags.writeable = False
+    return mask
+
+
+def allowed_keys(mask: Any, is_causal: bool, l_q: int, l_kv: int, window: int | None = None) -> np.ndarray | None:
+    """Which of the `l_kv` keys each of the `l_q` last positions may see, with four axes; None if all."""
+    if mask is not None:
+        mask = np.asarray(unwrap(mask))
+        if mask.dtype != bool:
+            raise TypeError(f"mask: expected booleans, True = may attend, got dtype {mask.dtype}")
+        if mask.ndim not in (2, 4):
+            raise ValueError(
+                f"mask: expected two axes (L_q, L_kv) or four that broadcast to (N, h, L_q, L_kv), got shape "
+                f"{mask.shape}; one for each sequence is mask[:, None], a padding mask mask[:, None, None]"
+            )
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        if any(m not in (1, s) for m, s in zip(mask.shape[2:], (l_q, l_kv))):
+            raise ValueError(f"mask: a mask of shape {mask.shape} does not fit {l_q} queries and {l_kv} keys")
+    if not is_causal or (l_q == 1 and (window is None or window >= l_kv)):
+        return mask
+    if l_q > l_kv:
+        raise ValueError(f"is_causal: expected at least as many keys as queries, got {l_kv} and {l_q}")
+    causal = _causal_mask(l_q, l_kv - l_q, window)
+    return causal if mask is None else mask & causal
 
 
 def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,19 @@ import numpy as np
 from minigrad.core.graph import mark_changed
 from minigrad.core.tensor import HookHandle, Tensor
 
-__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential"]
+__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
+
+_EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
+
+
+@contextmanager
+def evaluating() -> Iterator[None]:
+    """Every module is in evaluation mode within this block, in this thread or task; its own flag stays."""
+    token = _EVALUATING.set(True)
+    try:
+        yield
+    finally:
+        _EVALUATING.reset(token)
 
 
 class Parameter(Tensor):
@@ -46,7 +60,7 @@ class Module:
     trained, such as running statistics: see `register_buffer`.
     """
 
-    training: bool = True
+    _training: bool = True
     _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> whether it is saved; replaced, never changed)
     _forward_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
     _forward_pre_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
@@ -84,6 +98,15 @@ class Module:
     def has_hooks(self) -> bool:
         """Whether anybody listens to this module's forward."""
         return bool(self._forward_pre_hooks or self._forward_hooks)
+
+    @property
+    def training(self) -> bool:
+        """Whether dropout works and statistics are gathered: as `train` and `eval` set it, never in `evaluating()`."""
+        return self._training and not _EVALUATING.get()
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        self._training = mode
 
     # -- parts ---------------------------------------------------------------------------------
 

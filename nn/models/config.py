@@ -1,99 +1,247 @@
-"""Every setting of a Transformer, in one object that is saved with the weights."""
+"""The settings of each kind of model, in one object that is saved with the weights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..layers.linear import ACTIVATIONS
-from ..text.vocabulary import BOS, EOS, PAD
+from ..layers.rotary import RotaryPositions
 
-__all__ = ["TransformerConfig"]
+__all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
+
+C = TypeVar("C", bound="ModelConfig")
+POSITIONS = (
+    "sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "alibi", "none",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
-    """The settings of a Transformer; the defaults are those of the paper's base model.
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """What the configurations of all models share; the defaults are the paper's.
 
-    `tie`: "none"; "target" shares the output projection with the target embedding; "all" shares
-    both with the source embedding (one vocabulary). `final_norm` adds a norm after each stack; left
-    at None it does so where `norm_first`. `positions`: "sinusoidal" (interleaved, as the paper),
-    "sinusoidal_halves", "learned" or "none". `pruned_heads` lists, by the name of an attention, the
-    heads that a model's `prune_heads` removed.
+    Layers: `attention_dropout` and `activation_dropout` (inside the feed-forward net) are `dropout` where they
+    are None; `norm` is "layer" or "rms"; `final_norm` adds a norm after each stack, None where `norm_first`.
+    `bias` is that of all linear maps of a layer; `attention_bias`, where it differs, a bool or the letters of
+    those of q, k, v and o that have one. `num_kv_heads`, `head_dim`, `attention_scale`, `qk_norm` and `window`
+    as in `MultiHeadAttention`; the window holds for `window_layers` (None: all).
+
+    Positions: "sinusoidal" (interleaved, as the paper), "sinusoidal_halves", "sinusoidal_last" (halves, with
+    exponents up to 1), "learned", "rotary" (but in `no_rotary_layers`; see `RotaryPositions`), "relative" (see
+    `RelativePositionBias`), "alibi" or "none". The first real token is at row `position_offset` of a table.
+
+    Embeddings: `scale_embedding` multiplies them, True by the root of d_model; `embedding_norm` adds a norm
+    after their sum; with an `embedding_size` they are projected to d_model. `output_scale` multiplies what the
+    output projection sees. `pad_id` None: no token is padding. `eos_id`: an id, several, or None.
+    `pruned_heads` lists, by the name of an attention, the heads that a model's `prune_heads` removed.
     """
 
-    source_vocab_size: int = 0  # 0 where there is no encoder
-    target_vocab_size: int = 0  # 0 where there is no decoder
-    d_model: int = 512
-    num_heads: int = 8
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    d_ff: int = 2048
     dropout: float = 0.1
-    attention_dropout: float | None = None  # of attention weights; None: as dropout
-    activation_dropout: float | None = None  # between the two maps of a feed-forward net; None: as dropout
+    attention_dropout: float | None = None
+    activation_dropout: float | None = None
     activation: str = "relu"
     gated: bool = False
-    norm: str = "layer"  # or "rms"
+    norm: str = "layer"
     norm_eps: float = 1e-5
     norm_first: bool = False
     final_norm: bool | None = None
     bias: bool = True
-    output_bias: bool = True
+    attention_bias: bool | str | None = None
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    attention_scale: float | None = None
+    qk_norm: bool = False
+    window: int | None = None
+    window_layers: Sequence[int] | None = None
     positions: str = "sinusoidal"
+    position_offset: int = 0
     max_len: int = 512
-    scale_embedding: bool = True  # by the root of d_model, as the paper's section 3.4
-    tie: str = "none"
-    pad_id: int = PAD
-    sos_id: int = BOS
-    eos_id: int = EOS
+    rotary_base: float = 10000.0
+    rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    no_rotary_layers: Sequence[int] = ()
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+    scale_embedding: bool | float = False
+    embedding_norm: bool = False
+    embedding_size: int | None = None
+    output_bias: bool = True
+    output_scale: float = 1.0
+    pad_id: int | None = None
+    bos_id: int | None = None
+    eos_id: int | Sequence[int] | None = None
     dtype: str = "float32"
     pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
 
+    # Each kind of model has these, at places of their own among its arguments.
+    d_model = num_heads = d_ff = property(lambda self: 0)
+
     def __post_init__(self) -> None:
-        for name in ("d_model", "num_heads", "d_ff", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
-        if self.d_model % self.num_heads:
+        for name in ("window_layers", "no_rotary_layers", "eos_id"):  # lists, as JSON has them
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+        self._check_sizes()
+        self._check_choices()
+
+    def _check_sizes(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in _COUNTS and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ValueError(f"{f.name}: expected an integer, got {value!r}")
+            if f.name in _COUNTS and value is not None and value < _COUNTS[f.name]:
+                raise ValueError(f"{f.name}: expected at least {_COUNTS[f.name]}, got {value}")
+        if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be divisible by num_heads, got d_model={self.d_model} and num_heads={self.num_heads}"
             )
-        choices = {
-            "activation": tuple(ACTIVATIONS),
-            "norm": ("layer", "rms"),
-            "positions": ("sinusoidal", "sinusoidal_halves", "learned", "none"),
-            "tie": ("none", "target", "all"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.num_heads % (self.num_kv_heads or 1):
+            raise ValueError(
+                f"num_heads must be divisible by num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise ValueError(f"{name}: expected 0 <= {name} < 1, got {value}")
-        if self.tie == "all" and self.source_vocab_size != self.target_vocab_size:
+
+    def _check_choices(self) -> None:
+        for name, allowed in self._choices().items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if isinstance(self.attention_bias, str) and not set(self.attention_bias) <= set("qkvo"):
             raise ValueError(
-                f"tie='all' needs one vocabulary, got sizes {self.source_vocab_size} and {self.target_vocab_size}"
+                f"attention_bias: expected a bool or some of the letters qkvo, got {self.attention_bias!r}"
             )
         if np.dtype(self.dtype).kind != "f":
             raise ValueError(f"dtype: expected a floating dtype, got {self.dtype!r}")
+        if self.positions == "rotary":
+            RotaryPositions(self.size_of_head, self.rotary_base, scaling=self.rotary_scaling)  # refuses what is wrong
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {"activation": tuple(ACTIVATIONS), "norm": ("layer", "rms"), "positions": POSITIONS}
 
     @property
     def has_final_norm(self) -> bool:
         """Whether each stack ends in a norm."""
         return self.norm_first if self.final_norm is None else self.final_norm
 
+    @property
+    def size_of_head(self) -> int:
+        """`head_dim`, or d_model / num_heads."""
+        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The tokens that end a sequence."""
+        return () if self.eos_id is None else (self.eos_id,) if isinstance(self.eos_id, int) else tuple(self.eos_id)
+
+    @property
+    def hidden_id(self) -> int | None:
+        """The token that stands for nothing: `pad_id`, unless that ends sequences too, and so is to be learned."""
+        return None if self.pad_id in self.end_ids else self.pad_id
+
+    @property
+    def embedding_factor(self) -> float:
+        """What embeddings are multiplied by."""
+        scale = self.scale_embedding
+        return (math.sqrt(self.d_model) if scale else 1.0) if isinstance(scale, bool) else scale
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> TransformerConfig:
+    def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
         """The configuration that `to_dict` gave; an unknown name is an error."""
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(data) - known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         return cls(**data)
+
+
+_COUNTS = {
+    **dict.fromkeys(("d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff", "max_len", "embedding_size"), 1),
+    **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size", "num_classes", "num_types"), 0),
+    **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers", "position_offset"), 0),
+    **dict.fromkeys(("pad_id", "bos_id"), 0), **dict.fromkeys(("window", "relative_buckets"), 1),
+}  # fmt: skip
+"""Settings that are integers, and the least of each."""
+
+
+@dataclass(frozen=True)
+class TransformerConfig(ModelConfig):
+    """The settings of a `Transformer`; the defaults are those of the paper's base model.
+
+    `tie`: "none"; "target" shares the output projection with the target embedding; "all" shares both
+    with the source embedding (one vocabulary).
+    """
+
+    source_vocab_size: int = 0
+    target_vocab_size: int = 0
+    d_model: int = 512
+    num_heads: int = 8
+    num_encoder_layers: int = 6
+    num_decoder_layers: int = 6
+    d_ff: int = 2048
+    tie: str = field(default="none", kw_only=True)
+    scale_embedding: bool | float = field(default=True, kw_only=True)  # section 3.4
+    pad_id: int | None = field(default=0, kw_only=True)
+    bos_id: int | None = field(default=1, kw_only=True)
+    eos_id: int | Sequence[int] | None = field(default=2, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tie == "all" and self.source_vocab_size != self.target_vocab_size:
+            raise ValueError(
+                f"tie='all' needs one vocabulary, got sizes {self.source_vocab_size} and {self.target_vocab_size}"
+            )
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "tie": ("none", "target", "all")}
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig(ModelConfig):
+    """The settings of a `LanguageModel`; the defaults are those of GPT-2, but smaller.
+
+    `tie` shares the output projection with the embedding.
+    """
+
+    vocab_size: int = 0
+    d_model: int = 256
+    num_heads: int = 4
+    num_layers: int = 4
+    d_ff: int = 1024
+    tie: bool = field(default=True, kw_only=True)
+    activation: str = field(default="gelu_tanh", kw_only=True)
+    norm_first: bool = field(default=True, kw_only=True)
+    positions: str = field(default="learned", kw_only=True)
+    output_bias: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class EncoderConfig(ModelConfig):
+    """The settings of an `EncoderModel` and of its heads.
+
+    `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with `shared_layers` one
+    layer serves as all. For a classifier: `num_classes`; `pool`, the "mean" over the real tokens or the
+    "first" token; `head_activation`, that of a further linear map before the output ("none": there is no such map).
+    """
+
+    vocab_size: int = 0
+    d_model: int = 256
+    num_heads: int = 4
+    num_layers: int = 4
+    d_ff: int = 1024
+    num_types: int = field(default=0, kw_only=True)
+    shared_layers: bool = field(default=False, kw_only=True)
+    num_classes: int = field(default=0, kw_only=True)
+    pool: str = field(default="mean", kw_only=True)
+    head_activation: str = field(default="none", kw_only=True)
+    scale_embedding: bool | float = field(default=True, kw_only=True)
+    pad_id: int | None = field(default=0, kw_only=True)
+
+    def _choices(self) -> dict[str, tuple[str, ...]]:
+        return {**super()._choices(), "pool": ("mean", "first"), "head_activation": ("none", *ACTIVATIONS)}

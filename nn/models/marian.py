@@ -16,7 +16,6 @@ import numpy as np
 
 from minigrad.serialization import load_arrays
 
-from ..generate.layout import lay_out_for_decoding
 from .config import TransformerConfig
 from .transformer import Transformer
 
@@ -40,7 +39,7 @@ def marian_config(settings: Mapping[str, Any]) -> TransformerConfig:
         dropout=settings.get("dropout", 0.1), attention_dropout=settings.get("attention_dropout", 0.0),
         activation=_ACTIVATIONS[settings["activation_function"]], positions="sinusoidal_halves",
         max_len=settings["max_position_embeddings"], scale_embedding=settings.get("scale_embedding", False),
-        tie="all", pad_id=settings["pad_token_id"], sos_id=settings["decoder_start_token_id"],
+        tie="all", pad_id=settings["pad_token_id"], bos_id=settings["decoder_start_token_id"],
         eos_id=settings["eos_token_id"],
     )  # fmt: skip
 
@@ -74,10 +73,7 @@ def marian_state(arrays: Mapping[str, np.ndarray], config: TransformerConfig) ->
 
 
 def load_marian(directory: str | Path) -> Transformer:
-    """The model in a directory with `config.json` and `model.safetensors`, in evaluation mode.
-
-    Its weights are laid out by `lay_out_for_decoding`.
-    """
+    """The model in a directory with `config.json` and `model.safetensors`, in evaluation mode."""
     directory = Path(directory)
     config = marian_config(json.loads((directory / "config.json").read_text(encoding="utf-8")))
     try:
@@ -85,9 +81,9 @@ def load_marian(directory: str | Path) -> Transformer:
         if not state["output.bias"].any():  # adding zeros would be a pass over all scores
             del state["output.bias"]
             config = replace(config, output_bias=False)
-        model = Transformer(config)
+        model = Transformer(config, init=False)
         model.load_state_dict(state)
     except KeyError as error:
         raise ValueError(f"{directory}: not the weights of such a Marian model: {error.args[0]}") from None
     model.eval()
-    return lay_out_for_decoding(model)
+    return model

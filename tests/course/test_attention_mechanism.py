@@ -80,7 +80,7 @@ def test_formula_and_class_against_single_numbers(script: ModuleType, kind: str)
     mask = rng.random((q.shape[1], 5)) < 0.5
     mask[:, 0] = True
     expected = attention_by_numbers(layer, q, k, v, padding, mask)
-    np.testing.assert_allclose(layer(*inputs, padding, mask).data, expected, atol=1e-12)
+    np.testing.assert_allclose(layer(*inputs, mask=padding[:, None, None] & mask).data, expected, atol=1e-12)
     np.testing.assert_allclose(script.multi_head_formula(layer, q, k, v, padding, mask).data, expected, atol=1e-12)
     as_numbers = script.multi_head_formula(
         layer, q, k, v, padding.astype(int), mask.astype(int)
@@ -114,8 +114,8 @@ def test_a_wrong_class_is_noticed(script: ModuleType, monkeypatch: pytest.Monkey
     lesson = script.Lesson(NAME, "", ["--no-pictures"])
 
     class Wrong(nn.MultiHeadAttention):
-        def forward(self, x_q: Any, x_kv: Any, padding: Any = None, mask: Any = None) -> Any:
-            return super().forward(x_q, x_kv, 1.001 * x_kv, padding, mask)
+        def forward(self, x_q: Any, x_kv: Any, mask: Any = None) -> Any:  # type: ignore[override]
+            return super().forward(x_q, x_kv, 1.001 * x_kv, mask)
 
     with monkeypatch.context() as m:
         m.setattr(nn, "MultiHeadCrossAttention", Wrong)

@@ -134,7 +134,7 @@ def test_exact_matches_are_what_generate_says(parts: ModuleType) -> None:
 
 
 def test_randn_leaves_norms_alone(parts: ModuleType) -> None:
-    layer = parts.randn(parts.at_text_size(nn.TransformerDecoderLayer(parts.CONFIG)), np.random.default_rng(0))
+    layer = parts.randn(parts.decoder_layer(), np.random.default_rng(0))
     for name, p in layer.named_parameters():
         if "norm" in name:
             assert set(np.unique(p.data)) == ({1.0} if name.endswith("weight") else {0.0})

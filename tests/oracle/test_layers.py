@@ -138,10 +138,12 @@ def test_multi_head_attention(which: str, sizes: dict[str, int]) -> None:
         attn_mask=None if mask is None else t(~mask), average_attn_weights=False,
     )  # fmt: skip
     outer = [(ours.out_proj.weight, theirs.out_proj.weight), (ours.out_proj.bias, theirs.out_proj.bias)]
-    agree([q, k, v, *outer], ours(q[0], k[0], v[0], padding, mask), run()[0])
-    got, mine = ours(q[0], k[0], v[0], padding, mask, need_weights=True)
+    allowed = None if padding is None and mask is None else nn.attention_mask_of(padding, mask)
+    agree([q, k, v, *outer], ours(q[0], k[0], v[0], allowed), run()[0])
+    with nn.record_attention(ours) as recorded:
+        got = ours(q[0], k[0], v[0], allowed)
     y, weights = run()
-    np.testing.assert_allclose(mine.data, weights.detach().numpy(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(recorded[""][0], weights.detach().numpy(), rtol=1e-10, atol=1e-12)
     g = rng.standard_normal(y.shape)
     layers = (ours.q_proj, ours.k_proj, ours.v_proj)
     found = mg.gradients(got, [p for layer in layers for p in (layer.weight, layer.bias)], g)

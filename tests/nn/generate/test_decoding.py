@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from nn.generate.search import Hypothesis
+from nn import Hypothesis
 from nn.text import BOS, EOS
 
 VOCAB = 5  # <pad> <bos> <eos> <unk> and one word: small enough to try everything
@@ -136,8 +136,7 @@ def test_sampling_follows_the_probabilities() -> None:
 
 def test_language_models_go_on_from_a_prompt() -> None:
     mg.manual_seed(0)
-    c = nn.TransformerConfig(0, 9, 8, 2, 0, 2, 16, max_len=12, dtype="float64")
-    model = nn.LanguageModel(c)
+    model = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 2, 16, max_len=12, dtype="float64"))
     prompt = np.array([[1, 4, 5], [1, 6, 7]])
     for row, h in zip(prompt, nn.greedy_search(model, prompt=prompt, max_len=5, eos=None)):
         tokens = row.tolist()
@@ -172,63 +171,3 @@ def test_errors() -> None:
         nn.greedy_search(model)
     with pytest.raises(ValueError, match="a sequence of 13 positions is longer than the table of 12"):
         nn.greedy_search(model, SOURCES, max_len=13, eos=None)
-
-
-@pytest.mark.parametrize("changes", [{}, {"bias": False, "norm_first": True}, {"num_heads": 4}])
-def test_a_source_alone_is_decoded_as_among_others(changes: dict[str, Any]) -> None:
-    """One short source: the projections of query and output are folded into its keys and values."""
-    model = small(3, d_model=32, **changes)
-    for p in model.parameters():
-        p.data += 0.1 * np.random.default_rng(p.size).standard_normal(p.shape)  # biases that are not 0
-    source = np.array([[4, 5, 6, 7]])
-    alone = nn.greedy_search(model, source, max_len=8, eos=None)[0]
-    among = nn.greedy_search(model, np.repeat(source, 2, 0), max_len=8, eos=None)[0]
-    assert alone.tokens == among.tokens
-    assert alone.log_prob == pytest.approx(among.log_prob, rel=1e-10)
-
-    def steps(source: np.ndarray, folded: bool, row: int = 0) -> np.ndarray:
-        """The scores of three tokens, and of one more after the batch was arranged anew."""
-        with mg.no_grad():
-            state, found = model.start(source), []
-            for token in (BOS, 3, 4):
-                found.append(model.step(np.full((len(source), 1), token), state)[row])
-            assert all((cache.cross_attention.folded is not None) == folded for cache in state.caches)
-            state.select(np.zeros(2, int))
-            assert all(cache.cross_attention.folded is None for cache in state.caches)
-            return np.array([*found, model.step(np.full((2, 1), 3), state)[row]])
-
-    model.eval()
-    twice = np.repeat(source, 2, 0)
-    np.testing.assert_allclose(steps(source, True), steps(twice, False), rtol=1e-10, atol=1e-12)
-    padded = np.array([[4, 5, 6, 7, 0]])
-    np.testing.assert_allclose(steps(padded, False), steps(twice, False), rtol=1e-10, atol=1e-12)
-    steps(np.array([[4, 5, 6, 7] * 3]), False)  # too long to pay
-    name = "decoder.layers.1.cross_attention"
-    with nn.record_attention(model) as recorded:
-        steps(source, False)
-    assert [weights.shape[2:] for weights in recorded[name]] == [(1, 4)] * 4
-    with nn.gate_heads(model, {name: np.r_[0.0, np.ones(model.config.num_heads - 1)]}), mg.no_grad():
-        gated = [model.step(np.full((len(s), 1), BOS), model.start(s))[0] for s in (source, twice)]
-        state = model.start(source)
-        for token in (BOS, 3, 4):
-            again = model.step(np.full((1, 1), token), state)[0]
-        assert state.caches[0].cross_attention.folded is not None  # the layer without a gate
-        assert state.caches[1].cross_attention.folded is None
-    np.testing.assert_allclose(gated[0], gated[1], rtol=1e-10, atol=1e-12)
-    assert not np.allclose(again, steps(source, True)[2])
-    model.decoder.layers[1].cross_attention.q_proj.register_forward_hook(lambda module, args, y: y * 0)
-    state = model.start(source)
-    with mg.no_grad():
-        for token in (BOS, 3):
-            model.step(np.full((1, 1), token), state)
-    assert state.caches[1].cross_attention.folded is None
-    attention, cache = model.decoder.layers[0].cross_attention, nn.AttentionCache()
-    memory = np.random.default_rng(1).standard_normal((1, 4, 32))
-    with mg.no_grad():
-        attention(memory[:, :1], memory[:, :2], cache=cache)
-        attention(memory[:, :1], None, cache=cache)
-        assert cache.folded is not None
-        attention(memory[:, :1], memory[:, 2:], cache=cache)  # keys that come later count too
-        np.testing.assert_allclose(
-            attention(memory[:, :1], None, cache=cache).data, attention(memory[:, :1], memory).data, rtol=1e-10
-        )

@@ -34,7 +34,15 @@ def made(d: dict[str, int], dtype: Any = float, **sizes: int) -> tuple[nn.MultiH
 
 
 def masks(rng: Any, d: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    return rng.random((d["n"], d["lk"])) < 0.7, rng.random((d["lq"], d["lk"])) < 0.7
+    """Which keys are real, (N, L_kv), and which of them each query may see, (N, 1, L_q, L_kv)."""
+    padding = rng.random((d["n"], d["lk"])) < 0.7
+    return padding, padding[:, None, None] & (rng.random((d["lq"], d["lk"])) < 0.7)
+
+
+def weighed(attention: nn.MultiHeadAttention, *arguments: Any, **options: Any) -> tuple[Tensor, np.ndarray]:
+    """The result, and the weights (N, h, L_q, L_kv)."""
+    with nn.record_attention(attention) as recorded:
+        return attention(*arguments, **options), recorded[""][-1]
 
 
 # -- multi-head attention ------------------------------------------------------------------------------
@@ -43,13 +51,13 @@ def masks(rng: Any, d: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
 @given(d=shapes)
 def test_gradients(d: dict[str, int]) -> None:
     attention, arrays, rng = made(d)
-    padding, mask = masks(rng, d)
+    _, mask = masks(rng, d)
     weights = list(attention.parameters())
 
     def f(q: Any, k: Any, v: Any, *parameters: Any) -> Tensor:
         for p, new in zip(weights, parameters):
             p._data, p._node = new.data, new._node
-        return attention(q, k, v, padding, mask)
+        return attention(q, k, v, mask)
 
     leaves = [Tensor(x, requires_grad=True) for x in [*arrays, *[p.data.copy() for p in weights]]]
     assert mg.gradcheck(f, leaves, elementwise=False)
@@ -58,7 +66,7 @@ def test_gradients(d: dict[str, int]) -> None:
 @given(d=shapes)
 def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
     attention, (q, k, v), rng = made(d)
-    padding, mask = masks(rng, d)
+    _, mask = masks(rng, d)
     heads, width = d["heads"], 8 // d["heads"]
     parts = []
     for h in range(heads):
@@ -67,41 +75,40 @@ def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
         parts.append(
             mg.scaled_dot_product_attention(
                 project(attention.q_proj, q), project(attention.k_proj, k), project(attention.v_proj, v),
-                nn.attention_mask_of(padding, mask),
+                mask,
             ).data
         )  # fmt: skip
     expected = np.concatenate(parts, -1) @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
-    np.testing.assert_allclose(attention(q, k, v, padding, mask).data, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(attention(q, k, v, mask).data, expected, rtol=1e-10, atol=1e-12)
 
 
 @given(d=shapes)
 def test_it_is_the_einsum_of_the_definition(d: dict[str, int]) -> None:
     attention, (q, k, v), rng = made(d)
-    padding, mask = masks(rng, d)
+    _, mask = masks(rng, d)
     split = lambda layer, x: (x @ layer.weight.data.T + layer.bias.data).reshape(*x.shape[:2], d["heads"], -1)
     score = np.einsum("nihd,njhd->nijh", split(attention.q_proj, q), split(attention.k_proj, k))
     score /= np.sqrt(8 // d["heads"])
-    allowed = padding[:, None, :, None] & mask[None, :, :, None]
+    allowed = mask.transpose(0, 2, 3, 1)
     e = np.exp(score - score.max(2, keepdims=True)) * allowed
     weight = np.divide(e, e.sum(2, keepdims=True), out=np.zeros_like(e), where=e.sum(2, keepdims=True) > 0)
     value = np.einsum("nijh,njhd->nihd", weight, split(attention.v_proj, v)).reshape(d["n"], d["lq"], 8)
     expected = value @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
-    got, weights = attention(q, k, v, padding, mask, need_weights=True)
-    np.testing.assert_allclose(attention(q, k, v, padding, mask).data, expected, rtol=1e-9, atol=1e-11)
+    got, weights = weighed(attention, q, k, v, mask)
     np.testing.assert_allclose(got.data, expected, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(weights.data, weight.transpose(0, 3, 1, 2), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(weights, weight.transpose(0, 3, 1, 2), rtol=1e-9, atol=1e-11)
 
 
 @given(d=shapes, dtype=st.sampled_from([np.float32, np.float64]))
 def test_rows_of_weights_sum_to_one_or_zero(d: dict[str, int], dtype: Any) -> None:
     attention, arrays, rng = made(d, dtype)
-    padding, mask = masks(rng, d)
-    y, weights = attention(*arrays, padding, mask, need_weights=True)
-    sums = weights.data.sum(-1)  # (n, h, lq)
-    some = (padding[:, None, :] & mask[None]).any(-1)[:, None]
+    _, mask = masks(rng, d)
+    y, weights = weighed(attention, *arrays, mask)
+    sums = weights.sum(-1)  # (n, h, lq)
+    some = mask.any(-1)
     np.testing.assert_allclose(sums, np.broadcast_to(some, sums.shape).astype(dtype), rtol=1e-5)
-    assert y.dtype == dtype and (weights.data >= 0).all()
-    out = mg.grad(lambda x: attention(x, *arrays[1:], padding, mask).sum())(arrays[0])
+    assert y.dtype == dtype and (weights >= 0).all()
+    out = mg.grad(lambda x: attention(x, *arrays[1:], mask).sum())(arrays[0])
     assert out.dtype == dtype
 
 
@@ -111,7 +118,7 @@ def test_rows_with_nothing_to_see_are_the_bias_and_have_no_gradient(d: dict[str,
     mask = np.ones((d["lq"], d["lk"]), bool)
     mask[0] = False
     leaves = [Tensor(x, requires_grad=True) for x in arrays]
-    y = attention(*leaves, attention_mask=mask)
+    y = attention(*leaves, mask=mask)
     np.testing.assert_allclose(y.data[:, 0], np.broadcast_to(attention.out_proj.bias.data, y.data[:, 0].shape))
     y[:, 0].sum().backward()
     assert all(np.isfinite(x.grad.data).all() and not x.grad.data.any() for x in leaves)
@@ -122,11 +129,12 @@ def test_what_padding_holds_changes_nothing(d: dict[str, int]) -> None:
     attention, (q, k, v), rng = made(d)
     padding, _ = masks(rng, d)
     padding[:, 0] = True
-    y = attention(q, k, v, padding).data
+    real = padding[:, None, None]
+    y = attention(q, k, v, real).data
     k2, v2 = (np.where(padding[..., None], x, 1e6 * rng.standard_normal(x.shape)) for x in (k, v))
-    np.testing.assert_allclose(attention(q, k2, v2, padding).data, y, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(attention(q, k2, v2, real).data, y, rtol=1e-10, atol=1e-12)
     order = rng.permutation(d["lk"])  # the order of keys does not matter either
-    np.testing.assert_allclose(attention(q, k[:, order], v[:, order], padding[:, order]).data, y, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(attention(q, k[:, order], v[:, order], real[..., order]).data, y, rtol=1e-9, atol=1e-11)
 
 
 def test_sizes_of_query_key_and_value_can_differ() -> None:
@@ -153,8 +161,7 @@ def test_self_and_cross_attention() -> None:
     x, memory = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 5, 8))
     own = nn.MultiHeadSelfAttention(8, 2, dtype=float)
     np.testing.assert_array_equal(
-        own(x, attention_mask=nn.causal_mask(3)).data,
-        nn.MultiHeadAttention.forward(own, x, x, x, attention_mask=nn.causal_mask(3)).data,
+        own(x, is_causal=True).data, nn.MultiHeadAttention.forward(own, x, x, x, mask=nn.causal_mask(3)).data
     )
     cross = nn.MultiHeadCrossAttention(8, 2, dtype=float)
     np.testing.assert_array_equal(cross(x, memory).data, nn.MultiHeadAttention.forward(cross, x, memory, memory).data)
@@ -165,12 +172,16 @@ def test_errors() -> None:
         nn.MultiHeadAttention(8, 3)
     x = np.ones((2, 3, 8), np.float32)
     attention = nn.MultiHeadSelfAttention(8, 2)
-    with pytest.raises(TypeError, match="attention_mask: expected booleans, True = may attend, got dtype int64"):
-        attention(x, attention_mask=np.ones((3, 3), int))
-    with pytest.raises(ValueError, match=r"padding_mask: expected 2 axes, got shape \(3,\)"):
-        attention(x, padding_mask=np.ones(3, bool))
-    with pytest.raises(ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not broadcast to .* \(2, 2, 3, 3\)"):
-        attention(x, attention_mask=np.ones((4, 4), bool))
+    with pytest.raises(TypeError, match="mask: expected booleans, True = may attend, got dtype int64"):
+        attention(x, np.ones((3, 3), int))
+    with pytest.raises(
+        ValueError, match=r"mask: expected two axes .* got shape \(2, 3, 3\); one for each sequence is mask"
+    ):
+        attention(x, np.ones((2, 3, 3), bool))
+    with pytest.raises(ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not fit 3 queries and 3 keys"):
+        attention(x, np.ones((4, 4), bool))
+    with pytest.raises(ValueError, match="is_causal: expected at least as many keys as queries, got 2 and 3"):
+        nn.MultiHeadAttention(8, 2)(x, x[:, :2], is_causal=True)
     with pytest.raises(ValueError, match=r"padding_mask \(2, 1, 1, 3\) and attention_mask \(1, 1, 3, 4\) do not fit"):
         nn.attention_mask_of(np.ones((2, 3), bool), np.ones((3, 4), bool))
     with pytest.raises(ValueError, match=r"linear: expected x \(..., in\) and weight .* x \(2, 3, 7\)"):
@@ -352,9 +363,12 @@ def test_tying_shares_memory_and_gradients() -> None:
     np.testing.assert_array_equal(model.eval()(s, t).data, again.eval()(s, t).data)
 
 
+SIZES: dict[str, Any] = {"d_model": 8, "num_heads": 2, "num_layers": 2, "d_ff": 12, "dropout": 0.0, "max_len": 16, "dtype": "float64"}  # fmt: skip
+
+
 def test_language_model_and_classifier() -> None:
     rng = np.random.default_rng(0)
-    lm = nn.LanguageModel(config(tie="target")).eval()
+    lm = nn.LanguageModel(nn.LanguageModelConfig(13, **SIZES)).eval()
     x = ids(rng, 13, 2, 6)
     full = lm(x).data
     with mg.no_grad():
@@ -364,8 +378,8 @@ def test_language_model_and_classifier() -> None:
     other = x.copy()
     other[:, 5] = 4
     np.testing.assert_allclose(lm(other).data[:, :5], full[:, :5], rtol=1e-12)
-    assert lm.loss(x).item() == pytest.approx(mg.cross_entropy(lm(x[:, :-1]), x[:, 1:], ignore_index=0).item())
-    classifier = nn.EncoderClassifier(config(), 3).eval()
+    assert lm.loss(x).item() == pytest.approx(mg.cross_entropy(lm(x[:, :-1]), x[:, 1:]).item())
+    classifier = nn.EncoderClassifier(nn.EncoderConfig(11, num_classes=3, **SIZES)).eval()
     y = ids(rng, 11, 2, 4)
     padded = np.concatenate([y, np.zeros((2, 3), int)], 1)
     np.testing.assert_allclose(classifier(padded).data, classifier(y).data, rtol=1e-9)

@@ -28,7 +28,13 @@ def made(seed: int, bias: bool = True) -> tuple[nn.MultiHeadAttention, list[np.n
     rng = np.random.default_rng(seed)
     attention = nn.MultiHeadAttention(12, 4, query_size=5, key_size=6, value_size=7, bias=bias, dtype=float, generator=rng)  # fmt: skip
     arrays = [rng.standard_normal((2, length, width)) for length, width in ((3, 5), (4, 6), (4, 7))]
-    return attention, arrays, rng.random((2, 4)) < 0.7
+    return attention, arrays, rng.random((2, 1, 1, 4)) < 0.7
+
+
+def weighed(attention: nn.MultiHeadAttention, *arguments: Any) -> tuple[Tensor, np.ndarray]:
+    """The result, and the weights (N, h, L_q, L_kv)."""
+    with nn.record_attention(attention) as recorded:
+        return attention(*arguments), recorded[""][-1]
 
 
 def zeroed(attention: nn.MultiHeadAttention, heads: Any) -> None:
@@ -62,16 +68,15 @@ def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_on
     pruned, _, _ = made(seed, bias)
     zeroed(whole, heads)
     for some in [[head] for head in heads] if one_by_one else [heads]:  # numbers do not move as heads go
-        pruned.prune_heads(some)
+        nn.prune_heads(pruned, some)
     left = [head for head in range(4) if head not in heads]
     assert pruned.pruned_heads == tuple(sorted(heads)) and pruned.num_heads == len(left)
 
     leaves = [[Tensor(x, requires_grad=True) for x in arrays] for _ in range(2)]
-    y, weights = whole(*leaves[0], mask, need_weights=True)
-    z, fewer = pruned(*leaves[1], mask, need_weights=True)
+    y, weights = weighed(whole, *leaves[0], mask)
+    z, fewer = weighed(pruned, *leaves[1], mask)
     np.testing.assert_allclose(z.data, y.data, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(pruned(*arrays, mask).data, y.data, rtol=1e-10, atol=1e-12)  # the fused form
-    np.testing.assert_array_equal(fewer.data, weights.data[:, left])
+    np.testing.assert_array_equal(fewer, weights[:, left])
 
     g = np.random.default_rng(seed).standard_normal(y.shape)
     y.backward(g)
@@ -88,7 +93,7 @@ def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_on
 def test_shapes_and_counts() -> None:
     attention, _, _ = made(0)
     before = attention.num_parameters()
-    attention.prune_heads([1])
+    nn.prune_heads(attention, [1])
     shapes = {name: array.shape for name, array in attention.state_dict().items()}
     assert shapes == {
         "q_proj.weight": (9, 5), "q_proj.bias": (9,), "k_proj.weight": (9, 6), "k_proj.bias": (9,),
@@ -105,7 +110,7 @@ def test_shapes_and_counts() -> None:
 
 def test_errors_change_nothing() -> None:
     attention, _, _ = made(0)
-    attention.prune_heads([1])
+    nn.prune_heads(attention, [1])
     before = {name: array.copy() for name, array in attention.state_dict().items()}
     for heads, kind, message in [
         ([4], IndexError, r"prune_heads: expected heads from 0 to 3, got \[4\]"),
@@ -116,7 +121,7 @@ def test_errors_change_nothing() -> None:
         ([0.5], TypeError, "cannot be interpreted as an integer"),
     ]:
         with pytest.raises(kind, match=message):
-            attention.prune_heads(heads)
+            nn.prune_heads(attention, heads)
     assert attention.pruned_heads == (1,) and attention.num_heads == 3
     for name, array in attention.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
@@ -127,7 +132,7 @@ def test_an_optimizer_made_before_refuses_and_one_made_after_trains() -> None:
     early = optim.Adam(attention.parameters(), lr=0.01)
     loss = lambda: mg.mean(attention(*arrays, mask) ** 2)
     loss().backward()
-    attention.prune_heads([0, 3])
+    nn.prune_heads(attention, [0, 3])
     assert all(p.grad is None for p in attention.parameters())
     loss().backward()
     with pytest.raises(RuntimeError, match="other memory than when its optimizer was made; convert .* or prune"):
@@ -144,26 +149,25 @@ def test_an_optimizer_made_before_refuses_and_one_made_after_trains() -> None:
 def test_frozen_stays_frozen() -> None:
     attention, _, _ = made(0)
     attention.k_proj.requires_grad_(False)
-    attention.prune_heads([0])
+    nn.prune_heads(attention, [0])
     assert [name for name, p in attention.named_parameters() if not p.requires_grad] == ["k_proj.weight", "k_proj.bias"]
 
 
 # -- gates -----------------------------------------------------------------------------------------------
 
 
-@given(seed=st.integers(0, 1000), head=st.integers(0, 3), need_weights=st.booleans())
-def test_a_gate_of_zero_is_a_head_that_is_pruned(seed: int, head: int, need_weights: bool) -> None:
+@given(seed=st.integers(0, 1000), head=st.integers(0, 3), recorded=st.booleans())
+def test_a_gate_of_zero_is_a_head_that_is_pruned(seed: int, head: int, recorded: bool) -> None:
     attention, arrays, mask = made(seed)
-    run = lambda: attention(*arrays, mask, need_weights=need_weights)
-    result = lambda: (run()[0] if need_weights else run()).data
+    run = (lambda: weighed(attention, *arrays, mask)[0]) if recorded else (lambda: attention(*arrays, mask))
+    result = lambda: run().data
     plain = result()
     with nn.gate_heads(attention, {"": np.ones(4)}):
         np.testing.assert_allclose(result(), plain, rtol=1e-12)
     with nn.gate_heads(attention, {"": np.arange(4) != head}):
         gated = result()
-    assert attention.head_gate is None
     np.testing.assert_array_equal(result(), plain)
-    attention.prune_heads([head])
+    nn.prune_heads(attention, [head])
     np.testing.assert_allclose(gated, result(), rtol=1e-10, atol=1e-12)
 
 
@@ -244,15 +248,18 @@ def test_a_pruned_model_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_a_model_refuses_as_a_whole() -> None:
-    model = nn.LanguageModel(CONFIG)
+    config = nn.LanguageModelConfig(13, 8, 4, 2, 12)
+    model = nn.LanguageModel(config)
     with pytest.raises(ValueError, match="no head would be left"):
         model.prune_heads({"layers.layers.0.self_attention": [1], "layers.layers.1.self_attention": [0, 1, 2, 3]})
     with pytest.raises(
         KeyError, match=r"no multi-head attention is named \['layers'\]; there are \['layers.layers.0.s"
     ):
         model.prune_heads({"layers.layers.0.self_attention": [1], "layers": [0]})
-    assert model.config is CONFIG and not any(m.pruned_heads for m in model.modules() if isinstance(m, nn.MultiHeadAttention))  # fmt: skip
+    assert model.config is config and not any(m.pruned_heads for m in model.modules() if isinstance(m, nn.MultiHeadAttention))  # fmt: skip
     model.prune_heads({"layers.layers.1.self_attention": iter([0])})
     assert model.config.pruned_heads == {"layers.layers.1.self_attention": [0]}
-    assert not CONFIG.pruned_heads
-    nn.EncoderClassifier(CONFIG, 3).prune_heads({"encoder.layers.0.self_attention": [3]})
+    assert not config.pruned_heads
+    nn.EncoderClassifier(nn.EncoderConfig(11, 8, 4, 1, 12, num_classes=3)).prune_heads(
+        {"encoder.layers.0.self_attention": [3]}
+    )

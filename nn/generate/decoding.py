@@ -1,0 +1,139 @@
+"""A batch of sequences that grow by a token at a time: what all ways of choosing the token share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..layers.module import evaluating
+from .rules import Rules
+
+__all__ = ["OWN", "Hypothesis"]
+
+OWN = -1
+"""As an end mark: those in the model's configuration."""
+
+
+@dataclass
+class Hypothesis:
+    """A decoded sequence: its tokens (without BOS, with the end mark if it was reached) and its score.
+
+    `log_prob` is the sum of the logarithms of the tokens' probabilities; `score` is what the search ranked by.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    log_prob: float = 0.0
+    score: float = 0.0
+
+
+class Decoding:
+    """The model's state, and the tokens so far.
+
+    `source` (N, L) are the source ids of a sequence-to-sequence model. `prompt`, for a language model, is
+    one list of tokens, or several, whose lengths can differ. Works on any model with `start` and `step`.
+    """
+
+    def __init__(
+        self, model: Any, source: Any, prompt: Any, max_len: int, eos: int | Iterable[int] | None, rules: Rules
+    ) -> None:
+        if max_len < 1:
+            raise ValueError(f"expected max_len of at least 1, got {max_len}")
+        self.model, self.max_len, self.rules = model, max_len, rules
+        self.ends = end_marks(model, eos)
+        self.new = 0  # tokens that were generated
+        if source is not None:
+            source = np.asarray(source)
+            begin = np.full((len(source), 1), model.config.bos_id)
+            with evaluating():
+                self.state = model.start(source)
+        else:
+            begin = prompt_rows(prompt)
+        self._history = np.concatenate([begin, np.full((len(begin), max_len), -1)], 1)
+        self._length = self._begin = begin.shape[1]
+        self._limit: int | None = None  # on what the model can look back at
+        if source is None:
+            self._limit = model.config.max_len if model.config.positions not in _UNLIMITED else None
+            self._restart()
+        else:
+            self._next = begin
+
+    def _restart(self) -> None:
+        """Begin anew with as many of the last tokens as leave room for those to come, up to half of the limit."""
+        seen = self.history
+        if self._limit is not None:
+            room = min(self.max_len - self.new, max(self._limit // 2, 1))
+            seen = seen[:, -max(self._limit - room, 1) :]
+        with evaluating():
+            self.state = self.model.start(seen >= 0)
+        self._next = np.maximum(seen, 0)
+
+    @property
+    def history(self) -> np.ndarray:
+        """All tokens so far (rows, L), -1 for padding."""
+        return self._history[:, : self._length]
+
+    @property
+    def done(self) -> bool:
+        """Whether `max_len` tokens were generated."""
+        return self.new >= self.max_len
+
+    def logits(self) -> np.ndarray:
+        """The model's logits (rows, vocab) of the tokens that come next."""
+        if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:
+            self._restart()
+        with evaluating():
+            return np.asarray(self.model.step(self._next, self.state))
+
+    def ruled(self, scores: np.ndarray) -> np.ndarray:
+        """Scores (rows, vocab), as the rules change them."""
+        return self.rules.apply(scores, self.history, self.new, self.ends)
+
+    def advance(self, tokens: Sequence[int] | np.ndarray, rows: np.ndarray | None = None) -> None:
+        """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this order."""
+        if rows is not None:
+            self.state.select(rows)
+            self._history = self._history[rows]
+        self._next = np.asarray(tokens).reshape(-1, 1)
+        self._history[:, self._length] = self._next[:, 0]
+        self._length += 1
+        self.new += 1
+
+
+_UNLIMITED = ("none", "alibi", "relative")
+
+
+def end_marks(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
+    """The tokens that end a sequence."""
+    if isinstance(eos, (int, np.integer)):
+        return tuple(model.config.end_ids) if eos == OWN else (int(eos),)
+    return () if eos is None else tuple(eos)
+
+
+def prompt_rows(prompt: Any) -> np.ndarray:
+    """Prompts as one array (N, L), those that are shorter behind tokens of -1."""
+    if prompt is None:
+        raise ValueError("expected source ids (for an encoder-decoder model) or a prompt (for a language model)")
+    rows = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
+    arrays = [np.asarray(row) for row in rows]
+    for row in arrays:
+        if row.ndim != 1 or not len(row) or row.dtype.kind not in "iu" or row.min() < 0:
+            raise ValueError(f"prompt: expected at least one token id in each, got {row.dtype} {row.shape}")
+    width = max(map(len, arrays))
+    return np.stack([np.r_[np.full(width - len(row), -1, int), row] for row in arrays])
+
+
+def log_sum_exp(scores: np.ndarray) -> np.ndarray:
+    """log Σ exp of each row, (rows, 1), a few rows at a time."""
+    result = np.empty((len(scores), 1), scores.dtype)
+    step = 1 + (1 << 15) // scores.shape[1]
+    for start in range(0, len(scores), step):
+        part, out = scores[start : start + step], result[start : start + step]
+        top = part.max(-1, keepdims=True)
+        e = np.subtract(part, top)
+        np.exp(e, out=e)
+        np.log(e.sum(-1, keepdims=True), out=out)
+        out += top
+    return result

@@ -1,0 +1,118 @@
+"""Rotary positions: Su et al. (2021), arXiv:2104.09864, in the layout of halves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor
+
+__all__ = ["RotaryPositions"]
+
+
+class RotaryPositions:
+    """Turns each pair of numbers in a head by an angle that grows with the position.
+
+    Pair i of a head of size d is (i, i + d/2), and turns by position / base^(2i/d): a score then depends on
+    how far apart query and key are. `scaling` stretches the angles for longer sequences, with the words of
+    published configurations: `rope_type` (or `type`) "default", "linear" (Chen et al. 2023,
+    arXiv:2306.15595), "llama3" (Llama 3.1's) or "yarn" (Peng et al. 2023, arXiv:2309.00071), and its numbers.
+    `inv_freq` (d/2,) are the angles of position 1, `factor` multiplies sines and cosines.
+    """
+
+    def __init__(self, head_dim: int, base: float = 10000.0, *, scaling: Mapping[str, Any] | None = None) -> None:
+        if head_dim < 2 or head_dim % 2:
+            raise ValueError(f"RotaryPositions: expected an even head_dim, got {head_dim}")
+        self.head_dim, self.base, self.scaling = head_dim, base, dict(scaling or {})
+        kind = self.scaling.get("rope_type", self.scaling.get("type", "default"))
+        if kind not in _SCALINGS:
+            raise ValueError(f"rotary scaling: expected a rope_type of {', '.join(_SCALINGS)}, got {kind!r}")
+        try:
+            self.inv_freq, self.factor = _SCALINGS[kind](
+                base ** (-np.arange(0, head_dim, 2) / head_dim), base, self.scaling
+            )
+        except KeyError as error:
+            raise ValueError(f"rotary scaling: rope_type {kind!r} needs {error}, got {self.scaling}") from None
+        self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, head_dim)), np.empty((0, head_dim)))
+
+    def __call__(self, x: Any, positions: Any = 0) -> Tensor:
+        """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N, L)."""
+        n, length, width = x.shape
+        cos, sin = self.cos_sin(positions, length, x.dtype)
+        heads = mg.reshape(x, n, length, -1, self.head_dim)
+        first, second = mg.split(heads, 2, -1)
+        turned = mg.concatenate([-second, first], -1)
+        return mg.reshape(heads * cos + turned * sin, n, length, width)
+
+    def cos_sin(self, positions: Any, length: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and sines (1 or N, L, 1, d) of the angles at these positions, each pair's twice."""
+        if not np.ndim(positions):
+            end = int(positions) + length
+            cos, sin = (table[int(positions) : end][None] for table in self._tables(end, dtype))
+        else:
+            positions = np.atleast_2d(positions)
+            cos, sin = (table[positions] for table in self._tables(int(positions.max()) + 1, dtype))
+        return cos[:, :, None], sin[:, :, None]
+
+    def _tables(self, end: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+        tables = self._table
+        if end > len(tables[0]) or tables[0].dtype != dtype:
+            angles = np.arange(max(64, 2 * end))[:, None] * np.concatenate([self.inv_freq, self.inv_freq])
+            tables = (np.cos(angles) * self.factor).astype(dtype), (np.sin(angles) * self.factor).astype(dtype)
+            self._table = tables  # in one step: other threads may be reading
+        return tables
+
+    def __repr__(self) -> str:
+        scaling = f", scaling={self.scaling}" if self.scaling else ""
+        return f"RotaryPositions({self.head_dim}, base={self.base}{scaling})"
+
+
+def _default(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    return inv_freq, 1.0
+
+
+def _linear(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    return inv_freq / scaling["factor"], 1.0
+
+
+def _llama3(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    """Slow pairs are stretched, fast ones stay, and between the two thresholds there is a blend."""
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = scaling["original_max_position_embeddings"] * inv_freq / (2 * math.pi)  # in the original length
+    stays = np.clip((turns - low) / (high - low), 0, 1)
+    return inv_freq * (stays + (1 - stays) / scaling["factor"]), 1.0
+
+
+def _yarn(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+    """A ramp over the pairs, between those that turn `beta_slow` and `beta_fast` times in the original length."""
+    stretch, d = scaling["factor"], 2 * len(inv_freq)
+    length = scaling["original_max_position_embeddings"]
+
+    def pair(turns: float) -> float:
+        return d * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = pair(scaling.get("beta_fast") or 32), pair(scaling.get("beta_slow") or 1)
+    if scaling.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, d - 1)
+    stretched = np.clip((np.arange(d // 2) - low) / max(high - low, 1e-3), 0, 1)
+    factor = scaling.get("attention_factor")
+    if factor is None:
+        weight, whole = scaling.get("mscale"), scaling.get("mscale_all_dim")
+        factor = _yarn_scale(stretch)
+        if weight and whole:
+            factor = _yarn_scale(stretch, weight) / _yarn_scale(stretch, whole)
+    return inv_freq * (1 - stretched + stretched / stretch), factor
+
+
+def _yarn_scale(stretch: float, weight: float = 1.0) -> float:
+    return 0.1 * weight * math.log(stretch) + 1 if stretch > 1 else 1.0
+
+
+_SCALINGS: dict[str, Callable[..., tuple[np.ndarray, float]]] = {
+    "default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn,
+}  # fmt: skip

@@ -1,0 +1,148 @@
+"""What all models share: a configuration, how weights start, padding, and decoding step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor, unwrap
+
+from ..layers import init
+from ..layers.cache import AttentionCache, KeysAndValues
+from ..layers.linear import Embedding, Linear
+from ..layers.masks import padding_mask_of
+from ..layers.module import Module
+from ..layers.position import LearnedPositions
+from ..layers.probes import attentions_of
+from ..layers.pruning import heads_without, prune_heads
+from .config import ModelConfig
+
+__all__ = ["DecodingState", "Model"]
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+IGNORED = -100
+"""The target of a position that counts nothing in a loss."""
+
+
+class Model(Module):
+    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init` is False."""
+
+    config: Any
+
+    def __init__(self, config: ModelConfig, generator: Generator | None = None, init: bool = True) -> None:
+        self.config = config
+        with _drawing(init):
+            self._build(config, generator)
+            self._reset(generator)
+
+    def _build(self, config: Any, generator: Generator | None) -> None:
+        raise NotImplementedError
+
+    def _reset(self, generator: Generator | None) -> None:
+        """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
+        tables = {id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))}
+        for module in self.modules():
+            if isinstance(module, Linear):
+                if id(module.weight) not in tables:
+                    init.xavier_uniform_(module.weight, generator=generator)
+                if module.bias is not None:
+                    init.zeros_(module.bias)
+        if self.config.pruned_heads:
+            self.prune_heads(self.config.pruned_heads)
+
+    def prune_heads(self, heads: Mapping[str, Iterable[int]]) -> None:
+        """Remove heads for good, by the name of their attention: `{"encoder.layers.0.self_attention": [1, 3]}`.
+
+        `nn.prune_heads` tells more. An error leaves the model as it was. The heads are listed in
+        `config.pruned_heads`, so that a model made from `config` loads the pruned weights.
+        """
+        found = attentions_of(self)
+        if unknown := sorted(set(heads) - set(found)):
+            raise KeyError(f"prune_heads: no multi-head attention is named {unknown}; there are {list(found)}")
+        lists = {name: list(some) for name, some in heads.items()}
+        for name, some in lists.items():
+            heads_without(found[name], some)  # an error here comes before any change
+        for name, some in lists.items():
+            prune_heads(found[name], some)
+        pruned = {name: list(module.pruned_heads) for name, module in found.items() if module.pruned_heads}
+        self.config = replace(self.config, pruned_heads=pruned)
+
+    def _padding(self, ids: np.ndarray, given: Any = None) -> np.ndarray | None:
+        """Which of the ids are real, (N, L); None if all are."""
+        if given is None:
+            hidden = self.config.hidden_id
+            given = None if hidden is None else padding_mask_of(ids, hidden)
+        else:
+            given = np.asarray(unwrap(given))
+            if given.dtype != bool or given.shape != ids.shape:
+                raise ValueError(
+                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got {given.dtype} {given.shape}"
+                )
+        return None if given is None or given.all() else given
+
+    def _cross_entropy(self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str) -> Tensor:
+        """The loss of the output projection's logits for targets (N, L), of which IGNORED ones count nothing."""
+        return mg.linear_cross_entropy(
+            hidden, self.output.weight, self.output.bias, targets, ignore_index=IGNORED,
+            label_smoothing=label_smoothing, reduction=reduction,
+        )  # fmt: skip
+
+    output: Linear
+
+
+def _drawing(init_weights: bool) -> Any:
+    return init.skipped(not init_weights)
+
+
+class DecodingState:
+    """What decoding step by step carries along.
+
+    `caches` are those of the self-attentions. `memory` has, for each layer, what its cross-attention
+    attends to. `padding_mask` says what is real: of the memory (N, L_m), or in a language model of all
+    tokens so far (N, L); None where everything is.
+    """
+
+    def __init__(
+        self, num_layers: int, memory: Sequence[KeysAndValues] = (), padding_mask: np.ndarray | None = None
+    ) -> None:
+        self.memory = list(memory)
+        self.padding_mask = padding_mask
+        self.caches = [AttentionCache() for _ in range(num_layers)]
+        self.length = 0
+
+    def select(self, rows: np.ndarray) -> None:
+        """Keep these rows of the batch, in this order; a row can be taken more than once."""
+        if self.padding_mask is not None:
+            self.padding_mask = self.padding_mask[rows]
+        for memory in self.memory:
+            memory.select(rows)
+        for cache in self.caches:
+            cache.select(rows)
+
+
+def checked_ids(name: str, ids: Any) -> np.ndarray:
+    """Token ids (N, L), with at least one position."""
+    ids = np.asarray(unwrap(ids))
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise ValueError(f"{name}: expected integer token ids (N, L), got {ids.dtype} {ids.shape}")
+    if ids.shape[1] == 0:
+        raise ValueError(f"{name}: expected at least one token in each sequence, got shape {ids.shape}")
+    return ids
+
+
+def key_mask(padding_mask: np.ndarray | None) -> np.ndarray | None:
+    """A padding mask (N, L) as an attention takes it, (N, 1, 1, L)."""
+    return None if padding_mask is None else padding_mask[:, None, None]
+
+
+def positions_of(padding_mask: np.ndarray | None) -> Any:
+    """The place of each token among the real ones of its row, (N, L); 0 where that is its place in the row."""
+    if padding_mask is None or (padding_mask[:, 1:] <= padding_mask[:, :-1]).all():  # padding at the right
+        return 0
+    return np.maximum(np.cumsum(padding_mask, -1) - 1, 0)

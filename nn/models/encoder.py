@@ -1,0 +1,156 @@
+"""Encoders with heads: BERT's form (Devlin et al. 2019, arXiv:1810.04805)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor
+
+from ..layers.linear import Dropout, Linear, activation_named
+from ..layers.transformer import norm_named
+from .base import IGNORED, Model, checked_ids, key_mask, positions_of
+from .config import EncoderConfig
+from .stacks import Encoder, InputEmbedding
+
+__all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenClassifier"]
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+
+class EncoderModel(Model):
+    """Token ids to a vector for each token, which sees all real tokens.
+
+    A `padding_mask` (N, L) holds booleans, True = a real token; it is made from `config.pad_id` unless given.
+    `types` (N, L) are the kinds of segments, where the model tells them apart.
+    """
+
+    config: EncoderConfig
+
+    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+        if config.vocab_size < 1:
+            raise ValueError(f"{type(self).__name__}: expected a vocabulary, got vocab_size={config.vocab_size}")
+        self.embedding = InputEmbedding(config, config.vocab_size, generator, num_types=config.num_types)
+        self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
+
+    def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """The vectors (N, L, d_model) of token ids (N, L)."""
+        ids = checked_ids("ids", ids)
+        real = self._padding(ids, padding_mask)
+        at = positions_of(real)
+        return self.encoder(self.embedding(ids, at, types), key_mask(real), positions=at)
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """The vectors (N, L, d_model) of token ids (N, L)."""
+        return self.hidden(ids, padding_mask, types)
+
+
+class _Classifier(EncoderModel):
+    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+        super()._build(config, generator)
+        if config.num_classes < 1:
+            raise ValueError(f"{type(self).__name__}: expected num_classes of at least 1, got {config.num_classes}")
+        self.dropout = Dropout(config.dropout, generator)
+        self.dense: Linear | None = None
+        if config.head_activation != "none":
+            self.dense = Linear(config.d_model, config.d_model, dtype=config.dtype, generator=generator)
+        self.output = Linear(config.d_model, config.num_classes, dtype=config.dtype, generator=generator)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        if self.dense is not None:
+            x = activation_named(self.config.head_activation)(self.dense(x))
+        return self.output(self.dropout(x))
+
+
+class EncoderClassifier(_Classifier):
+    """An encoder, one vector for all its outputs, and a linear layer: logits of the classes of a text."""
+
+    def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """(N, d_model): the mean over the real tokens, or the first token, as `config.pool` says."""
+        ids = checked_ids("ids", ids)
+        x = self.hidden(ids, padding_mask, types)  # (N, L, d_model)
+        if self.config.pool == "first":
+            return x[:, 0]
+        real = self._padding(ids, padding_mask)
+        real = np.ones(ids.shape, bool) if real is None else real
+        weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
+        return mg.sum(x * weights[..., None].astype(x.dtype), 1)
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Logits (N, num_classes) from token ids (N, L)."""
+        return self._logits(self.pooled(ids, padding_mask, types))
+
+    def loss(
+        self, ids: Any, classes: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:  # fmt: skip
+        """The cross-entropy of the classes, integers (N,)."""
+        logits = self.forward(ids, padding_mask, types)
+        return mg.cross_entropy(logits, classes, label_smoothing=label_smoothing, reduction=reduction)
+
+    def num_targets(self, ids: Any, classes: Any, *rest: Any) -> int:
+        """The texts: what the mean of `loss` is divided by."""
+        return len(classes)
+
+
+class TokenClassifier(_Classifier):
+    """An encoder and a linear layer: logits of the classes of each token."""
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Logits (N, L, num_classes) from token ids (N, L)."""
+        return self._logits(self.hidden(ids, padding_mask, types))
+
+    def loss(
+        self, ids: Any, classes: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:  # fmt: skip
+        """The cross-entropy of the classes of the real tokens, integers (N, L), of which -100 counts nothing."""
+        logits = self.forward(ids, padding_mask, types)
+        goals = self._goals(ids, classes, padding_mask)
+        return mg.cross_entropy(
+            logits, goals, ignore_index=IGNORED, label_smoothing=label_smoothing, reduction=reduction
+        )
+
+    def num_targets(self, ids: Any, classes: Any, padding_mask: Any = None, *rest: Any) -> int:
+        """The tokens that have a class: what the mean of `loss` is divided by."""
+        return int((self._goals(ids, classes, padding_mask) != IGNORED).sum())
+
+    def _goals(self, ids: Any, classes: Any, padding_mask: Any) -> np.ndarray:
+        real = self._padding(checked_ids("ids", ids), padding_mask)
+        return np.asarray(classes) if real is None else np.where(real, classes, IGNORED)
+
+
+class MaskedLanguageModel(EncoderModel):
+    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied embedding."""
+
+    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+        super()._build(config, generator)
+        width, dtype = config.embedding_size or config.d_model, config.dtype
+        self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
+        self.norm = norm_named(config.norm, width, config.norm_eps, dtype)
+        self.output = Linear(width, config.vocab_size, config.output_bias, dtype, generator)
+        self.output.weight = self.embedding.tokens.weight
+
+    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """What the output projection sees, (N, L, d)."""
+        activation = activation_named(self.config.activation)
+        return self.norm(activation(self.dense(self.hidden(ids, padding_mask, types))))
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Logits (N, L, vocab_size) of the token at each position of the ids (N, L)."""
+        return self.output(self.features(ids, padding_mask, types))
+
+    def loss(
+        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:  # fmt: skip
+        """The cross-entropy of the targets (N, L): -100 where nothing is to be told."""
+        x = self.features(ids, padding_mask, types)
+        return self._cross_entropy(x, np.asarray(targets), label_smoothing, reduction)
+
+    def num_targets(self, ids: Any, targets: Any, *rest: Any) -> int:
+        """The tokens that are to be told: what the mean of `loss` is divided by."""
+        return int((np.asarray(targets) != IGNORED).sum())

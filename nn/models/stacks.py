@@ -1,0 +1,175 @@
+"""What models are built from: embeddings of tokens, and stacks of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigrad.core.tensor import Tensor
+
+from ..layers.cache import AttentionCache, KeysAndValues
+from ..layers.linear import Dropout, Embedding, Linear
+from ..layers.module import Module, ModuleList
+from ..layers.norm import LayerNorm, RMSNorm
+from ..layers.position import LearnedPositions, SinusoidalPositions
+from ..layers.position_bias import ALiBi, RelativePositionBias
+from ..layers.rotary import RotaryPositions
+from ..layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
+from .config import ModelConfig
+
+__all__ = ["Decoder", "Encoder", "InputEmbedding"]
+
+if TYPE_CHECKING:
+    Generator = np.random.Generator
+
+
+class InputEmbedding(Module):
+    """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and types) added."""
+
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, generator: Generator | None = None, *, num_types: int = 0,
+        std: float | None = None,
+    ) -> None:  # fmt: skip
+        width, dtype = config.embedding_size or config.d_model, config.dtype
+        self.scale = config.embedding_factor
+        if std is None:
+            std = config.d_model**-0.5 if config.scale_embedding else 1.0
+        self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
+        self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
+        self.positions: LearnedPositions | SinusoidalPositions | None = None
+        table: dict[str, Any] = {"dtype": dtype, "offset": config.position_offset}
+        if config.positions == "learned":
+            self.positions = LearnedPositions(config.max_len, width, generator=generator, **table)
+        elif config.positions.startswith("sinusoidal"):
+            kind: dict[str, Any] = {
+                "halves": config.positions != "sinusoidal",
+                "last": config.positions == "sinusoidal_last",
+            }
+            self.positions = SinusoidalPositions(config.max_len, width, **kind, **table)
+        self.norm = norm_named(config.norm, width, config.norm_eps, dtype) if config.embedding_norm else None
+        self.dropout = Dropout(config.dropout, generator)
+        self.projection = (
+            None if width == config.d_model else Linear(width, config.d_model, dtype=dtype, generator=generator)
+        )
+
+    def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
+        """`positions` is where the ids start, or integers (L,) or (N, L); `types` (N, L) is 0 unless given."""
+        x = self.tokens(ids)
+        if self.scale != 1:
+            x = x * self.scale
+        if self.types is not None:
+            x = x + self.types(np.zeros_like(ids) if types is None else types)
+        if self.positions is not None:
+            x = self.positions(x, positions)
+        if self.norm is not None:
+            x = self.norm(x)
+        x = self.dropout(x)
+        return x if self.projection is None else self.projection(x)
+
+
+def _attention_bias(config: ModelConfig) -> bool | dict[str, bool]:
+    given = config.bias if config.attention_bias is None else config.attention_bias
+    if isinstance(given, bool):
+        return given
+    return {"q": "q" in given, "k": "k" in given, "v": "v" in given, "out": "o" in given}
+
+
+def _layer_options(config: ModelConfig, generator: Generator | None) -> dict[str, Any]:
+    """The options that encoder and decoder layers share."""
+    names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
+    return {"generator": generator, **{name: getattr(config, name) for name in names}}
+
+
+def _attention_options(config: ModelConfig) -> dict[str, Any]:
+    """The options that all attentions of a model share."""
+    return {
+        "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim, "scale": config.attention_scale,
+        "bias": _attention_bias(config), "qk_norm": config.norm_eps if config.qk_norm else None,
+        "dropout": config.dropout if config.attention_dropout is None else config.attention_dropout,
+    }  # fmt: skip
+
+
+def _self_attention_options(
+    config: ModelConfig, bidirectional: bool, generator: Generator | None
+) -> Callable[[int], dict[str, Any]]:
+    """The options of the self-attention in layer i of a stack: what has positions is shared by the layers."""
+    shared, dtype = _attention_options(config), config.dtype
+    rotary: RotaryPositions | None = None
+    bias: RelativePositionBias | ALiBi | None = None
+    if config.positions == "rotary":
+        rotary = RotaryPositions(config.size_of_head, config.rotary_base, scaling=config.rotary_scaling)
+    elif config.positions == "relative":
+        bias = RelativePositionBias(
+            config.num_heads, config.relative_buckets, config.relative_max_distance, bidirectional, dtype, generator
+        )  # fmt: skip
+    elif config.positions == "alibi":
+        bias = ALiBi(config.num_heads, dtype)
+
+    def options(i: int) -> dict[str, Any]:
+        windowed = config.window_layers is None or i in config.window_layers
+        return {
+            **shared, "position_bias": bias, "rotary": None if i in config.no_rotary_layers else rotary,
+            "window": config.window if windowed else None,
+        }  # fmt: skip
+
+    return options
+
+
+def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
+    return norm_named(config.norm, config.d_model, config.norm_eps, config.dtype) if config.has_final_norm else None
+
+
+class Encoder(Module):
+    """A stack of encoder layers, which is causal where `causal`."""
+
+    def __init__(
+        self, config: ModelConfig, num_layers: int, generator: Generator | None = None, *, causal: bool = False,
+        shared: bool = False,
+    ) -> None:  # fmt: skip
+        sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
+        attention = _self_attention_options(config, not causal, generator)
+        self.causal = causal
+        self.layers = ModuleList(
+            TransformerEncoderLayer(*sizes, attention=attention(i), **options)
+            for i in range(min(num_layers, 1) if shared else num_layers)
+        )
+        self.repeats = num_layers if shared else 1
+        self.norm = _final_norm(config)
+
+    def forward(
+        self, x: Any, mask: Any = None, caches: Sequence[AttentionCache] | None = None, positions: Any = None
+    ) -> Tensor:
+        """(N, L, d_model) from x of that shape; `mask` broadcasts to (N, h, L, L)."""
+        for i, layer in enumerate([*self.layers] * self.repeats):
+            x = layer(x, mask, self.causal, None if caches is None else caches[i], positions)
+        return x if self.norm is None else self.norm(x)
+
+
+class Decoder(Module):
+    """A stack of decoder layers."""
+
+    def __init__(self, config: ModelConfig, num_layers: int, generator: Generator | None = None) -> None:
+        sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
+        attention, cross = _self_attention_options(config, False, generator), _attention_options(config)
+        self.layers = ModuleList(
+            TransformerDecoderLayer(*sizes, attention=attention(i), cross_attention=cross, **options)
+            for i in range(num_layers)
+        )
+        self.norm = _final_norm(config)
+
+    def project_memory(self, memory: Any) -> list[KeysAndValues]:
+        """The keys and values of each layer's cross-attention, from the encoder's output (N, L_m, d_model)."""
+        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[attr-defined]
+
+    def forward(
+        self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None,
+        caches: Sequence[AttentionCache] | None = None, positions: Any = None,
+    ) -> Tensor:  # fmt: skip
+        """(N, L, d_model) from x of that shape, and the encoder's output or what `project_memory` made of it."""
+        for i, layer in enumerate(self.layers):
+            own = memory[i] if isinstance(memory, list) else memory
+            cache = None if caches is None else caches[i]
+            x = layer(x, own, mask, memory_mask, cache=cache, positions=positions)
+        return x if self.norm is None else self.norm(x)
