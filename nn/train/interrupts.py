@@ -33,11 +33,13 @@ class Interrupts:
                 signal.signal(signal.SIGINT, self._note)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.noted = False
+    def __exit__(self, kind: Any, *error: object) -> None:
+        noted, self.noted = self.noted, False
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
+        if noted and kind is None:  # it came after the last safe place
+            raise Stopped
 
     def _note(self, number: int, frame: Any) -> None:
         if self.noted:

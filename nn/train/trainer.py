@@ -113,24 +113,23 @@ class Trainer:
             self.model.train()
             self._began = time.perf_counter() - self.seconds
             self._logged = time.perf_counter()
-            with (
-                self.parallel,
-                self._interrupts,
-                ProgressLine(self._last_step(), self.progress and self._writes) as line,
-            ):
-                self._line = line
-                try:
-                    while not self._is_done():
-                        self._run_epoch()
-                    if self.validated != self.step:  # max_steps came first
-                        self._log_loss()
-                        self._validate()
-                        self.save()
-                except Stopped:
-                    self.save()
-                    raise Stopped(self._goodbye()) from None
+            line = ProgressLine(self._last_step(), self.progress and self._writes)
+            try:
+                with self.parallel, self._interrupts, line as self._line:
+                    self._run()
+            except Stopped:
+                self.save()
+                raise Stopped(self._goodbye()) from None
         self.model.eval()
         return self.history
+
+    def _run(self) -> None:
+        while not self._is_done():
+            self._run_epoch()
+        if self.validated != self.step:  # max_steps came first
+            self._log_loss()
+            self._validate()
+            self.save()
 
     def _is_done(self) -> bool:
         return (
