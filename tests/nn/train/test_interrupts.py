@@ -1,0 +1,124 @@
+"""A run that is interrupted at any line of what trains it, and taken up again, ends as if it had not been."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import assert_same_run
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from nn.train import checkpoint
+
+ROOT = Path(nn.__file__).parents[1]
+INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py"))
+INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
+Line = tuple[str, int]
+
+
+def small_trainer(run_dir: Path) -> nn.Trainer:
+    """A run that does all that a trainer can do, in a few milliseconds."""
+    mg.manual_seed(0)
+    rng = np.random.default_rng(0)
+    model = nn.Sequential(nn.Linear(3, 4, dtype=float), nn.Dropout(0.2), nn.Linear(4, 1, dtype=float))
+    batches = [(rng.standard_normal((4, 3)), rng.standard_normal((4, 1))) for _ in range(4)]
+    return nn.Trainer(
+        model, optim.Adam(model.parameters(), lr=0.05), batches, valid=batches[:2],
+        objective=lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean(), schedule=lambda step: 1 / step,
+        accumulate=2, max_epochs=2, save_every=3, log_every=2, patience=9, average=nn.MovingAverage(model, 0.5),
+        keep_last=2, run_dir=run_dir, progress=True,
+    )  # fmt: skip
+
+
+class Tracer:
+    """Goes along with the lines of the trainer, and interrupts at the n-th visit of one."""
+
+    def __init__(self, at: Line | None = None, visit: int = 1, signalled: bool = False) -> None:
+        self.at, self.visit, self.signalled = at, visit, signalled
+        self.seen: dict[Line, int] = {}
+        self.done = False
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(INSIDE):
+            return None
+        if event == "line":
+            line = (frame.f_code.co_filename, frame.f_lineno)
+            self.seen[line] = self.seen.get(line, 0) + 1
+            if line == self.at and self.seen[line] == self.visit and not self.done:
+                self.done = True
+                if not self.signalled:
+                    raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
+    """Train from the last state; whether Ctrl-C ended it."""
+    try:
+        sys.settrace(tracer)
+        trainer.fit(resume=True)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(None)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        end_of_process()
+    return False
+
+
+def end_of_process() -> None:
+    """Close locks that are still held, as the system does."""
+    checkpoint._locked.clear()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{descriptor}").endswith("/.lock"):
+                os.close(int(descriptor))
+
+
+@pytest.fixture
+def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
+    """The run that nothing disturbs, and how often it came to each line."""
+    whole, tracer = small_trainer(tmp_path / "whole"), Tracer()
+    run(whole, tracer)
+    return whole, tracer.seen
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that are left open
+@pytest.mark.parametrize("signalled", [False, True], ids=["raised", "signal"])
+def test_at_every_line(
+    tmp_path: Path, traced: tuple[nn.Trainer, dict[Line, int]], quick_disk: None, signalled: bool
+) -> None:
+    """Raised: as a second Ctrl-C is, in the midst of anything. By a signal: the trainer ends its step first."""
+    whole, seen = traced
+    draw, tried = np.random.default_rng(1), 0
+    assert len(seen) > 250  # lines of nn/train and of what writes files
+    for number, (line, visits) in enumerate(sorted(seen.items())):
+        directory = tmp_path / str(number)
+        visit = int(draw.integers(1, visits + 1))
+        if signalled and not INTENSE and number % 4:
+            continue
+        tried += 1
+        assert run(small_trainer(directory), Tracer(line, visit, signalled))
+        again = small_trainer(directory)
+        assert not run(again)
+        try:
+            assert_same_run(whole, again)
+            assert [path.name for path in again.run.kept()] == [path.name for path in whole.run.kept()]
+            assert not list(directory.glob(".*.part"))
+        except AssertionError as error:
+            raise AssertionError(f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}") from error
+    print(f"\ninterrupted at {tried} lines: all ended with the same weights")
