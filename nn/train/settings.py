@@ -45,7 +45,7 @@ def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
             fail(name, "a whole number of at least 0")
     if not _is_count(state.get("validated"), -1):
         fail("validated", "a whole number of at least -1")
-    for name in ("seconds", "loss_sum", "loss_count"):
+    for name in ("loss_sum", "loss_count"):
         if not _is_number(state.get(name)):
             fail(name, "a number")
     if state.get("best") is not None and not _is_number(state["best"]):

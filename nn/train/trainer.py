@@ -32,7 +32,7 @@ __all__ = ["Trainer"]
 
 # What a state holds beside arrays, optimizer, schedule and random numbers.
 _POSITION = (
-    "step", "epoch", "batch", "best", "best_step", "worse", "skipped", "validated", "seconds", "loss_sum", "loss_count",
+    "step", "epoch", "batch", "best", "best_step", "worse", "skipped", "validated", "loss_sum", "loss_count",
 )  # fmt: skip
 
 
@@ -247,10 +247,11 @@ class Trainer:
 
     def _validate(self) -> None:
         """Take the validation loss and the score. Nothing of this trainer changes before both are there."""
-        if self.valid is None and self.score is None:
-            self.validated = self.step
-            if self.run is not None and self._writes and self.keep_last:
-                self._keep_weights(None)
+        if self.valid is None and self.score is None:  # nobody judges: the latest weights are the best
+            self.best_step = self.validated = self.step
+            if self.run is not None and self._writes:
+                with self._averaged():
+                    self._keep_weights({})
             return
         state = get_rng_state()
         entry: dict[str, Any] = {"step": self.step, "epoch": self.epoch}
@@ -259,7 +260,7 @@ class Trainer:
                 value = self._judge(entry)
                 better = self.best is None or (value > self.best if self.score else value < self.best)
                 if self.run is not None and self._writes:
-                    self._keep_weights(value if better else None)
+                    self._keep_weights({"score" if self.score else "valid_loss": value} if better else None)
         except Stopped:
             set_rng_state(state)
             raise
@@ -287,10 +288,11 @@ class Trainer:
             entry |= self.on_validation(self, entry) or {}
         return value
 
-    def _keep_weights(self, best: float | None) -> None:
+    def _keep_weights(self, best: dict[str, float] | None) -> None:
+        """The weights of now, which are the best if something is told of them."""
         assert self.run is not None
         if best is not None:
-            self.run.save_best(self.model, step=self.step, **{"score" if self.score else "valid_loss": best})
+            self.run.save_best(self.model, step=self.step, **best)
         if self.keep_last:
             self.run.keep(self.model, self.step, self.keep_last)
 
@@ -364,6 +366,9 @@ class Trainer:
         if self.schedule is not None:
             self.schedule.set(state["schedule"])
         self.history = self.run.read_metrics(state["entries"])
+        self.seconds = (
+            self.history[-1].get("seconds", 0.0) if self.history else 0.0
+        )  # not in the state: one seed, one file
         if self._writes:
             self.run.write_metrics(self.history)
             self.run.forget_after(self.step)

@@ -1,0 +1,336 @@
+"""What can go wrong with a run: files, disks, numbers, two runs at once. Each is one clear error, or goes on rightly."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from runs import assert_same_run, trainer, weights
+
+import minigrad as mg
+import nn
+from minigrad import Tensor, optim
+from minigrad.serialization import load_arrays, save_arrays
+from nn.text import PairBatches
+
+
+class Scaled(nn.Module):
+    """A model with a parameter of no axes."""
+
+    def __init__(self) -> None:
+        self.scale = nn.Parameter(np.array(0.5))
+        self.linear = nn.Linear(2, 1, dtype=float)
+
+    def loss(self, x: Any, y: Any) -> Tensor:
+        return ((self.linear(x) * self.scale - y) ** 2).mean()
+
+
+def scaled_trainer(run_dir: Path | None = None, batches: Any = None, **options: Any) -> nn.Trainer:
+    mg.manual_seed(0)
+    rng, model = np.random.default_rng(0), Scaled()
+    data = [(rng.standard_normal((3, 2)), rng.standard_normal((3, 1))) for _ in range(4)]
+    settings = {"max_epochs": 3, "progress": False, **options}
+    optimizer = settings.pop("optimizer", None) or optim.SGD(model.parameters(), lr=0.1)
+    return nn.Trainer(model, optimizer, data if batches is None else batches, run_dir=run_dir, **settings)
+
+
+# -- states ------------------------------------------------------------------------------------------
+
+
+def test_a_parameter_without_axes_is_saved_and_resumed(tmp_path: Path) -> None:
+    whole = scaled_trainer(tmp_path / "whole")
+    whole.fit()
+    scaled_trainer(tmp_path / "cut", max_epochs=2).fit()
+    again = scaled_trainer(tmp_path / "cut")
+    again.fit(resume=True)
+    assert load_arrays(tmp_path / "cut" / "last.safetensors")[0]["model.scale"].shape == ()
+    assert_same_run(whole, again)
+
+
+def edit_state(run_dir: Path, **changes: Any) -> None:
+    arrays, metadata = load_arrays(run_dir / "last.safetensors")
+    save_arrays(run_dir / "last.safetensors", arrays, {"trainer": {**metadata["trainer"], **changes}})
+
+
+def test_resuming_at_the_end_of_an_epoch_goes_on_with_the_next(tmp_path: Path) -> None:
+    """The state after the last step of an epoch, before its end was noted."""
+    whole = scaled_trainer(tmp_path / "whole", save_every=4)
+    whole.fit()
+    cut = scaled_trainer(tmp_path / "cut", save_every=4, max_steps=4)
+    cut.fit()
+    edit_state(tmp_path / "cut", batch=4, epoch=0, validated=-1)
+    again = scaled_trainer(tmp_path / "cut", save_every=4)
+    again.fit(resume=True)
+    assert again.step == 12
+    for name, array in weights(whole).items():
+        np.testing.assert_array_equal(array, weights(again)[name])
+
+
+@pytest.mark.parametrize("kind", ["list", "function", "pairs"])
+def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) -> None:
+    pairs = [([4, 5], [1, 4, 5, 2])] * 12
+
+    def made(n: int) -> nn.Trainer:
+        if kind == "pairs":
+            return trainer_on(PairBatches(pairs[: 2 * n], 8, shuffle=False), tmp_path)
+        data = [(np.ones((1, 2)), np.ones((1, 1)))] * n
+        return scaled_trainer(tmp_path, data if kind == "list" else lambda epoch: iter(data), max_steps=5)
+
+    def trainer_on(batches: PairBatches, run_dir: Path) -> nn.Trainer:
+        t = trainer(run_dir, max_epochs=None, max_steps=5)
+        t.train = batches
+        return t
+
+    made(6).fit()
+    with pytest.raises(ValueError, match="cut off after 5 batches of epoch 0, which has fewer now"):
+        t = made(3)
+        t.max_steps = 20
+        t.fit(resume=True)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"batch": -1}, "batch: expected a whole number of at least 0, got -1"),
+        ({"batch": 10**12}, "expected batch and best_step to be reached by step 12"),
+        ({"step": "12"}, "step: expected a whole number of at least 0, got '12'"),
+        ({"step": True}, "step: expected a whole number"),
+        ({"epoch": 1.5}, "epoch: expected a whole number"),
+        ({"best": float("nan")}, "best: expected a number or null, got nan"),
+        ({"loss_sum": None}, "loss_sum: expected a number"),
+        ({"schedule": 3}, "schedule: expected null, as this trainer has no schedule"),
+        ({"random": {"state": 1}}, "random: not a state of the random generator"),
+        ({"random": 5}, "random: expected the state of the random generator"),
+        ({"optimizer": [1]}, "optimizer: expected a list of settings"),
+        ({"accumulate": 3}, "accumulate: expected 1, as this trainer has, got 3"),
+        ({"format": 0}, "the state of another version: its format is 0, expected 1"),
+    ],
+)
+def test_a_state_that_cannot_be_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    scaled_trainer(tmp_path).fit()
+    edit_state(tmp_path, **changes)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
+        scaled_trainer(tmp_path, max_epochs=5).fit(resume=True)
+
+
+# -- two runs ------------------------------------------------------------------------------------------
+
+
+def test_a_directory_takes_one_run(tmp_path: Path) -> None:
+    first = scaled_trainer(tmp_path, max_epochs=1)
+    first.fit()
+    first.max_epochs = 2
+    first.fit()  # the same run goes on
+    assert first.step == 8
+    with pytest.raises(FileExistsError, match="holds a run already; fit\\(resume=True\\) goes on with it"):
+        scaled_trainer(tmp_path).fit()
+
+
+def test_two_runs_at_once_are_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path) -> None:
+    with nn.RunDirectory(tmp_path), pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+        scaled_trainer(tmp_path).fit()
+    code = f"import nn, time\nwith nn.RunDirectory({str(tmp_path)!r}):\n    print('locked', flush=True)\n    time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "locked\n"
+    with pytest.raises(BlockingIOError, match="another run is at work") as found:
+        scaled_trainer(tmp_path).fit(resume=True)
+    assert found.value.filename == str(tmp_path)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    scaled_trainer(tmp_path).fit(resume=True)
+
+
+def test_forked_workers_do_not_hold_the_lock_of_a_dead_run(tmp_path: Path) -> None:
+    with nn.RunDirectory(tmp_path):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(write)
+            os.read(read, 1)  # until the test is over
+            os._exit(0)
+        os.close(read)
+    with nn.RunDirectory(tmp_path):  # although a fork of the first run is still there
+        os.close(write)
+        os.waitpid(child, 0)
+
+
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    os.symlink(tmp_path / "victim", tmp_path / ".lock")
+    with pytest.raises(OSError, match=".lock"):
+        scaled_trainer(tmp_path).fit()
+
+
+def test_parts_that_a_killed_run_left_are_cleaned(tmp_path: Path) -> None:
+    (tmp_path / ".last.safetensors.0123456789ab.part").write_text("half")
+    scaled_trainer(tmp_path, max_epochs=1).fit()
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".lock",
+        "best.safetensors",
+        "last.safetensors",
+        "metrics.jsonl",
+    }
+
+
+# -- disks ---------------------------------------------------------------------------------------------
+
+
+def at_step(t: nn.Trainer, step: int, action: Callable[[], Any]) -> None:
+    """Do this before a step."""
+    total = t.objective.total
+
+    def acts(*args: Any) -> Any:
+        if t.step == step:
+            action()
+        return total(*args)
+
+    t.objective.total = acts
+
+
+def test_a_full_disk_leaves_the_last_whole_state(tmp_path: Path) -> None:
+    whole = scaled_trainer(tmp_path / "whole", save_every=2)
+    whole.fit()
+    cut = scaled_trainer(tmp_path / "cut", save_every=2)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    at_step(cut, 5, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard)))
+    try:
+        with pytest.raises(OSError, match="last.safetensors|metrics.jsonl"):
+            cut.fit()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"] == 4
+    again = scaled_trainer(tmp_path / "cut", save_every=2)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
+def test_a_directory_that_is_removed_in_mid_run_is_one_line(tmp_path: Path) -> None:
+    t = scaled_trainer(tmp_path / "run", save_every=2)
+    at_step(t, 5, lambda: shutil.rmtree(tmp_path / "run"))
+    with pytest.raises(FileNotFoundError, match="removed or replaced while the run was under way: '.*run'"):
+        t.fit()
+    assert not (tmp_path / "run").exists()
+
+
+# -- numbers -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda a: np.where(np.arange(a.size).reshape(a.shape) == 1, np.nan, a), "1 of its 2 numbers are NaN or infinite"),
+        (lambda a: a * np.inf, "2 of its 2 numbers are NaN or infinite"),
+        (lambda a: a.astype(int), "linear.weight: expected float64, got int64"),
+        (lambda a: a > 0, "linear.weight: expected float64, got bool"),
+        (lambda a: a[0], "misshaped: linear.weight: expected \\(1, 2\\), got \\(2,\\)"),
+    ],
+)  # fmt: skip
+def test_weights_that_are_no_numbers_are_refused(
+    tmp_path: Path, change: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    model = Scaled()
+    state = {**model.state_dict(), "linear.weight": change(model.linear.weight.data + 1)}
+    before = weights_of(model)
+    save_arrays(tmp_path / "w.safetensors", state)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/w.safetensors: .*{message}"):
+        nn.load_weights(tmp_path / "w.safetensors", model)
+    assert all(np.array_equal(a, before[name]) for name, a in model.state_dict().items())
+    scaled_trainer(tmp_path, max_epochs=1).fit()
+    arrays, metadata = load_arrays(tmp_path / "last.safetensors")
+    arrays["model.linear.weight"] = change(arrays["model.linear.weight"] + 1)
+    save_arrays(tmp_path / "last.safetensors", arrays, metadata)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: .*{message}"):
+        scaled_trainer(tmp_path).fit(resume=True)
+
+
+def weights_of(model: nn.Module) -> dict[str, np.ndarray]:
+    return {name: array.copy() for name, array in model.state_dict().items()}
+
+
+def test_weights_too_large_for_the_models_dtype_are_refused(tmp_path: Path) -> None:
+    model = nn.Linear(2, 1)
+    save_arrays(tmp_path / "w", {"weight": np.full((1, 2), 1e300), "bias": np.zeros(1)})
+    with pytest.raises(ValueError, match="weight: 2 of its 2 numbers are NaN or infinite in float32"):
+        nn.load_weights(tmp_path / "w", model)
+
+
+class Explodes:
+    """The loss of a batch, with a gradient that is not finite at some steps while the loss is."""
+
+    def __init__(self, at: set[int], gradient_only: bool) -> None:
+        self.at, self.gradient_only, self.step = at, gradient_only, 0
+
+    def __call__(self, model: Any, batch: Any) -> Tensor:
+        loss = model.loss(*batch)
+        if model.training:
+            self.step += 1
+            if self.step in self.at:
+                with np.errstate(all="ignore"):
+                    zero = (model.scale * 0.0).sum()
+                    return loss + (mg.sqrt(zero) if self.gradient_only else zero + np.nan)
+        return loss
+
+
+@pytest.mark.parametrize("clip_norm", [1.0])
+@pytest.mark.parametrize("gradient_only", [True, False], ids=["gradient", "loss"])
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_numbers_that_are_not_finite_stop_before_the_step(
+    tmp_path: Path, clip_norm: float | None, gradient_only: bool, parallel: int
+) -> None:
+    def made(**options: Any) -> nn.Trainer:
+        t = scaled_trainer(objective=Explodes({3}, gradient_only), parallel=parallel, **options)
+        t.optimizer.clip_norm = clip_norm
+        return t
+
+    with np.errstate(all="ignore"):
+        t = made(run_dir=tmp_path, save_every=1)
+        kind = "gradient" if gradient_only else "the loss is nan"
+        with pytest.raises(FloatingPointError, match=f"step 3: .*{kind}"):
+            t.fit()
+        assert t.step == 2
+        saved, _ = load_arrays(tmp_path / "last.safetensors")
+        for name, array in weights(t).items():
+            assert np.isfinite(array).all()
+            np.testing.assert_array_equal(saved[f"model.{name}"], array)
+        with pytest.raises(FloatingPointError, match="step 3"):
+            made().fit()
+        skipping = made(skip_nonfinite=2)
+        skipping.fit()
+        assert skipping.skipped == 1 and skipping.step == 12 and skipping.history[-1]["skipped"] == 1
+        assert all(np.isfinite(array).all() for array in weights(skipping).values())
+
+
+def test_two_runs_of_one_seed_write_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        trainer(tmp_path / name, max_epochs=2, keep_last=1).fit()
+    names = sorted(path.name for path in (tmp_path / "a").glob("*.safetensors"))
+    assert len(names) == 3
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\nfrom pathlib import Path\n"
+        f"from runs import trainer\ntrainer(Path({str(tmp_path / 'c')!r}), max_epochs=2).fit()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # and in a process of its own
+    assert (tmp_path / "a" / "best.safetensors").read_bytes() == (tmp_path / "c" / "best.safetensors").read_bytes()
+
+
+def test_a_broken_line_of_metrics_is_left_out(tmp_path: Path) -> None:
+    scaled_trainer(tmp_path, log_every=1, max_epochs=1).fit()
+    whole = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    for broken in (b"\xff\xfe{", b"[1]\n", b'{"step": "x"}\n', b'{"st'):
+        (tmp_path / "metrics.jsonl").write_bytes(whole[0] + broken)
+        again = scaled_trainer(tmp_path, log_every=1, max_epochs=1)
+        again.fit(resume=True)
+        assert [entry["step"] for entry in again.history] == [1]
+        assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 1
