@@ -75,6 +75,7 @@ class RunDirectory:
         self._entered -= 1
         if self._entered == 0 and self._lock is not None:
             _locked.discard(self._lock)
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # in forked processes too
             os.close(self._lock)
             self._lock = None
 
@@ -172,7 +173,9 @@ class RunDirectory:
                 entry = json.loads(line)
             except ValueError:
                 break
-            if not isinstance(entry, dict) or not isinstance(entry.get("step"), int):
+            if not isinstance(entry, dict) or not all(
+                isinstance(entry.get(name), (int, float)) for name in ("step", "seconds")
+            ):
                 break
             history.append(entry)
         return history

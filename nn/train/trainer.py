@@ -366,9 +366,8 @@ class Trainer:
         if self.schedule is not None:
             self.schedule.set(state["schedule"])
         self.history = self.run.read_metrics(state["entries"])
-        self.seconds = (
-            self.history[-1].get("seconds", 0.0) if self.history else 0.0
-        )  # not in the state: one seed, one file
+        last = self.history[-1] if self.history else {}
+        self.seconds = float(last.get("seconds", 0.0))  # not in the state: runs of one seed write the same bytes
         if self._writes:
             self.run.write_metrics(self.history)
             self.run.forget_after(self.step)
