@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op, ufunc
+from ..core.op import either, function, op, ufunc
 from ..core.tensor import Tensor, unwrap
 
 __all__ = [
@@ -16,6 +16,30 @@ __all__ = [
     "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
     "maximum", "minimum", "where", "masked_fill", "clip",
 ]  # fmt: skip
+
+# -- division where a slope may be infinite ----------------------------------------------------------
+# A branch that was not taken sends back 0, which an infinite slope must not turn into NaN: 0 / 0 = 0 · ∞ = 0.
+
+
+@op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
+def _safe_divide(a, b, /):
+    return a / b if np.all(b) else a / np.where((b == 0) & (a == 0), 1, b)
+
+
+@op(a=lambda g, b: safe_multiply(g, b), b=lambda g, a: safe_multiply(g, a))
+def _safe_multiply(a, b, /):
+    return np.where(b == 0, 0, a) * np.where(a == 0, 0, b)
+
+
+safe_divide: Any = either(_safe_divide)
+safe_multiply: Any = either(_safe_multiply)
+
+
+def ratio(a: Any, b: Any) -> Any:
+    """a / b, and 0 where b is 0: for derivatives that are taken as 0 at a point where there is none."""
+    nought = b == 0
+    return np.where(nought, 0, a / np.where(nought, 1, b))
+
 
 # -- arithmetic --------------------------------------------------------------------------------------
 
@@ -28,14 +52,18 @@ absolute = ufunc(np.absolute, "|x|; its derivative at 0 is 0.", "__abs__ abs", x
 sign = ufunc(np.sign, "-1, 0 or 1; its derivative is 0.", "sign", x=lambda g: np.zeros_like(g))
 
 
+# A rule may test a value for where a formula breaks down, such as log 0, and may put a constant there. Anywhere
+# else the constant would hide how the value depends on what it was computed from, and with it second derivatives.
+
+
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
-    return g * (b * a ** np.where(b == 0, 1, b - 1))  # a⁰ has derivative 0, also at a = 0
+    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1))  # a⁰ has derivative 0, also at a = 0
 
 
-def _power_b(g: Any, y: Any, a: Any) -> Any:
-    return g * y * np.log(np.where(a == 0, 1, a))  # 0ᵇ has derivative 0, not 0 · log 0
+def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
+    return g * y * np.log(np.where((a == 0) & (b >= 0), 1, a))  # 0ᵇ has derivative 0, not 0 · log 0
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)
@@ -65,15 +93,10 @@ remainder = ufunc(
 
 exp = ufunc(np.exp, "eˣ.", "exp", x=lambda g, y: g * y)
 expm1 = ufunc(np.expm1, "eˣ - 1, exact for small x.", "expm1", x=lambda g, y: g * (y + 1))
-log = ufunc(np.log, "The natural logarithm.", "log", x=lambda g, x: g / x)
-log1p = ufunc(np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: g / (1 + x))
-log2 = ufunc(np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: g / (x * math.log(2)))
-log10 = ufunc(np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: g / (x * math.log(10)))
-
-
-def safe_divide(g: Any, d: Any) -> Any:
-    """g / d, but 0 / 0 = 0: a branch that was not taken sends nothing, not NaN."""
-    return g / np.where((d == 0) & (g == 0), 1, d)
+log = ufunc(np.log, "The natural logarithm.", "log", x=lambda g, x: safe_divide(g, x))
+log1p = ufunc(np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: safe_divide(g, 1 + x))
+log2 = ufunc(np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2)))
+log10 = ufunc(np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: safe_divide(g, x * math.log(10)))
 
 
 sqrt = ufunc(np.sqrt, "The square root.", "sqrt", x=lambda g, y: safe_divide(g, 2 * y))
@@ -102,8 +125,8 @@ hypot = ufunc(
     np.hypot,
     "√(a² + b²), without overflow.",
     "hypot",
-    a=lambda g, y, a: safe_divide(g * a, y),
-    b=lambda g, y, b: safe_divide(g * b, y),
+    a=lambda g, y, a: g * ratio(a, y),
+    b=lambda g, y, b: g * ratio(b, y),
 )
 
 # -- angles --------------------------------------------------------------------------------------------
@@ -112,25 +135,41 @@ sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
 tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
 arcsin = ufunc(
-    np.arcsin, "The angle in [-π/2, π/2] whose sine is x.", "arcsin", x=lambda g, x: g / np.sqrt((1 - x) * (1 + x))
+    np.arcsin,
+    "The angle in [-π/2, π/2] whose sine is x.",
+    "arcsin",
+    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
 )
 arccos = ufunc(
-    np.arccos, "The angle in [0, π] whose cosine is x.", "arccos", x=lambda g, x: -g / np.sqrt((1 - x) * (1 + x))
+    np.arccos,
+    "The angle in [0, π] whose cosine is x.",
+    "arccos",
+    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
 )
 arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) whose tangent is x.", "arctan", x=lambda g, x: g / (1 + x * x))
+
+
+def _per_square(g: Any, a: Any, b: Any) -> Any:
+    """g a / (a² + b²), without squares that overflow; 0 at the origin."""
+    length = np.hypot(a, b)
+    return ratio(g * ratio(a, length), length)
+
+
 arctan2 = ufunc(
     np.arctan2,
     "The angle in (-π, π] of the point (b, a).",
     "arctan2",
-    a=lambda g, a, b: safe_divide(g * b, a * a + b * b),
-    b=lambda g, a, b: safe_divide(-g * a, a * a + b * b),
+    a=lambda g, a, b: _per_square(g, b, a),
+    b=lambda g, a, b: _per_square(-g, a, b),
 )
 sinh = ufunc(np.sinh, "The hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh(x))
 cosh = ufunc(np.cosh, "The hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
 tanh = ufunc(np.tanh, "The hyperbolic tangent.", "tanh", x=lambda g, y: g * (1 - y * y))
 arcsinh = ufunc(np.arcsinh, "The inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0))
-arccosh = ufunc(np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: g / np.sqrt((x - 1) * (x + 1)))
-arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: g / ((1 - x) * (1 + x)))
+arccosh = ufunc(
+    np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1)))
+)
+arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)))
 
 # -- choices -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.op import function, op
 from ..core.tensor import Tensor
-from .elementwise import absolute, exp_share, power, safe_divide, sqrt, square, where
+from .elementwise import absolute, exp_share, power, ratio, sqrt, square, where
 
 __all__ = ["sum", "mean", "var", "std", "max", "min", "prod", "logsumexp", "norm", "cumsum"]
 
@@ -99,7 +99,7 @@ def min(x, /, axis=None, keepdims=False):
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """g times the product of all other elements of the slice, also where some are 0."""
     shape = _kept(x.shape, axis)
-    if np.all(x != 0):
+    if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return _restored(g, x.shape, axis) * _restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
@@ -130,7 +130,7 @@ def logsumexp(x, /, axis=None, keepdims=False):
     return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
 
 
-@op(x=lambda g, y, x, axis: safe_divide(_restored(g, x.shape, axis) * x, _restored(y, x.shape, axis)))
+@op(x=lambda g, y, x, axis: _restored(g, x.shape, axis) * ratio(x, _restored(y, x.shape, axis)))
 def _euclidean_norm(x, /, axis=None, keepdims=False):
     return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
 
@@ -154,8 +154,11 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     if ord == 1:
         return sum(size, axis, keepdims)
     nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
-    zero = size == 0
-    total = sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
+    if ord > 0 and ord % 2 == 0:
+        total = sum(power(x, ord), axis, keepdims)
+    else:
+        zero = size == 0
+        total = sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
     zero = total == nought
     return where(zero, 0, power(where(zero, 1, total), 1 / ord))
 

@@ -175,3 +175,65 @@ def test_errors() -> None:
         mg.grad(lambda x: 1.0)(1.0)
     with pytest.raises(ValueError, match="grad: argnums has 1, but the function was given 1 arguments"):
         mg.grad(lambda x: x, 1)(1.0)
+
+
+# -- where a rule tests a value that is itself differentiated ---------------------------------------------
+
+
+@pytest.mark.parametrize("a", [0.5, 2.0, 3.0])
+@pytest.mark.parametrize("b", [-1.0, 0.0, 1.0, 2.0, 3.0])
+def test_third_derivatives_of_power_at_integer_exponents(a: float, b: float) -> None:
+    """The derivatives of exp(b log a), which knows no integers."""
+    third = lambda f: mg.jacobian(mg.jacobian(mg.jacobian(f)))(np.array([a, b])).data
+    expected = third(lambda x: np.exp(x[1] * np.log(x[0])))
+    np.testing.assert_allclose(third(lambda x: x[0] ** x[1]), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_power_of_nought() -> None:
+    powers = lambda x: np.power(x, np.array([0.0, 1.0, 2.0, 3.0])).sum()
+    for n, expected in enumerate([1.0, 2.0, 6.0, 0.0], 1):
+        assert nth(powers, n, 0.0) == expected
+    np.testing.assert_array_equal(mg.grad(lambda a, b: a**b, (0, 1))(0.0, 0.0)[1].data, 0)
+
+
+def test_a_branch_not_taken_sends_nothing_to_third_order() -> None:
+    """An infinite slope where no gradient comes from is no NaN, to any order."""
+    x = np.array([0.0, 1.0, 0.5])
+    for f in (np.sqrt, lambda x: np.arcsin(1 - x), lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)):
+        g = lambda x, f=f: (f(x)[1:] ** 2).sum()
+        smooth = lambda x, f=f: (f(x) ** 2).sum()
+        with np.errstate(divide="ignore"):  # the slope itself
+            got = mg.jacobian(mg.hessian(g))(x).data
+        np.testing.assert_array_equal(got[0], 0)
+        np.testing.assert_allclose(got[1:, 1:, 1:], mg.jacobian(mg.hessian(smooth))(x[1:]).data, rtol=1e-12)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(mg.grad(lambda x: np.where(x > 0, np.log(x), 0).sum())(x).data, [0, 1, 2])
+
+
+def test_derivatives_at_points_that_have_none_are_zero() -> None:
+    for f in (lambda x: np.hypot(x[0], x[1]), np.linalg.norm, lambda x: np.arctan2(x[0], x[1])):
+        np.testing.assert_array_equal(mg.grad(f)(np.zeros(2)).data, 0)
+        np.testing.assert_array_equal(mg.hessian(f)(np.zeros(2)).data, 0)
+
+
+def test_rules_without_overflow() -> None:
+    assert mg.grad(lambda a: np.arctan2(a, 1e-200))(1e-200).item() == pytest.approx(5e199)
+    np.testing.assert_allclose(mg.grad(lambda x: np.prod(x))(np.array([1e-200, 2e-200])).data, [2e-200, 1e-200])
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-12, 1e-9, 1e-6, 1e-3])
+def test_third_derivatives_of_nearly_singular_determinants(smallest: float) -> None:
+    """The determinant is a polynomial: expanded by minors, it has no division."""
+    q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    x = q @ np.diag([1.0, 2.0, smallest]) @ q.T
+
+    def expanded(x):  # type: ignore[no-untyped-def]
+        minor = lambda i, j: x[1, i] * x[2, j] - x[1, j] * x[2, i]
+        return x[0, 0] * minor(1, 2) - x[0, 1] * minor(0, 2) + x[0, 2] * minor(0, 1)
+
+    third = lambda f: mg.jacobian(mg.hessian(f))(x).data
+    np.testing.assert_allclose(third(np.linalg.det), third(expanded), atol=1e-6)
+
+
+def test_fourth_derivative_of_an_even_norm() -> None:
+    assert nth(lambda x: np.linalg.norm(mg.stack([x, 1.0 + 0 * x]), 4) ** 4, 4, 0.0) == pytest.approx(24)

@@ -118,6 +118,16 @@ binary("subtract", lambda a, b: np.asarray(a) + (-np.asarray(b)))
 binary("multiply", lambda a, b: np.einsum("...,...->...", a, b))
 binary("divide", lambda a, b: a * np.asarray(b) ** -1.0, b=(0.5, 3))
 binary("power", lambda a, b: np.exp(b * np.log(a)), a=(0.3, 3))
+for _name, _reference, _low in (
+    ("safe_divide", lambda a, b: a * b**-1.0, 0.5),
+    ("safe_multiply", lambda a, b: np.einsum("...,...->...", a, b), -3),
+):
+    add(
+        _name,
+        _reference,
+        lambda d, low=_low: Sample([d.array(shape := d.shape(max_ndim=2)), d.array(d.partner(shape), low, 3)]),
+        call=OPS[_name].function,
+    )
 binary("logaddexp", lambda a, b: np.log(np.exp(a) + np.exp(b)), analytic=False)
 binary("hypot", lambda a, b: np.sqrt(a * a + b * b), a=(0.5, 3), analytic=False)
 binary("arctan2", lambda a, b: np.angle(b + 1j * a), a=(0.5, 3), analytic=False)

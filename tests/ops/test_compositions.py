@@ -1,0 +1,137 @@
+"""Random compositions of all registered ops, to third order, against differences of their values.
+
+A program is a few calls drawn from `opinfo.TABLE`. Every floating operand of a call follows values that
+were computed before, from a starting point that is as the table drew it, or rounded to whole numbers:
+integer exponents, zeros and ties are where rules break. The whole is a function of one number, whose
+first three derivatives are held against finite differences of 13 points, which know nothing of rules.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opinfo import TABLE, Draw, OpInfo, Sample
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.core.tensor import unwrap
+
+ORDERS = (1, 2, 3)
+POINTS = np.arange(-6, 7)
+# row k: what the values at POINTS are weighted with to give the k-th derivative, for steps of length 1
+STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k] for k in range(13)]
+
+
+class Step:
+    """A call of one op; `follow` says how each floating operand moves with an earlier value."""
+
+    def __init__(self, info: OpInfo, sample: Sample, rng: np.random.Generator, earlier: list[np.ndarray]) -> None:
+        self.info, self.sample = info, sample
+        self.follow: dict[int, tuple[int, np.ndarray, np.ndarray, float]] = {}
+        for i, x in enumerate(sample.operands):
+            if isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.size:
+                source = int(rng.integers(max(0, len(earlier) - 2), len(earlier)))
+                places = rng.integers(0, earlier[source].size, x.shape)
+                start = earlier[source].reshape(-1)[places]
+                self.follow[i] = source, places, start, float(rng.uniform(0.2, 0.5))
+
+    def __call__(self, earlier: list[Any]) -> list[Any]:
+        operands = list(self.sample.operands)
+        for i, (source, places, start, scale) in self.follow.items():
+            moved = np.sin(np.reshape(earlier[source], (-1,))[places] - start + 0.5) - np.sin(0.5)
+            operands[i] = operands[i] + moved * scale
+        result = self.info.call(*operands, **self.sample.options)
+        results = result if isinstance(result, (list, tuple)) else [result]
+        return [y for y in results if isinstance(y, Tensor) and y.dtype.kind == "f" and y.size]
+
+
+class Program:
+    """A function of one number: 4 to 8 calls, one of them of `info` (from whole numbers, if `whole`)."""
+
+    def __init__(self, info: OpInfo, data: Any, whole: bool) -> None:
+        draw = Draw(data.draw)
+        self.rng = draw.rng
+        self.x, self.v = self.rng.standard_normal((2, 5))
+        chosen = [TABLE[str(name)] for name in self.rng.choice(list(TABLE), int(self.rng.integers(3, 8)))]
+        chosen.insert(int(self.rng.integers(0, len(chosen) + 1)), info)
+        self.steps: list[Step] = []
+        values: list[Any] = [self.x]
+        for one in chosen:
+            rounded = whole if one is info else bool(self.rng.random() < 0.3)
+            step = Step(one, self._start(one, draw, rounded), self.rng, [np.asarray(value) for value in values])
+            results = step([Tensor(value) for value in values])
+            if results and all(np.isfinite(y.data).all() for y in results):
+                self.steps.append(step)
+                values += [y.data for y in results]
+        self.weights = [self.rng.standard_normal(value.shape) / np.sqrt(value.size) for value in values]
+
+    def _start(self, info: OpInfo, draw: Draw, rounded: bool) -> Sample:
+        sample = info.samples(draw)
+        if rounded:
+            whole = [
+                np.asarray(np.ceil(x)) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x
+                for x in sample.operands
+            ]
+            try:
+                y = info.call(*whole, **sample.options)
+            except np.linalg.LinAlgError:
+                return sample
+            if isinstance(y, Tensor) and np.isfinite(y.data).all():
+                sample.operands = whole
+        return sample
+
+    def values(self, t: Any) -> list[Any]:
+        found: list[Any] = [self.x + t * self.v]
+        for step in self.steps:
+            found += step(found)
+        return found
+
+    def __call__(self, t: Any) -> Any:
+        return sum([(value * w).sum() for value, w in zip(self.values(t), self.weights)][-3:])
+
+    def differences(self, h: float) -> tuple[np.ndarray, np.ndarray]:
+        """The first three derivatives at 0, of the result and (a column each) of every number on the way."""
+        with mg.no_grad():
+            found = [self.values(Tensor(k * h)) for k in POINTS]
+        y = np.array([np.concatenate([np.ravel(unwrap(value)) for value in values]) for values in found])
+        slopes = np.array([STENCIL[k] @ y * math.factorial(k) / h**k for k in ORDERS])
+        sizes = np.cumsum([w.size for w in self.weights])
+        last = sizes[-4] if len(sizes) > 3 else 0
+        return slopes[:, last:] @ np.concatenate([w.ravel() for w in self.weights[-3:]]), slopes
+
+    def derivatives(self) -> np.ndarray:
+        """The first three derivatives at 0, of the engine."""
+        found, f = [], self
+        for _ in ORDERS:
+            f = mg.grad(f)  # type: ignore[assignment]
+            found.append(f(0.0).item())
+        return np.array(found)
+
+    def __repr__(self) -> str:
+        return " -> ".join(f"{s.info.name}({s.sample.operands}, {s.sample.options})" for s in self.steps)
+
+
+def problem(program: Program) -> str | None:
+    """What is wrong with the derivatives; None if nothing is, or if a value on the way is not smooth there."""
+    (fine, every), (coarse, other) = program.differences(0.01), program.differences(0.02)
+    if not np.all(np.abs(every - other) <= 1e-3 * np.maximum(1.0, np.abs(every))):
+        return None
+    size, doubt = np.maximum(1.0, np.abs(fine)), np.abs(fine - coarse)
+    got = program.derivatives()
+    if np.all(np.abs(got - fine) <= 5 * doubt + 1e-5 * size):
+        return None
+    return f"derivatives {got}, expected {fine} (within {doubt}) of {program}"
+
+
+@pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
+@settings(max_examples=settings.default.max_examples // 4 + 1)  # type: ignore[union-attr]
+@given(data=st.data())
+def test_third_derivatives_of_compositions(info: OpInfo, data: Any) -> None:
+    with np.errstate(all="ignore"):
+        for whole in (False, True):
+            assert (wrong := problem(Program(info, data, whole))) is None, wrong
