@@ -100,7 +100,7 @@ def decode(rounds: int) -> dict[str, Any]:
 
 
 PARTS_OF_A_STEP = [
-    "linear", "row_norm", "attention", "linear_cross_entropy", "relu in linear", "sum in the norm",
+    "linear", "row_norm", "attention", "linear_cross_entropy", "relu_dropout",
     "gradients in place", "kept memory", "processes",
 ]  # fmt: skip
 

@@ -330,7 +330,7 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     linears = [nn.Linear(width, width, dtype=float, generator=rng) for _ in range(depth)]
     h = normed = rng.standard_normal((256, width))
     for linear in linears:
-        h = linear(h, activation="relu").data
+        h = linear(h).relu().data
         normed = nn.BatchNorm1d(width, dtype=float)(linear(normed)).relu().data
     lesson.fact(
         "And fully connected ones", h.std(0).mean() < 1e-3 and 0.4 < normed.std(0).mean() < 0.8,

@@ -121,6 +121,8 @@ class _Reader:
         if token == "{":
             return self.group()
         self.take()
+        if token in ("}", "&"):
+            raise self.wrong(f"unexpected {token}")
         if token[0] == "\\":
             return self.command(token[1:])
         if token[0].isdigit():
@@ -234,14 +236,20 @@ def _row_text(row: Node) -> str:
             shown = f" {shown} "
         elif part.kind == "operator" and part.value == ",":
             shown = ", "
-        elif (
-            (part.kind in ("name",) and out and out[-1].isalnum())
-            or (out and row.parts[i - 1].kind == "name" and part.kind not in ("operator", "fence"))
-            or (out and part.kind == "frac" and out[-1].isalnum())
-        ):
+        elif out and _needs_space(row.parts[i - 1], part, out):
             shown = f" {shown}"
         out += shown
     return out
+
+
+def _needs_space(before: Node | None, part: Node, out: str) -> bool:
+    """Whether words or a fraction would run into what stands before them."""
+    base = before.parts[0] if before and before.kind == "script" else before
+    if base is None or base.value in LARGE:
+        return base is not None
+    if base.kind == "name":
+        return part.kind not in ("operator", "fence")
+    return part.kind in ("name", "frac") and out[-1].isalnum()
 
 
 # -- as MathML -----------------------------------------------------------------------------------------

@@ -170,6 +170,12 @@ class Terminal:
     def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
         return self.wrap(f"picture: {path}" + (f" — {caption}" if caption else ""), "  ", "    ")
 
+    def _explorer(self, file: str, path: str, caption: str) -> str:
+        return self.wrap(f"page: {path} — {caption}", "  ", "    ")
+
+    def _diagram(self, name: str, caption: str) -> str:
+        return self.paint(self.wrap(f"(A drawing on the page of this lesson: {caption})", "  "), "soft")
+
     def _fact(self, text: str, holds: bool, detail: str) -> str:
         mark = self.paint("✓", "good") if holds else self.paint("✗", "bad")
         lines = self.wrap(f"{text}{f' — {detail}' if detail else ''}", "  ✓ ", "    ")

@@ -221,7 +221,7 @@ class Backward:
                 _check_unchanged(node, args)
             if self.create_graph:
                 args = tuple(self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node)))
-                rule = op.through_tensors(rule)
+                rule = op.through_tensors(rule, node)
             elif op.fills_buffers:
                 args = (*args, self._grad_buffers(node, grads))
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)

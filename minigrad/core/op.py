@@ -19,9 +19,11 @@ it was given. Broadcast operands and other dtypes are put right by the engine, f
 
 `vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
 works in place and may keep arrays of its own, has such a rule and a `definition`: the same function
-as a composition of ops, which `create_graph` differentiates in its stead. The rule of a kernel may take
-`grad_buffers` as its last parameter: for each operand None, or the array where an optimizer wants the gradient
-to be, in which it can be computed and returned.
+as a composition of ops, which `create_graph` differentiates in its stead. `saved` is what the forward
+function returned beside its result. An operand whose values no gradient depends on need not be read: the
+definition then gets zeros in its place. The rule of a kernel may take `grad_buffers` as its last parameter:
+for each operand None, or the array where an optimizer wants the gradient to be, in which it can be computed
+and returned.
 """
 
 from __future__ import annotations
@@ -117,16 +119,17 @@ class Op:
         places.update({self.operands[0]: node.inputs} if self.variadic else zip(self.operands, node.inputs))
         return [places.get(read) for read in self.reads[rule]]
 
-    def through_tensors(self, rule: Rule) -> Rule:
-        """The rule to use on Tensors: itself, or for a kernel the derivative of its definition."""
-        if self.definition is None:
+    def through_tensors(self, rule: Rule, node: Node) -> Rule:
+        """The rule to use on Tensors: itself, or where it serves all operands, the derivative of the definition."""
+        if self.definition is None or not self.joint:
             return rule
         definition, reads = self.definition, self.reads[rule]
 
         def derivative(g: Tensor, *args: Any) -> list[Any]:
             values = dict(zip(reads, args))
             options = {name: values[name] for name in self.options}
-            return vjp_of(definition, [values[name] for name in self.operands], options, g)
+            operands = [values[n] if n in values else _stand_in(i) for n, i in zip(self.operands, node.inputs)]
+            return vjp_of(definition, operands, options, g)
 
         return derivative
 
@@ -137,6 +140,11 @@ class Op:
         got += [f"{name}={value!r}" for name, value in options.items()]
         kind = next((k for k in (np.linalg.LinAlgError, IndexError, ValueError) if isinstance(error, k)), TypeError)
         return kind(f"{self.name}: {error}; got {', '.join(got)}")
+
+
+def _stand_in(node: Node | None) -> Tensor | None:
+    """Zeros in place of an operand whose values were not kept, since no gradient depends on them."""
+    return None if node is None else wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
 
 
 def _described(value: Any) -> str:

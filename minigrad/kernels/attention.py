@@ -14,7 +14,7 @@ from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
-from .dropout import keep_mask
+from .dropout import dropout_mask
 
 __all__ = ["scaled_dot_product_attention"]
 
@@ -39,12 +39,12 @@ def attention_weights(query: Any, key: Any, num_heads: int = 1, mask: Any = None
 
 
 def attention_definition(
-    query: Any, key: Any, value: Any, num_heads: int, mask: Any, scale: float, keep: Any, keep_scale: float
+    query: Any, key: Any, value: Any, num_heads: int, mask: Any, scale: float, drop_mask: Any, drop_scale: float
 ) -> Tensor:
     """dropout(softmax(query · keyᵀ · scale)) · value of each head, side by side."""
     weights = attention_weights(query, key, num_heads, mask, scale)
-    if keep is not None:
-        weights = weights * keep * keep_scale
+    if drop_mask is not None:
+        weights = weights * drop_mask * drop_scale
     return merge_heads(matmul(weights, split_heads(value, num_heads)))
 
 
@@ -73,8 +73,8 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
 
 
 def _attention_vjp(
-    g: Any, y: Any, query: Any, key: Any, value: Any, num_heads: Any, mask: Any, scale: Any, keep: Any, keep_scale: Any,
-    saved: Any, needs: Any,
+    g: Any, y: Any, query: Any, key: Any, value: Any, num_heads: Any, mask: Any, scale: Any, drop_mask: Any,
+    drop_scale: Any, saved: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - rows of dO · O)."""
     weights = saved  # c P, (N, h, Lq, Lk)
@@ -84,13 +84,13 @@ def _attention_vjp(
     dqh, dkh, dvh = (_heads(x, num_heads) for x in (dq, dk, dv))
     for part in _batches(weights.shape):
         p = weights[part]
-        dropped = p if keep is None else p * keep[part]
+        dropped = p if drop_mask is None else p * drop_mask[part]
         np.matmul(dropped.swapaxes(-1, -2), dout[part], out=dvh[part])
-        ds = np.matmul(dout[part], v[part].swapaxes(-1, -2), out=None if keep is None else dropped)
-        if keep is not None:
-            ds *= keep[part]
+        ds = np.matmul(dout[part], v[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped)
+        if drop_mask is not None:
+            ds *= drop_mask[part]
         row = np.vecdot(dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
-        row /= keep_scale
+        row /= drop_scale
         ds -= row
         ds *= p
         ds *= scale
@@ -105,7 +105,7 @@ def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
 
 
 @op(vjp=_attention_vjp, definition=attention_definition)
-def _attention(query, key, value, /, num_heads, mask, scale, keep, keep_scale):
+def _attention(query, key, value, /, num_heads, mask, scale, drop_mask, drop_scale):
     n, length, _ = query.shape
     q, k, v = (_heads(x, num_heads) for x in (query, key, value))
     weights = np.empty((n, num_heads, length, key.shape[1]), query.dtype)
@@ -114,8 +114,8 @@ def _attention(query, key, value, /, num_heads, mask, scale, keep, keep_scale):
     for part in _batches(weights.shape):
         w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
         w *= scale
-        softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, keep_scale)
-        np.matmul(w if keep is None else w * keep[part], v[part], out=yh[part])
+        softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, drop_scale)
+        np.matmul(w if drop_mask is None else w * drop_mask[part], v[part], out=yh[part])
     return y, weights
 
 
@@ -146,8 +146,8 @@ def scaled_dot_product_attention(
     full = (q[0], num_heads, q[1], k[1])
     mask = None if mask is None else checked_mask(mask, full, "scaled_dot_product_attention")
     scale = 1 / math.sqrt(q[2] // num_heads) if scale is None else scale
-    keep, keep_scale = keep_mask(full, dropout, generator) if dropout else (None, 1.0)
-    return _attention(query, key, value, num_heads, mask, scale, keep, keep_scale)
+    drop_mask, drop_scale = dropout_mask(full, dropout, generator) if dropout else (None, 1.0)
+    return _attention(query, key, value, num_heads, mask, scale, drop_mask, drop_scale)
 
 
 def checked_mask(mask: Any, shape: tuple[int, ...], name: str) -> np.ndarray:

@@ -35,8 +35,8 @@ def ones(n: int, dtype: Any) -> np.ndarray:
 
 
 @lru_cache(64)
-def shares(n: int, dtype: Any) -> np.ndarray:
-    """A column of 1 / n: `x @ shares(d)` are the means of rows."""
+def mean_column(n: int, dtype: Any) -> np.ndarray:
+    """A column of 1 / n: `x @ mean_column(d)` are the means of rows."""
     column = ones(n, dtype) / n
     column.flags.writeable = False
     return column

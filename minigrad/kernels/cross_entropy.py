@@ -92,9 +92,9 @@ def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.n
     return loss, lse, np.reciprocal(total)
 
 
-def _scores_gradient(e: np.ndarray, share: Any, targets: Targets, where: slice, g: Any) -> None:
-    """From `e`, probabilities when times `share`, to the gradient of the scores, in place; `g` is that of a loss."""
-    e *= share * (targets.factor[where] * g)[:, None]
+def _scores_gradient(e: np.ndarray, factor: Any, targets: Targets, where: slice, g: Any) -> None:
+    """From `e`, probabilities when times `factor`, to the gradient of the scores, in place; `g` is that of a loss."""
+    e *= factor * (targets.factor[where] * g)[:, None]
     if targets.smooth:
         spread = (targets.on_all[where] * g)[:, None]
         e -= spread if targets.weight is None else spread * targets.weight
@@ -162,8 +162,7 @@ def _linear_cross_entropy_vjp(
     grad_buffers: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     return tuple(
-        np.multiply(c, g, out=grad_buffer) if needed else None
-        for c, needed, grad_buffer in zip(saved, needs, grad_buffers)
+        np.multiply(c, g, out=buffer) if needed else None for c, needed, buffer in zip(saved, needs, grad_buffers)
     )
 
 
@@ -184,10 +183,10 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             if bias is not None:
                 part += bias
             where = slice(many.start + few.start, many.start + few.stop)
-            losses, _, share = _losses(part, targets, where, part)  # scores give way to their exponentials
+            losses, _, factor = _losses(part, targets, where, part)  # scores give way to their exponentials
             loss += float(losses.sum())
             if with_gradient:
-                _scores_gradient(part, share, targets, where, rows.dtype.type(1 / divisor))
+                _scores_gradient(part, factor, targets, where, rows.dtype.type(1 / divisor))
         if with_gradient:
             np.matmul(scores, weight, out=gx[many])
             gb += (ones(len(scores), rows.dtype).T @ scores)[0]

@@ -1,4 +1,4 @@
-"""Dropout: Srivastava et al. (2014), JMLR 15, 1929-1958."""
+"""Dropout, alone or after a relu: Srivastava et al. (2014), JMLR 15, 1929-1958."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from ..core.op import function, op
 from ..core.random import default_generator
 from ..core.tensor import Tensor
+from ..ops.activations import relu
+from .blocks import row_blocks
 
-__all__ = ["dropout"]
+__all__ = ["dropout", "relu_dropout"]
 
 _LEVELS = 256  # a random byte for each element
 
@@ -22,7 +24,7 @@ def checked_p(p: float) -> float:
     return p
 
 
-def keep_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
+def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
     """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, and 1 / (1 - p')."""
     dropped = max(1, round(checked_p(p) * _LEVELS)) if p else 0
     n = int(np.prod(shape))
@@ -30,11 +32,21 @@ def keep_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator |
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 
 
-@op(x=lambda g, mask, scale: g * mask * scale)
-def _dropout(x, /, mask, scale):
-    y = np.multiply(x, mask)
-    y *= scale
+def _masked(x: Any, mask: Any, scale: float) -> Any:
+    """x · mask · scale: the result of dropout, and its rule."""
+    if type(x) is not np.ndarray or x.dtype.kind != "f":
+        return x * mask * scale
+    y = np.empty(x.shape, x.dtype)
+    source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
+    for block in row_blocks(y.size, 1):
+        part = np.multiply(source[block], chosen[block], out=target[block])
+        part *= scale
     return y
+
+
+@op(x=_masked)
+def _dropout(x, /, mask, scale):
+    return _masked(x, mask, scale)
 
 
 @function()
@@ -46,5 +58,36 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.
     """
     if not training or p == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
-    mask, scale = keep_mask(np.shape(x), p, generator)
+    mask, scale = dropout_mask(np.shape(x), p, generator)
     return _dropout(x, mask=mask, scale=scale)
+
+
+def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
+    """dropout(relu(x))."""
+    return relu(x) * mask * scale
+
+
+def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
+    """What is positive in the result was neither cut off nor left out."""
+    return _masked(g, y > 0, scale)
+
+
+@op(definition=relu_dropout_definition, x=_relu_dropout_rule)
+def _relu_dropout(x, /, mask, scale):
+    y = np.empty_like(x, order="C")
+    source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
+    zero = np.zeros(1, y.dtype)  # faster than the number 0
+    for block in row_blocks(y.size, 1):
+        part = np.maximum(source[block], zero, out=target[block])
+        part *= chosen[block]
+        part *= scale
+    return y
+
+
+@function()
+def relu_dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None) -> Tensor:
+    """dropout(relu(x), p, training, generator), of which only the result is kept for the gradient."""
+    if not training or p == 0:
+        return relu(x)
+    mask, scale = dropout_mask(np.shape(x), p, generator)
+    return _relu_dropout(x, mask=mask, scale=scale)

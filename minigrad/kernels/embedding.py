@@ -40,13 +40,13 @@ def _scattered(rows: np.ndarray, indices: np.ndarray, table: np.ndarray) -> np.n
     return table
 
 
-def _embedding_vjp(g: Any, weight: Any, indices: Any, padding_idx: Any, grad_buffers: Any) -> tuple[Any]:
-    g = np.ascontiguousarray(g).reshape(indices.size, weight.shape[1])
+def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any, grad_buffers: Any) -> tuple[Any]:
+    g = np.ascontiguousarray(g).reshape(indices.size, weight_shape[1])
     indices = indices.reshape(-1)
     if padding_idx is not None:
         real = indices != padding_idx
         g, indices = g[real], indices[real]
-    table = np.empty(weight.shape, g.dtype) if grad_buffers[0] is None else grad_buffers[0]
+    table = np.empty(weight_shape, g.dtype) if grad_buffers[0] is None else grad_buffers[0]
     return (_scattered(g, indices, table),)
 
 

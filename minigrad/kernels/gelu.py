@@ -26,7 +26,7 @@ def gelu_definition(x: Any, approximate: str) -> Tensor:
     return x * 0.5 * (1 + tanh((x + x * x * x * _CUBIC) * _SLOPE))
 
 
-def _share(x: np.ndarray, approximate: str) -> np.ndarray:
+def _twice_cdf(x: np.ndarray, approximate: str) -> np.ndarray:
     """2 Φ(x), or what the tanh form has in its place."""
     if approximate == "none":
         y = _erf(x * x.dtype.type(math.sqrt(0.5)))
@@ -42,23 +42,23 @@ def _share(x: np.ndarray, approximate: str) -> np.ndarray:
 
 
 def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
-    flat, g, shares = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, saved))
+    flat, g, twice_cdf = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, saved))
     gx = np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
-        part, share, out = flat[block], shares[block], gx[block]
+        part, twice, out = flat[block], twice_cdf[block], gx[block]
         square = part * part
         if approximate == "none":  # Φ + x φ
             slope = np.exp(square * -0.5)
             slope *= _SLOPE
-        else:  # share / 2 + x / 2 · (1 - tanh²) · u', and 1 - tanh² = share (2 - share)
-            slope = 2 - share
-            slope *= share
+        else:  # t / 2 + x / 2 · (1 - tanh²) · u', and 1 - tanh² = t (2 - t)
+            slope = 2 - twice
+            slope *= twice
             square *= 3 * _CUBIC
             square += 1
             square *= _SLOPE
             slope *= square
         slope *= part
-        slope += share
+        slope += twice
         slope *= 0.5
         np.multiply(slope, g[block], out=out)
     return (gx.reshape(x.shape),)
@@ -68,12 +68,12 @@ def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
 def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
-    y, shares = np.empty_like(flat), np.empty_like(flat)
+    y, twice_cdf = np.empty_like(flat), np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
-        shares[block] = _share(flat[block], approximate)
-        out = np.multiply(shares[block], flat[block], out=y[block])
+        twice_cdf[block] = _twice_cdf(flat[block], approximate)
+        out = np.multiply(twice_cdf[block], flat[block], out=y[block])
         out *= 0.5
-    return y.reshape(x.shape), shares
+    return y.reshape(x.shape), twice_cdf
 
 
 @function(methods="gelu")

@@ -35,13 +35,13 @@ class FeedForward(Module):
         self.linear2 = Linear(d_ff, d_model, bias, dtype, generator)
 
     def forward(self, x: Any) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
+        h = self.linear1(x)
         if self.activation == "relu" and self.gate is None:
-            return self.linear2(self.linear1(x, "relu", dropout, self.generator))
-        h = self.function(self.linear1(x))
+            return self.linear2(mg.relu_dropout(h, self.dropout, self.training, self.generator))
+        h = self.function(h)
         if self.gate is not None:
             h = h * self.gate(x)
-        return self.linear2(mg.dropout(h, dropout, self.training, self.generator))
+        return self.linear2(mg.dropout(h, self.dropout, self.training, self.generator))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation!r}, dropout={self.dropout}"

@@ -42,11 +42,8 @@ class Linear(Module):
             bound = 1 / math.sqrt(in_features) if in_features else 0.0
             init.uniform_(self.bias, -bound, bound, generator)
 
-    def forward(
-        self, x: Any, activation: str | None = None, dropout: float = 0.0, generator: Generator | None = None
-    ) -> Tensor:  # fmt: skip
-        """The map, then an `activation` (None or "relu"), then dropout with this probability."""
-        return mg.linear(x, self.weight, self.bias, activation, dropout, generator)
+    def forward(self, x: Any) -> Tensor:
+        return mg.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from minigrad.core.tensor import Tensor, unwrap
 from .module import Module, Parameter
 
 __all__ = ["BatchNorm1d", "LayerNorm", "RMSNorm"]
-
-if TYPE_CHECKING:
-    Generator = np.random.Generator
 
 
 class LayerNorm(Module):
@@ -31,11 +28,8 @@ class LayerNorm(Module):
         self.weight = Parameter(np.ones(d, dtype))
         self.bias = Parameter(np.zeros(d, dtype)) if bias else None
 
-    def forward(
-        self, x: Any, update: Any = None, dropout: float = 0.0, generator: Generator | None = None
-    ) -> Tensor:  # fmt: skip
-        """The normalised rows of x, or of x + dropout(update)."""
-        return mg.layer_norm(x, self.weight, self.bias, self.eps, update, dropout, generator)
+    def forward(self, x: Any) -> Tensor:
+        return mg.layer_norm(x, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.d}, eps={self.eps}"
@@ -52,11 +46,8 @@ class RMSNorm(Module):
         self.eps = eps
         self.weight = Parameter(np.ones(d, dtype))
 
-    def forward(
-        self, x: Any, update: Any = None, dropout: float = 0.0, generator: Generator | None = None
-    ) -> Tensor:  # fmt: skip
-        """The normalised rows of x, or of x + dropout(update)."""
-        return mg.rms_norm(x, self.weight, self.eps, update, dropout, generator)
+    def forward(self, x: Any) -> Tensor:
+        return mg.rms_norm(x, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.d}, eps={self.eps}"

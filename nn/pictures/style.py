@@ -24,9 +24,13 @@ _SETTINGS: dict[str, Any] = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """The settings of matplotlib within which all pictures of this project are drawn."""
+def style(for_page: bool = False) -> Iterator[None]:
+    """The settings of matplotlib within which all pictures of this project are drawn.
+
+    `for_page` leaves the background out: it is the page's, light or dark.
+    """
     matplotlib = require("matplotlib", "plots", "plotting")
     cycler = require("cycler", "plots", "plotting").cycler
-    with matplotlib.rc_context({**_SETTINGS, "axes.prop_cycle": cycler(color=COLOURS)}):
+    ground = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none") if for_page else {}
+    with matplotlib.rc_context({**_SETTINGS, **ground, "axes.prop_cycle": cycler(color=COLOURS)}):
         yield

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from .corpus import IndexedPairs
 from .vocabulary import PAD
 
 __all__ = ["PairBatches", "padded"]
+
+IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 def padded(sequences: Sequence[Sequence[int]], pad_id: int = PAD, length: int | None = None) -> np.ndarray:
@@ -25,52 +29,103 @@ class PairBatches:
     Sentences are sorted by length within pools of a hundred batches or so, so that little is padded.
     With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the epoch's number
     alone: a run that is taken up again in the middle of an epoch sees the batches it would have seen.
+
+    `pairs` are pairs of ids, in memory or `IndexedPairs`. With `encode` they may be anything of which
+    `encode(pair, generator)` makes a pair of ids, anew in each epoch: see `BPEDropout`. Of pairs in a
+    file, memory holds their order, 4 bytes each, and the lengths of one pool.
     """
 
     def __init__(
-        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], max_tokens: int = 4096, shuffle: bool = True,
-        seed: int = 0, pad_id: int = PAD,
+        self, pairs: Sequence[Any], max_tokens: int = 4096, shuffle: bool = True, seed: int = 0, pad_id: int = PAD,
+        encode: Callable[[Any, np.random.Generator], IdPair] | None = None,
     ) -> None:  # fmt: skip
-        if not pairs:
+        if not len(pairs):
             raise ValueError("PairBatches: no pairs")
-        if empty := [i for i, (a, b) in enumerate(pairs) if not len(a) or not len(b)]:
-            raise ValueError(f"PairBatches: pair {empty[0]} has an empty side")
-        self.pairs = pairs
-        self.max_tokens = max_tokens
-        self.shuffle = shuffle
-        self.seed = seed
-        self.pad_id = pad_id
-        self._lengths = np.array([max(len(a), len(b)) for a, b in pairs])
-        if self._lengths.max() > max_tokens:
-            raise ValueError(f"PairBatches: a sentence of {self._lengths.max()} tokens exceeds max_tokens={max_tokens}")
+        self.pairs, self.encode = pairs, encode
+        self.max_tokens, self.shuffle, self.seed, self.pad_id = max_tokens, shuffle, seed, pad_id
+        self._lengths: np.ndarray | None = None  # where they are all in memory
+        if isinstance(pairs, IndexedPairs):
+            self._mean = pairs.mean_length()
+            self._check(np.array([pairs.longest]))
+        elif encode is None:
+            if empty := [i for i, (a, b) in enumerate(pairs) if not len(a) or not len(b)]:
+                raise ValueError(f"PairBatches: pair {empty[0]} has an empty side")
+            self._lengths = _longer_sides(pairs)
+            self._mean = _mean_length(pairs)
+            self._check(self._lengths)
+        else:
+            generator = np.random.default_rng(seed)
+            self._mean = _mean_length([encode(pair, generator) for pair in pairs[:1000]])
+
+    def _check(self, lengths: np.ndarray) -> None:
+        if lengths.max() > self.max_tokens:
+            raise ValueError(f"PairBatches: a sentence of {lengths.max()} tokens exceeds max_tokens={self.max_tokens}")
+
+    def _pools(self, epoch: int) -> Iterator[tuple[Any, list[np.ndarray]]]:
+        """For each pool of an epoch: where to look up pairs of ids by number, and the numbers of each batch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        n = len(self.pairs)
+        order = np.arange(n, dtype=np.uint32)
+        if self.shuffle:
+            rng.shuffle(order)
+        size = max(1, int(100 * self.max_tokens / self._mean)) if self.shuffle else n
+        for start in range(0, n, size):
+            numbers = order[start : start + size]
+            ids, lengths = self._encoded(numbers, [self.seed, epoch, start])
+            by_length = np.argsort(lengths, kind="stable")
+            numbers, lengths = numbers[by_length], lengths[by_length]
+            groups = [numbers[part] for part in _cut(lengths, self.max_tokens)]
+            if self.shuffle:
+                groups = [groups[i] for i in rng.permutation(len(groups))]
+            yield ids, groups
+
+    def _encoded(self, numbers: np.ndarray, seed: list[int]) -> tuple[Any, np.ndarray]:
+        """Where to look up these pairs of ids, and their lengths."""
+        if self._lengths is not None:
+            return self.pairs, self._lengths[numbers]
+        if self.encode is None:
+            return self.pairs, self.pairs.lengths(numbers)  # type: ignore[attr-defined]
+        generator = np.random.default_rng(seed)
+        ids = {i: self.encode(self.pairs[i], generator) for i in numbers.tolist()}
+        lengths = _longer_sides(list(ids.values()))
+        self._check(lengths)
+        return ids, lengths
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
         """Which pairs make up each batch of an epoch."""
-        rng = np.random.default_rng([self.seed, epoch])
-        n = len(self.pairs)
-        order = rng.permutation(n) if self.shuffle else np.arange(n)
-        pool = max(1, int(100 * self.max_tokens / self._lengths.mean())) if self.shuffle else n
-        groups = []
-        for start in range(0, n, pool):
-            part = order[start : start + pool]
-            part = part[np.argsort(self._lengths[part], kind="stable")]
-            first = 0
-            for i in range(1, len(part) + 1):  # lengths rise: the last sentence decides the width
-                if i == len(part) or self._lengths[part[i]] * (i - first + 1) > self.max_tokens:
-                    groups.append(part[first:i])
-                    first = i
-        if self.shuffle:
-            groups = [groups[i] for i in rng.permutation(len(groups))]
-        return groups
+        return [group for _, groups in self._pools(epoch) for group in groups]
 
     def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The batches of an epoch, from number `start` on."""
-        for group in self.plan(epoch)[start:]:
-            sources, targets = zip(*[self.pairs[i] for i in group])
-            yield padded(sources, self.pad_id), padded(targets, self.pad_id)
+        for ids, groups in self._pools(epoch):
+            for group in groups[start:]:
+                sources, targets = zip(*[ids[i] for i in group.tolist()])
+                yield padded(sources, self.pad_id), padded(targets, self.pad_id)
+            start = max(0, start - len(groups))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self.epoch()
 
     def __len__(self) -> int:
-        return len(self.plan())
+        """How many batches the first epoch has; others may differ by a few."""
+        return sum(len(groups) for _, groups in self._pools(0))
+
+
+def _longer_sides(pairs: Sequence[IdPair]) -> np.ndarray:
+    return np.array([max(len(a), len(b)) for a, b in pairs])
+
+
+def _mean_length(pairs: Sequence[IdPair]) -> float:
+    return sum(len(a) + len(b) for a, b in pairs) / (2 * len(pairs))
+
+
+def _cut(lengths: np.ndarray, max_tokens: int) -> list[slice]:
+    """Rising lengths cut into stretches, each as long as its last length lets it be."""
+    parts = []
+    first = 0
+    while first < len(lengths):
+        some = lengths[first : first + max_tokens // lengths[first]]
+        count = int(np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right"))
+        parts.append(slice(first, first + count))
+        first += count
+    return parts

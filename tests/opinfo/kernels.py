@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.kernels.dropout import keep_mask
+from minigrad.kernels.dropout import dropout_mask
 
 from .base import Draw, Sample, add
 
@@ -22,40 +22,24 @@ def _linear(d: Draw) -> Sample:
     out = d.one_of(1, 2, 4)
     bias = d.array((out,), 0.1, 1) if d.bool() else None
     weight = d.array((out, 3), 0.2, 1) * d.rng.choice([-1, 1], (out, 1)) if bias is None else d.array((out, 3), 0.2, 1)
-    return Sample([x, weight, bias], {"activation": d.one_of(None, "relu"), "dropout": d.one_of(0.0, 0.4)})
+    return Sample([x, weight, bias])
 
 
-def _linear_call(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
-    return mg.linear(x, weight, bias, **options, generator=np.random.default_rng(0))
-
-
-def _dropped(y: np.ndarray, p: float) -> np.ndarray:
-    keep, scale = keep_mask(y.shape, p, np.random.default_rng(0)) if p else (1, 1)
-    return y * keep * scale
-
-
-def _linear_reference(x: np.ndarray, weight: np.ndarray, bias: Any, activation: Any, dropout: float) -> np.ndarray:
+def _linear_reference(x: np.ndarray, weight: np.ndarray, bias: Any) -> np.ndarray:
     y = np.array([[math.fsum(row * w) for w in weight] for row in _rows_of(x)]).reshape(*x.shape[:-1], len(weight))
-    y = y if bias is None else y + bias
-    return _dropped(np.where(y > 0, y, 0) if activation else y, dropout)
+    return y if bias is None else y + bias
 
 
 add(
     "linear",
     _linear_reference,
     _linear,
-    call=_linear_call,
     analytic=False,
     errors=[
         (
             lambda: mg.linear(np.ones((2, 3)), np.ones((4, 2))),
             ValueError,
             r"linear: expected x \(..., in\).*x \(2, 3\) float64",
-        ),
-        (
-            lambda: mg.linear(np.ones(3), np.ones((2, 3)), activation="tanh"),
-            ValueError,
-            "expected activation None or 'relu'",
         ),
     ],
 )
@@ -64,17 +48,11 @@ add(
 def _normalised(d: Draw) -> Sample:
     width = d.one_of(2, 3, 8)
     x = d.array((*d.shape(max_ndim=2, min_side=1), width), -1, 1) + np.arange(width)
-    update = d.array(x.shape, -0.2, 0.2) if d.bool() else None
     weight, bias = (d.array((width,)) if d.bool() else None for _ in range(2))
-    return Sample([x, update, weight, bias], {"eps": d.one_of(1e-5, 0.1), "dropout": d.one_of(0.0, 0.4)})
+    return Sample([x, weight, bias], {"eps": d.one_of(1e-5, 0.1)})
 
 
-def _layer_norm_call(x: Any, update: Any, weight: Any, bias: Any, eps: float, dropout: float) -> Any:
-    return mg.layer_norm(x, weight, bias, eps, update, dropout, np.random.default_rng(0))
-
-
-def _layer_norm(x: np.ndarray, update: Any, weight: Any, bias: Any, eps: float, dropout: float) -> np.ndarray:
-    x = x if update is None else x + _dropped(update, dropout)
+def _layer_norm(x: np.ndarray, weight: Any, bias: Any, eps: float) -> np.ndarray:
     rows = [(r - r.mean()) / math.sqrt(sum((r - r.mean()) ** 2) / len(r) + eps) for r in _rows_of(x)]
     y = np.array(rows).reshape(x.shape) * (1 if weight is None else weight)
     return y if bias is None else y + bias
@@ -82,40 +60,18 @@ def _layer_norm(x: np.ndarray, update: Any, weight: Any, bias: Any, eps: float, 
 
 def _rms_normalised(d: Draw) -> Sample:
     sample = _normalised(d)
-    del sample.operands[3]
+    del sample.operands[2]
     return sample
 
 
-def _rms_norm_call(x: Any, update: Any, weight: Any, eps: float, dropout: float) -> Any:
-    return mg.rms_norm(x, weight, eps, update, dropout, np.random.default_rng(0))
-
-
-def _rms_norm(x: np.ndarray, update: Any, weight: Any, eps: float, dropout: float) -> np.ndarray:
-    x = x if update is None else x + _dropped(update, dropout)
+def _rms_norm(x: np.ndarray, weight: Any, eps: float) -> np.ndarray:
     rows = [r / math.sqrt(sum(r * r) / len(r) + eps) for r in _rows_of(x)]
     return np.array(rows).reshape(x.shape) * (1 if weight is None else weight)
 
 
-_OTHER_UPDATE = (
-    lambda: mg.layer_norm(np.ones((2, 3)), update=np.ones((3, 3))),
-    ValueError,
-    r"row_norm: expected an update of the shape of x; got x \(2, 3\) float64, update \(3, 3\) float64",
-)
-_NO_PROBABILITY = (
-    lambda: mg.layer_norm(np.ones((2, 3)), update=np.ones((2, 3)), dropout=1.0),
-    ValueError,
-    "dropout: expected 0 <= p < 1, got 1.0",
-)
 for _name in ("row_norm", "layer_norm"):
-    add(
-        _name,
-        _layer_norm,
-        _normalised,
-        call=_layer_norm_call,
-        analytic=False,
-        errors=[_OTHER_UPDATE, _NO_PROBABILITY],
-    )
-add("rms_norm", _rms_norm, _rms_normalised, call=_rms_norm_call, analytic=False)
+    add(_name, _layer_norm, _normalised, call=mg.layer_norm, analytic=False)
+add("rms_norm", _rms_norm, _rms_normalised, call=mg.rms_norm, analytic=False)
 
 
 def _attention(d: Draw) -> Sample:
@@ -140,7 +96,7 @@ def _attention_reference(
     mask = np.broadcast_to(True if mask is None else mask, (n, num_heads, lq, lk))
     keep, factor = np.ones((n, num_heads, lq, lk)), 1.0
     if dropout:
-        keep, factor = keep_mask((n, num_heads, lq, lk), dropout, np.random.default_rng(0))
+        keep, factor = dropout_mask((n, num_heads, lq, lk), dropout, np.random.default_rng(0))
     y = np.zeros((n, lq, num_heads * dv))
     for b, h, i in np.ndindex(n, num_heads, lq):
         seen = [j for j in range(lk) if mask[b, h, i, j]]
@@ -175,8 +131,8 @@ for _name in ("attention", "scaled_dot_product_attention"):
 
 
 def _dropout_reference(x: np.ndarray, p: float) -> np.ndarray:
-    keep, factor = keep_mask(x.shape, p, np.random.default_rng(0))
-    return np.where(keep, x * factor, 0)
+    mask, factor = dropout_mask(x.shape, p, np.random.default_rng(0))
+    return np.where(mask, x * factor, 0)
 
 
 add(
@@ -185,6 +141,14 @@ add(
     lambda d: Sample([d.array(d.shape())], {"p": d.one_of(0.1, 0.5)}),
     call=lambda x, p: mg.dropout(x, p, generator=np.random.default_rng(0)),
     errors=[(lambda: mg.dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")],
+)
+add(
+    "relu_dropout",
+    lambda x, p: _dropout_reference(np.where(x > 0, x, 0), p),
+    lambda d: Sample([d.array(d.shape(), kinks=(0,))], {"p": d.one_of(0.1, 0.5)}),
+    call=lambda x, p: mg.relu_dropout(x, p, generator=np.random.default_rng(0)),
+    analytic=False,
+    errors=[(lambda: mg.relu_dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")],
 )
 
 
@@ -281,7 +245,7 @@ def _projected(d: Draw) -> Sample:
 
 
 def _projected_reference(x: np.ndarray, weight: np.ndarray, bias: Any, class_weight: Any, **options: Any) -> np.ndarray:
-    return _cross_entropy(_linear_reference(x, weight, bias, None, 0.0), weight=class_weight, **options)
+    return _cross_entropy(_linear_reference(x, weight, bias), weight=class_weight, **options)
 
 
 add("linear_cross_entropy", _projected_reference, _projected, call=mg.linear_cross_entropy, analytic=False)

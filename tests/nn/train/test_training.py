@@ -55,7 +55,7 @@ X = np.random.default_rng(4).standard_normal((4, 4))
     "loss",
     [
         lambda w, b: mg.linear_cross_entropy(X, w, b, IDS),
-        lambda w, b: mg.linear(mg.linear(X, w, b, "relu"), w, b).sum(),  # by two ops
+        lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),  # by two ops
         lambda w, b: mg.linear_cross_entropy(w, w, b, IDS),  # as both operands of one
         lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, b, IDS),
     ],

@@ -1,0 +1,95 @@
+"""Build the site: lessons, pages, reference. Everything is made here; the result needs no network and no server.
+
+    python docs/build.py                    runs every lesson (some minutes), writes site/, and checks it
+    python docs/build.py --reuse            the same with the runs of last time, where there are any
+    python docs/look.py site                looks at all pages in Chromium: three widths, light, dark, paper
+
+It needs markdown-it-py, pygments and matplotlib. It fails on a statement that does not hold, a dead link, a picture
+without words, an address elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
+
+from builder import check, diagrams, lessons, page, reference
+from builder.markdown import render
+
+# The written pages, in the order of the menu; others of docs/ follow those of their group.
+WRITTEN = {"index": "", "start": "Start", "design": "More", "speed": "More", "scale": "More", "results": "More"}
+
+
+def written() -> list[page.Page]:
+    """A page for each Markdown file of this folder; `{{diagram NAME: caption}}` stands for a diagram."""
+    names = [
+        *WRITTEN,
+        *sorted(path.stem for path in HERE.glob("*.md") if path.stem not in WRITTEN and path.stem != "README"),
+    ]
+    made = []
+    for name in names:
+        path = HERE / f"{name}.md"
+        if not path.exists():
+            continue
+        text = path.read_text(encoding="utf-8")
+        title = re.match(r"# (.+)", text)
+        if not title:
+            raise SystemExit(f"{path}: expected a title in the first line, # …")
+        content = re.sub(
+            r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", lambda m: diagrams.figure(m[1], m[2]), render(text), flags=re.DOTALL
+        )
+        group = "Works with" if re.match(r"numpy|scipy|torch|pytorch|jax|habits", name) else WRITTEN.get(name, "More")
+        files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
+        made.append(page.Page(f"{name}.html", title[1], group, content, files=files))
+    return made
+
+
+def course_table(made: Sequence[page.Page]) -> str:
+    """The lessons as a list for the first page."""
+    items = "".join(f'<li><a href="{p.path}">{p.short}</a><p>{p.title}</p></li>' for p in made)
+    return f'<ul class="cards wide">{items}</ul>'
+
+
+def build(out: Path, reuse: bool, jobs: int) -> list[str]:
+    """Write the site to `out`; all that is wrong with it."""
+    records = out.with_name(out.name + "-records")
+    if not reuse:
+        shutil.rmtree(records, ignore_errors=True)
+    shutil.rmtree(out, ignore_errors=True)
+    course, wrong = lessons.pages(records, reuse, jobs)
+    pages = written()
+    pages[0].content = pages[0].content.replace("<p>{{course}}</p>", course_table(course))
+    others = [p for p in pages[1:] if p.group not in ("More", "Works with")]
+    late = [p for p in pages[1:] if p.group in ("More", "Works with")]
+    page.write([pages[0], *others, *course, *reference.pages(), *late], out)
+    return wrong + check.problems(out)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--out", type=Path, default=Path("site"), metavar="DIR", help="where the pages go (default: site)"
+    )
+    parser.add_argument("--reuse", action="store_true", help="keep the runs of lessons that are there from last time")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="lessons that run at once (default: 2)")
+    args = parser.parse_args(argv)
+    wrong = build(args.out, args.reuse, args.jobs)
+    for line in wrong:
+        print(line, file=sys.stderr)
+    files = [path for path in args.out.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / 1e6
+    print(
+        f"{len(list(args.out.rglob('*.html')))} pages, {size:.1f} MB: {args.out / 'index.html'}; {len(wrong)} problems"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

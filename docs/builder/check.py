@@ -1,0 +1,76 @@
+"""What a page may not have: a dead link, a picture without words, an address elsewhere, an id twice."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+__all__ = ["problems"]
+
+# Readers may follow links to these: the texts of the course, the papers, data sets. Nothing is loaded from them.
+LINKED = ("https://osanseviero.github.io/", "https://arxiv.org/", "https://www.manythings.org/anki/")
+NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/1998/Math/MathML")
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[tuple[str, str, str]] = []  # tag, attribute, address
+        self.wrong: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        if "id" in found:
+            self.ids.append(found["id"])
+        if tag == "img" and not found.get("alt"):
+            self.wrong.append(f"a picture without alt text: {found.get('src', '')[:60]}")
+        if tag == "svg" and not found.get("aria-label") and found.get("aria-hidden") != "true":
+            self.wrong.append("a drawing without a label")
+        if tag in ("iframe", "math") and not (found.get("title") or found.get("aria-label")):
+            self.wrong.append(f"<{tag}> without a title")
+        for name in ("href", "src", "srcset", "xlink:href", "action", "poster", "data"):
+            if found.get(name):
+                self.links.append((tag, name, found[name]))
+        for name, value in found.items():
+            if "url(" in value and not re.search(r"url\([\"']?(#|data:)", value):
+                self.wrong.append(f"an address in {name}: {value[:60]}")
+
+
+def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[str]:
+    reader = _Reader()
+    text = path.read_text(encoding="utf-8")
+    reader.feed(text)
+    wrong = list(reader.wrong)
+    wrong += [f"id {name!r} twice" for name in sorted({n for n in reader.ids if reader.ids.count(n) > 1})]
+    for tag, name, address in reader.links:
+        if re.match(r"[a-z]+:", address):
+            fine = (address.startswith("data:") and tag != "a") or (tag == "a" and address.startswith(LINKED))
+            wrong += [] if fine else [f"an external address in <{tag} {name}>: {address[:80]}"]
+            continue
+        target, _, part = unquote(address).partition("#")
+        file = (path.parent / target).resolve() if target else path.resolve()
+        if not file.is_file() or site.resolve() not in file.parents:
+            wrong.append(f"a dead link: {address}")
+        elif part and file.suffix == ".html" and part not in ids.get(file, set()) and tag == "a":
+            wrong.append(f"a link to a place that is not there: {address}")
+    loaded = re.findall(r"(?:@import|fetch\(|importScripts|new WebSocket|url\([\"']?https?:)[^\n]{0,60}", text)
+    return wrong + [f"something loaded: {found}" for found in loaded]
+
+
+def problems(site: Path) -> list[str]:
+    """All that is wrong with the pages of a site."""
+    ids: dict[Path, set[str]] = {}
+    for path in site.rglob("*.html"):
+        reader = _Reader()
+        reader.feed(path.read_text(encoding="utf-8"))
+        ids[path.resolve()] = set(reader.ids)
+    found = [f"{p.relative_to(site)}: {w}" for p in sorted(site.rglob("*.html")) for w in _page_problems(p, site, ids)]
+    for style in site.rglob("*.css"):
+        addresses = re.findall(
+            r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", re.sub(r"/\*.*?\*/", "", style.read_text(), flags=re.S)
+        )
+        found += [f"{style.relative_to(site)}: an external address: {a}" for a in addresses]
+    return found

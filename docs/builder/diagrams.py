@@ -1,0 +1,264 @@
+"""Diagrams, drawn here as SVG in the colours of the page: the model, a block, a head, masks, the cache, a beam, a graph."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+
+import minigrad as mg
+
+from .markdown import inline
+
+__all__ = ["DIAGRAMS", "figure"]
+
+
+class Drawing:
+    """Boxes, arrows and words at places of a canvas."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self.parts: list[str] = []
+
+    def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> None:
+        self.parts.append(f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{html.escape(words)}</text>')
+
+    def box(self, x: float, y: float, w: float, h: float, words: str = "", kind: str = "", small: str = "") -> None:
+        """A box with a line of words, and a small one below; x and y are its upper left corner."""
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" class="box {kind}"/>')
+        if words:
+            self.text(x + w / 2, y + h / 2 + (-3 if small else 5), words)
+        if small:
+            self.text(x + w / 2, y + h / 2 + 14, small, "small")
+
+    def cell(self, x: float, y: float, size: float, kind: str) -> None:
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{size - 2}" height="{size - 2}" rx="2" class="{kind}"/>')
+
+    def line(self, *points: tuple[float, float], kind: str = "", head: bool = True) -> None:
+        """A line through points, with an arrow's head at its end."""
+        way = " ".join(f"{x},{y}" for x, y in points)
+        self.parts.append(f'<polyline points="{way}" class="line {kind}"/>')
+        if head:
+            (x0, y0), (x, y) = points[-2:]
+            dx, dy = ((x > x0) - (x < x0), (y > y0) - (y < y0)) if 0 in (x - x0, y - y0) else _direction(x - x0, y - y0)
+            left, right = (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx), (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx)
+            corners = f"{x},{y} {left[0]:.1f},{left[1]:.1f} {right[0]:.1f},{right[1]:.1f}"
+            self.parts.append(f'<polygon points="{corners}" class="head {kind}"/>')
+
+    def svg(self, alt: str) -> str:
+        label = html.escape(alt, quote=True)
+        return (
+            f'<svg class="diagram" role="img" aria-label="{label}" viewBox="0 0 {self.width} {self.height}" '
+            f'style="max-width:{self.width}px">{"".join(self.parts)}</svg>'
+        )
+
+
+def _direction(dx: float, dy: float) -> tuple[float, float]:
+    length = (dx * dx + dy * dy) ** 0.5
+    return dx / length, dy / length
+
+
+def model() -> Drawing:
+    d = Drawing(720, 470)
+    for x, title, words in ((90, "encoder", "source: 我 有 一只 猫"), (430, "decoder", "target so far: <bos> I have")):
+        d.text(x + 100, 455, words, "small")
+        d.line((x + 100, 438), (x + 100, 420))
+        d.box(x, 384, 200, 36, "embedding", small="")
+        d.line((x + 100, 384), (x + 100, 362))
+        d.box(x, 326, 200, 36, "+ positions")
+        d.line((x + 100, 326), (x + 100, 304))
+        d.text(x + 100, 62 if title == "encoder" else 40, "", "bold")
+    d.box(70, 168, 240, 136, kind="plain")
+    d.text(60, 240, "N ×", "bold", "end")
+    d.box(90, 254, 200, 38, "self-attention", "blue")
+    d.line((190, 254), (190, 226))
+    d.box(90, 188, 200, 38, "feed-forward")
+    d.box(410, 110, 240, 194, kind="plain")
+    d.text(662, 212, "× N", "bold", "start")
+    d.box(430, 254, 200, 38, "masked self-attention", "blue")
+    d.line((530, 254), (530, 232))
+    d.box(430, 194, 200, 38, "cross-attention", "orange")
+    d.line((530, 194), (530, 168))
+    d.box(430, 130, 200, 38, "feed-forward")
+    d.line((190, 188), (190, 140), (350, 140), (350, 213), (430, 213))
+    d.text(268, 132, "memory: keys and values", "small")
+    d.line((530, 130), (530, 92))
+    d.box(430, 56, 200, 36, "linear → softmax")
+    d.line((530, 56), (530, 34))
+    d.text(530, 24, "next word: a 0.98, an 0.01 …", "small")
+    return d
+
+
+def block() -> Drawing:
+    d = Drawing(700, 210)
+    d.text(30, 88, "x", "bold")
+    d.line((44, 84), (110, 84))
+    d.box(110, 62, 150, 44, "self-attention", "blue")
+    d.line((260, 84), (296, 84))
+    d.box(296, 66, 36, 36, "+")
+    d.line((332, 84), (358, 84))
+    d.box(358, 66, 62, 36, "norm")
+    d.line((420, 84), (456, 84))
+    d.box(456, 62, 120, 44, "feed-forward")
+    d.line((576, 84), (598, 84))
+    d.box(598, 66, 36, 36, "+")
+    d.line((634, 84), (690, 84), head=False)
+    d.line((70, 84), (70, 28), (314, 28), (314, 66))
+    d.line((436, 84), (436, 28), (616, 28), (616, 66))
+    d.text(190, 20, "residual: x itself", "small")
+    d.text(526, 20, "residual", "small")
+    d.line((690, 84), (690, 140), (640, 140))
+    d.box(578, 122, 62, 36, "norm")
+    d.line((578, 140), (520, 140))
+    d.text(505, 145, "y", "bold")
+    d.text(
+        30,
+        190,
+        "norm(x + dropout(sublayer(x))), twice; with norm_first it is x + dropout(sublayer(norm(x)))",
+        "small",
+        "start",
+    )
+    return d
+
+
+def head() -> Drawing:
+    d = Drawing(760, 330)
+    d.box(10, 140, 90, 50, "X", small="L × d")
+    for y, name, kind in ((40, "Q", "blue"), (140, "K", "blue"), (240, "V", "orange")):
+        d.line((100, 165), (128, 165), (128, y + 25), (160, y + 25))
+        d.text(146, y + 16, f"W_{name}", "mono small", "start")
+        d.box(196, y, 92, 50, name, kind, "L × d_k")
+        d.line((160, y + 25), (196, y + 25))
+    d.line((288, 65), (330, 65), (330, 90), (370, 90))
+    d.line((288, 165), (330, 165), (330, 110), (370, 110))
+    d.box(370, 74, 100, 52, "Q Kᵀ / √d_k", small="L × L")
+    d.line((470, 100), (506, 100))
+    d.box(506, 74, 90, 52, "mask", small="no → −∞")
+    d.line((596, 100), (630, 100))
+    d.box(630, 74, 110, 52, "softmax", "blue", "rows sum to 1")
+    d.line((685, 126), (685, 240))
+    d.line((288, 265), (630, 265))
+    d.box(630, 240, 110, 50, "weights · V", "orange", "L × d_k")
+    d.line((685, 290), (685, 318))
+    d.text(672, 316, "this head's part of the result", "small", "end")
+    return d
+
+
+def masks() -> Drawing:
+    d = Drawing(720, 250)
+    words = ["we", "see", "it", "∅", "∅"]
+    kinds: list[tuple[str, str, Callable[[int, int], bool]]] = [
+        ("padding mask (N, L_kv)", "no key that is padding", lambda q, k: k < 3),
+        ("causal mask (L_q, L_kv)", "no key that comes later", lambda q, k: k <= q),
+        ("both, as a decoder has them", "what neither forbids", lambda q, k: k <= q and k < 3),
+    ]
+    for i, (name, meaning, allowed) in enumerate(kinds):
+        x, y, size = 60 + 235 * i, 54, 28
+        d.text(x + 70, 20, name, "bold")
+        for k, word in enumerate(words):
+            d.text(x + size * k + 13, y - 8, word, "small")
+            d.text(x - 8, y + size * k + 18, word, "small", "end")
+        for q in range(5):
+            for k in range(5):
+                d.cell(x + size * k, y + size * q, size, "on" if allowed(q, k) else "off")
+        d.text(x + 70, 222, meaning, "small")
+    d.text(60, 244, "filled: may attend. Rows are queries, columns are keys.", "small", "start")
+    return d
+
+
+def cache() -> Drawing:
+    d = Drawing(720, 250)
+    size = 34
+    for step in range(1, 5):
+        y = 20 + 48 * (step - 1)
+        d.text(14, y + 22, f"step {step}", "bold", "start")
+        d.box(84, y, size, size, "q", "orange")
+        d.line((84 + size, y + 17), (150, y + 17))
+        for i in range(step):
+            d.box(158 + (size + 6) * i, y, size, size, f"k{i + 1}", "orange" if i == step - 1 else "blue")
+            d.box(388 + (size + 6) * i, y, size, size, f"v{i + 1}", "orange" if i == step - 1 else "blue")
+        d.text(580, y + 22, f"{step} score{'s' * (step > 1)}", "small", "start")
+    d.text(158, 232, "keys: one is new, the others are kept", "small", "start")
+    d.text(388, 232, "values: likewise", "small", "start")
+    return d
+
+
+def beam() -> Drawing:
+    d = Drawing(720, 256)
+    tree = {
+        "<bos>": (50, 120, ""), "how": (210, 76, "0.60"), "hola": (210, 190, "0.40"),
+        "how a": (390, 44, "0.20"), "how c": (390, 112, "0.20"), "hola mundo": (390, 190, "0.40"),
+        "how a ?": (590, 44, "0.20"), "hola mundo <eos>": (590, 190, "0.40"),
+    }  # fmt: skip
+    for a, b in (("<bos>", "how"), ("<bos>", "hola"), ("how", "how a"), ("how", "how c"), ("hola", "hola mundo"),
+                 ("how a", "how a ?"), ("hola mundo", "hola mundo <eos>")):  # fmt: skip
+        (x0, y0, _), (x1, y1, _) = tree[a], tree[b]
+        d.line((x0 + 52, y0), (x1 - 66, y1))
+    for name, (x, y, p) in tree.items():
+        kind = "orange" if "mundo" in name or name == "hola" else "blue" if name in ("how", "how a", "how a ?") else ""
+        d.box(x - (44 if name == "<bos>" else 66), y - 19, 88 if name == "<bos>" else 132, 38, name, kind)
+        if p:
+            d.text(x + 64, y - 24, p, "small", "end")
+    d.text(
+        20,
+        248,
+        "Greedy search keeps one beginning and ends at 0.20; two beginnings are enough to find 0.40.",
+        "small",
+        "start",
+    )
+    return d
+
+
+def graph() -> Drawing:
+    d = Drawing(720, 300)
+    spots = {"x": (40, 60), "w": (40, 180), "x·w": (230, 120), "tanh": (400, 120), "square": (570, 120)}
+    x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))
+    nodes = {"x": x, "w": w, "x·w": (u := x * w), "tanh": (y := u.tanh()), "square": (loss := y.square())}
+    letters = dict(zip(spots, "xwuyL"))
+    slopes = mg.gradients(loss, list(nodes.values()))
+    values = {name: f"{letters[name]} = {node.item():.4g}" for name, node in nodes.items()}
+    back = {name: f"∂L/∂{letters[name]} = {slope.item():.4g}" for name, slope in zip(nodes, slopes)}
+    for name, (left, middle) in spots.items():
+        kind = "blue" if name in "xw" else ""
+        d.box(left, middle - 24, 104, 48, name, kind, values[name])
+        d.text(left + 52, middle + 44, back[name], "small back")
+    d.line((144, 54), (190, 54), (190, 110), (230, 110))
+    d.line((144, 174), (190, 174), (190, 130), (230, 130))
+    d.line((334, 114), (400, 114))
+    d.line((504, 114), (570, 114))
+    d.line((570, 130), (504, 130), kind="back")
+    d.line((400, 130), (334, 130), kind="back")
+    d.text(360, 30, "forward: each box computes its value, and remembers what its derivative will read", "small")
+    d.line((620, 240), (100, 240), kind="back")
+    d.text(
+        360,
+        262,
+        "backward: from L to the leaves, each box multiplies what comes in by its own derivative",
+        "small back",
+    )
+    d.text(360, 286, "tanh: g · (1 − y²)      x·w: g · w to x, g · x to w      square: g · 2y", "mono small")
+    return d
+
+
+DIAGRAMS: dict[str, tuple[Callable[[], Drawing], str]] = {
+    "model": (model, "The whole Transformer. The source goes through an embedding, positions and N blocks of self-attention "
+              "and feed-forward; the target so far through the same and, in each block, cross-attention to the encoder's "
+              "result; a linear map and a softmax give the next word."),
+    "block": (block, "One encoder block: x goes through self-attention and is added to the result, which is normed; that goes "
+              "through the feed-forward net and is added to its result, which is normed."),
+    "head": (head, "One attention head: X (L by d) times three matrices gives Q, K and V (L by d_k); Q times K transposed, "
+             "divided by the root of d_k, masked, through a softmax by rows, gives weights (L by L), which multiply V."),
+    "masks": (masks, "Three masks of five queries and five keys: padding hides the last two keys from all queries, causal hides "
+              "later keys, and a decoder uses both."),
+    "cache": (cache, "Four steps of decoding: in each there is one new query, one new key and one new value; the keys and "
+              "values of earlier steps are kept."),
+    "beam": (beam, "A tree of beginnings: how has 0.60 and leads to sentences of 0.20 each; hola has 0.40 and leads to hola "
+             "mundo with 0.40, which a beam of two finds."),
+    "graph": (graph, "The graph of L = tanh(x w) squared at x = 2, w = 0.5, with the value of each node forward, and the "
+              "gradient of L at each node backward."),
+}  # fmt: skip
+
+
+def figure(name: str, caption: str) -> str:
+    """A diagram with its caption, by its name."""
+    draw, alt = DIAGRAMS[name]
+    return f'<figure><div class="scroll" tabindex="0">{draw().svg(alt)}</div><figcaption>{inline(caption)}</figcaption></figure>'

@@ -1,0 +1,184 @@
+"""Lessons as pages: each is run once, and the blocks that it showed in its terminal become HTML."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from formulas import mathml
+from terminal import differing
+
+from . import diagrams
+from .markdown import anchor, code, inline, number
+from .page import Page
+
+__all__ = ["COURSE", "pages", "picture"]
+
+ROOT = Path(__file__).parents[2]
+COURSE = ROOT / "examples" / "course"
+INK = "#15181d"
+
+
+def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
+    """Run a lesson; the folder of its record, and what went wrong."""
+    folder = records / script.stem
+    if reuse and (folder / "lesson.json").exists():
+        return folder, ""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    command = [sys.executable, str(script), "--record", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    return folder, done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else ""
+
+
+def pages(records: Path, reuse: bool = False, jobs: int = 2) -> tuple[list[Page], list[str]]:
+    """A page for each lesson, and every statement that did not hold."""
+    scripts = sorted(COURSE.glob("[0-9][0-9]_*.py"))
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda script: _run(script, records, reuse), scripts))
+    wrong = [f"{script.name}: {error}" for script, (_, error) in zip(scripts, runs) if error]
+    made = [_page(script, folder) for script, (folder, error) in zip(scripts, runs) if not error]
+    return made, wrong
+
+
+def _page(script: Path, folder: Path) -> Page:
+    record = json.loads((folder / "lesson.json").read_text(encoding="utf-8"))
+    number_of, title = script.stem[:2].lstrip("0") or "0", record["blocks"][0]["text"].rstrip(".")
+    view = _View(folder, f"course/{script.stem}")
+    content = view.blocks(record["blocks"], f"Lesson {number_of}")
+    run = f"<p>Run it yourself: <code>python examples/course/{script.name}</code>; <code>--help</code> tells the options.</p>"
+    short = f"{number_of} · {record.get('short') or re.split(r'[:,]', title)[0]}"
+    return Page(f"course/{script.stem}.html", title, "Course", content + run, short, files=view.files)
+
+
+def picture(path: Path, alt: str, prefix: str) -> str:
+    """A picture of matplotlib's, to stand in a page: its ids are its own, its ink is the page's."""
+    svg = path.read_text(encoding="utf-8")
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\b(id="|href="#|url\(#)', lambda m: m[1] + prefix, svg)
+    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # its name is made of its content, which may come twice
+    svg = svg.replace(INK, "currentColor")
+    size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
+    width = f"{float(size[1]) * 1.15:.0f}px" if size else "100%"
+    head = f'<svg role="img" aria-label="{html.escape(alt, quote=True)}" style="max-width:{width}"'
+    return re.sub(r"<svg\b", head, re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2), count=1)
+
+
+class _View:
+    """Blocks as HTML."""
+
+    def __init__(self, folder: Path, path: str) -> None:
+        self.folder, self.path, self.files = folder, path, {}
+        self.checks: list[str] = []
+
+    def blocks(self, blocks: list[dict[str, Any]], label: str) -> str:
+        parts = [f'<p class="lead">{label}</p>']
+        for block in blocks:
+            content = {k: v for k, v in block.items() if k != "kind"}
+            if block["kind"] in ("fact", "erratum", "measured"):
+                self.checks.append(getattr(self, f"_{block['kind']}")(**content))
+                continue
+            parts += self._close()
+            parts.append(getattr(self, f"_{block['kind']}")(**content))
+        return "\n".join([*parts, *self._close()])
+
+    def _close(self) -> list[str]:
+        """The list of statements that were checked since the last block of another kind."""
+        done, self.checks = self.checks, []
+        return [f'<ul class="checks">{"".join(done)}</ul>'] if done else []
+
+    def _title(self, text: str) -> str:
+        return f"<h1>{inline(text.rstrip('.'))}</h1>"
+
+    def _usage(self, text: str) -> str:
+        return ""  # the end of the page tells how to run it
+
+    def _source(self, title: str, author: str, file: str, url: str, note: str) -> str:
+        name = (
+            f'<a href="{html.escape(url, quote=True)}">{html.escape(title)}</a>'
+            if url
+            else f"<cite>{html.escape(title)}</cite>"
+        )
+        return f'<p class="source">The text: {name}, {html.escape(author)} ({html.escape(file)}). {inline(note)}</p>'
+
+    def _section(self, text: str) -> str:
+        name = anchor(text)
+        return f'<h2 id="{name}"><a class="self" href="#{name}">{inline(text)}</a></h2>'
+
+    def _say(self, text: str) -> str:
+        return f"<p>{inline(text)}</p>"
+
+    def _quote(self, text: str, english: str) -> str:
+        chinese = ' lang="zh"' if re.search(r"[\u4e00-\u9fff]", text) else ""
+        return (
+            f"<blockquote><p{chinese}>{inline(text)}</p>{f'<p>{inline(english)}</p>' if english else ''}</blockquote>"
+        )
+
+    def _formula(self, tex: str, note: str) -> str:
+        return f'<div class="formula" tabindex="0">{mathml(tex, block=True)}{f"<p>{inline(note)}</p>" if note else ""}</div>'
+
+    def _code(self, text: str, note: str) -> str:
+        return (f"<p>{inline(note)}</p>" if note else "") + code(text)
+
+    def _value(self, name: str, shape: list[int], text: str) -> str:
+        of = f" <span>({', '.join(map(str, shape))})</span>" if shape else ""
+        return f'<figure class="value"><figcaption>{inline(name)}{of}</figcaption><pre tabindex="0">{html.escape(text)}</pre></figure>'
+
+    def _table(self, header: list[str], rows: list[list[str]], caption: str) -> str:
+        numeric = [all(number(row[i]) or not row[i] for row in rows) for i in range(len(header))]
+        kinds = [' class="number"' if right else "" for right in numeric]
+        head = "".join(f'<th scope="col"{kind}>{inline(cell)}</th>' for kind, cell in zip(kinds, header))
+        body = "".join(
+            "<tr>" + "".join(f"<td{kind}>{inline(cell)}</td>" for kind, cell in zip(kinds, row)) + "</tr>"
+            for row in rows
+        )
+        title = f"<caption>{inline(caption)}</caption>" if caption else ""
+        return f'<div class="table free" tabindex="0"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+    def _listing(self, text: str, note: str) -> str:
+        return (f"<p>{inline(note)}</p>" if note else "") + f'<pre tabindex="0">{html.escape(text)}</pre>'
+
+    def _predict(self, question: str, answer: str) -> str:
+        return f'<details class="ask"><summary><b>Predict, then look.</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
+
+    def _exercise(self, question: str, answer: str) -> str:
+        return f'<details class="ask"><summary><b>Exercise.</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
+
+    def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
+        drawn = picture(self.folder / file, alt, f"{anchor(file)}-")
+        words = f"<figcaption>{inline(caption)}</figcaption>" if caption else ""
+        return f'<figure><div class="scroll" tabindex="0">{drawn}</div>{words}</figure>'
+
+    def _diagram(self, name: str, caption: str) -> str:
+        return diagrams.figure(name, caption)
+
+    def _explorer(self, file: str, caption: str) -> str:
+        self.files[f"{self.path}-{file}"] = (self.folder / file).read_bytes()
+        name = f"{Path(self.path).name}-{file}"
+        return (
+            f'<figure class="wide"><iframe class="explorer" src="{name}" title="{html.escape(caption, quote=True)}" loading="lazy">'
+            f'</iframe><figcaption>{inline(caption)} <a href="{name}">Open it alone.</a></figcaption></figure>'
+        )
+
+    def _fact(self, text: str, holds: bool, detail: str) -> str:
+        found = f' <span class="found">{inline(detail)}</span>' if detail else ""
+        return f"<li{'' if holds else ' class=wrong'}>{inline(text)}{'.' if detail else ''}{found}</li>"
+
+    def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
+        ours = "".join(f"<mark>{html.escape(s)}</mark>" if d else html.escape(s) for s, d in differing(printed, exact))
+        versus = f"<span><span>the text:</span> {html.escape(printed)}</span><span><span>computed:</span> {ours}</span>"
+        kind = "differs" if holds else "wrong"
+        return f'<li class="{kind}">{inline(text)}<div class="versus">{versus}</div><span class="found">{inline(detail)}</span></li>'
+
+    def _measured(self, text: str) -> str:
+        return f'<li class="time">{inline(text)}</li>'
+
+    def _end(self, text: str) -> str:
+        return f'<p class="verdict">{html.escape(text)}</p>'

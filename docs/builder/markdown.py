@@ -1,0 +1,108 @@
+"""Markdown and prose as HTML: formulas between dollar signs, code highlighted, tables with numbers to the right."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from formulas import mathml
+from markdown_it import MarkdownIt
+from pygments import highlight as _highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+__all__ = ["anchor", "code", "inline", "number", "render"]
+
+_NUMBER = re.compile(r"^[-+−±~≈]?[\d.,]+(e[-+]?\d+)?\s*(%|×|ms|s|µs|MB|GB|KB)?$")
+
+
+def code(text: str, language: str = "python") -> str:
+    """A block of code, its words in colours."""
+    shown = _highlight(text, get_lexer_by_name(language), HtmlFormatter(nowrap=True)).rstrip()
+    shown = re.sub(r'<span class="(?:p|n|o|w|nb|bp|nn|vm|fm|na|nt|nv|gt|gr|gh|esc|err|l|x)">(.*?)</span>', r"\1", shown)
+    return f'<pre tabindex="0"><code>{shown}</code></pre>'
+
+
+def anchor(title: str) -> str:
+    """The id of a heading."""
+    return re.sub(r"[^\w\u4e00-\u9fff]+", "-", re.sub(r"[$`*]", "", title).lower()).strip("-")
+
+
+def number(text: str) -> bool:
+    return bool(_NUMBER.match(re.sub(r"[*`]", "", text).strip()))
+
+
+def _highlighted(text: str, language: str, _: Any) -> str:
+    known = {"python": "python", "sh": "bash", "json": "json", "pycon": "pycon", "toml": "toml"}
+    if language == "python" and text.startswith(">>>"):
+        language = "pycon"
+    return (
+        code(text, known[language])
+        if language in known
+        else f'<pre tabindex="0"><code>{html.escape(text.rstrip())}</code></pre>'
+    )
+
+
+_READER = MarkdownIt("commonmark", {"html": True, "highlight": _highlighted, "typographer": False}).enable("table")
+
+
+def _with_formulas(text: str) -> tuple[str, list[str]]:
+    """The text with a mark in place of each formula, and the formulas; code is left alone."""
+    found: list[str] = []
+
+    def put(match: re.Match[str]) -> str:
+        if match["code"]:
+            return match["code"]
+        block = match["block"] is not None
+        found.append(mathml(match["block"] or match["tex"], block))
+        if block:
+            found[-1] = f'<div class="formula">{found[-1]}</div>'
+        return f"\ue000{len(found) - 1}\ue001"
+
+    pattern = r"(?P<code>```.*?```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|(?<![\w\\$])\$(?P<tex>[^$\n]+?)\$(?!\w)"
+    return re.sub(pattern, put, text, flags=re.DOTALL), found
+
+
+def _put_back(page: str, formulas: list[str]) -> str:
+    page = re.sub(r"<p>\ue000(\d+)\ue001</p>", lambda m: formulas[int(m[1])], page)
+    return re.sub(r"\ue000(\d+)\ue001", lambda m: formulas[int(m[1])], page)
+
+
+def inline(text: str) -> str:
+    """One paragraph of prose, without its <p>."""
+    marked, formulas = _with_formulas(text)
+    marked = re.sub(r"(?<![`\w])<(?=[\w/])", "&lt;", marked) if "`" not in marked else marked
+    return _links(_put_back(_READER.renderInline(marked.replace("<", "&lt;") if "<" in marked else marked), formulas))
+
+
+def _links(page: str) -> str:
+    """Links to Markdown files lead to their pages."""
+    return re.sub(r'href="([\w/.-]+)\.md(#[^"]*)?"', lambda m: f'href="{m[1]}.html{m[2] or ""}"', page)
+
+
+def _headings(page: str) -> str:
+    def heading(match: re.Match[str]) -> str:
+        level, title = match[1], match[2]
+        name = anchor(html.unescape(re.sub(r"<[^>]+>", "", title)))
+        return f'<h{level} id="{name}"><a class="self" href="#{name}">{title}</a></h{level}>'
+
+    return re.sub(r"<h([23])>(.*?)</h\1>", heading, page)
+
+
+def _tables(page: str) -> str:
+    def cell(match: re.Match[str]) -> str:
+        bare = html.unescape(re.sub(r"<[^>]+>", "", match[2]))
+        return f'<td class="number">{match[2]}</td>' if number(bare) else match[0]
+
+    page = re.sub(r"<td( style=\"[^\"]*\")?>(.*?)</td>", cell, page)
+    return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace("</table>", "</table></div>")
+
+
+def render(text: str) -> str:
+    """A Markdown document as HTML."""
+    marked, formulas = _with_formulas(text)
+    page = _READER.render(marked)
+    page = page.replace("<pre><code", '<pre tabindex="0"><code') if "<pre><code" in page else page
+    page = re.sub(r'<pre><code[^>]*>(<pre tabindex="0">.*?</pre>)\s*</code></pre>', r"\1", page, flags=re.DOTALL)
+    return _links(_headings(_tables(_put_back(page, formulas))))

@@ -1,0 +1,154 @@
+"""Pairs of ids in a file: for corpora that are not to be held in memory.
+
+The file, little-endian: a header of 40 bytes (the magic word, then as uint64 the pairs, the ids, the
+longest side, and the bytes of an id, 2 or 4); the ids, source and target of one pair after the other, filled up to a
+multiple of 8 bytes; where each pair begins among the ids, int64 (pairs + 1); the lengths of the sources, int32 (pairs).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minigrad.serialization import write_atomically
+
+__all__ = ["IndexedPairs"]
+
+_MAGIC = b"MGPAIRS1"
+_HEADER = struct.Struct("<8s4Q")
+_BLOCK = 1 << 12  # pairs to write, or to index, at a time
+
+Ids = Sequence[int]
+
+
+class IndexedPairs:
+    """The (source ids, target ids) of a file that `write` made, read when they are asked for.
+
+    The file is mapped into memory: the system reads the pages that are needed, and drops them when it
+    needs the room. A file that is not whole is a ValueError.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        with self.path.open("rb") as file:
+            header = file.read(_HEADER.size)
+        if len(header) < _HEADER.size or not header.startswith(_MAGIC):
+            raise ValueError(f"{path}: not a file of indexed pairs; IndexedPairs.write makes one")
+        _, self.count, self.num_ids, self.longest, width = _HEADER.unpack(header)
+        places = _places(self.count, self.num_ids, width) if width in (2, 4) else [-1]
+        if self.path.stat().st_size != places[-1]:
+            raise ValueError(f"{path}: not a whole file of indexed pairs: {self.path.stat().st_size} bytes")
+        data = np.memmap(self.path, np.uint8, "r")
+        part = lambda i, dtype: data[places[i] : places[i + 1]].view(dtype)
+        self._ids = part(0, f"<u{width}")[: self.num_ids]
+        self._starts, self._source_lengths = part(1, "<i8"), part(2, "<i4")
+        if (self._starts[0], self._starts[-1]) != (0, self.num_ids):
+            raise ValueError(f"{path}: the index of pairs does not fit the ids; write the file again")
+
+    @classmethod
+    def write(cls, path: str | Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> IndexedPairs:
+        """Write pairs of ids below `vocab_size`, one by one as they come; the pairs, opened.
+
+        A pair with an empty side, or an id out of range, is a ValueError that tells which.
+        """
+        write_atomically(path, lambda part: _write(part, pairs, vocab_size))
+        return cls(path)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Source ids (L_s,) and target ids (L_t,) of pair i, as read-only views of the file."""
+        if not 0 <= i < self.count:
+            raise IndexError(f"{self.path}: expected a pair from 0 to {self.count - 1}, got {i}")
+        start, end = self._starts[i], self._starts[i + 1]
+        middle = start + self._source_lengths[i]
+        return self._ids[start:middle], self._ids[middle:end]
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return (self[i] for i in range(self.count))
+
+    def lengths(self, numbers: np.ndarray) -> np.ndarray:
+        """The length of the longer side of each of these pairs."""
+        sources = self._source_lengths[numbers]
+        return np.maximum(sources, self._starts[numbers + 1] - self._starts[numbers] - sources)
+
+    def mean_length(self) -> float:
+        """The mean length of a side."""
+        return self.num_ids / (2 * self.count)
+
+
+def _places(pairs: int, ids: int, width: int) -> list[int]:
+    """Where ids, starts and source lengths begin, and the file ends."""
+    ends = [_HEADER.size, -(-ids * width // 8) * 8, 8 * (pairs + 1), 4 * pairs]
+    return list(itertools.accumulate(ends))
+
+
+def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> None:
+    width = 2 if vocab_size <= 1 << 16 else 4
+    ids = longest = 0
+    with path.open("wb") as file, tempfile.TemporaryFile(dir=path.parent) as lengths:
+        file.write(bytes(_HEADER.size))
+        count = 0
+        for block in _blocks(pairs):
+            sizes = np.array([[len(a), len(b)] for a, b in block], "<i4")
+            flat = np.concatenate([np.asarray(side, np.int64) for pair in block for side in pair])
+            _check(block, sizes, flat, vocab_size, count)
+            file.write(flat.astype(f"<u{width}").tobytes())
+            lengths.write(sizes.tobytes())
+            count, ids, longest = count + len(block), ids + len(flat), max(longest, int(sizes.max()))
+        if count == 0:
+            raise ValueError("IndexedPairs.write: no pairs")
+        file.write(bytes(-(ids * width) % 8))
+        _write_index(file, lengths)
+        file.seek(0)
+        file.write(_HEADER.pack(_MAGIC, count, ids, longest, width))
+
+
+def _blocks(pairs: Iterable[tuple[Ids, Ids]]) -> Iterator[list[tuple[Ids, Ids]]]:
+    block = []
+    for pair in pairs:
+        block.append(pair)
+        if len(block) == _BLOCK:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _check(block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vocab_size: int, before: int) -> None:
+    """An error for the first pair that is not what it should be."""
+    if (empty := (sizes == 0).any(1)).any():
+        raise ValueError(f"IndexedPairs.write: pair {before + int(empty.argmax())} has an empty side")
+    wrong = (flat < 0) | (flat >= vocab_size)
+    if wrong.any():
+        place = int(wrong.argmax())
+        pair = before + int(np.searchsorted(sizes.sum(1).cumsum(), place, side="right"))
+        raise ValueError(
+            f"IndexedPairs.write: pair {pair}: expected ids from 0 to {vocab_size - 1}, got {int(flat[place])}"
+        )
+
+
+def _write_index(file: BinaryIO, lengths: Any) -> None:
+    """The index, from the lengths (pairs, 2) in a temporary file."""
+
+    def blocks() -> Iterator[np.ndarray]:
+        lengths.seek(0, os.SEEK_SET)
+        while data := lengths.read(8 * _BLOCK):
+            yield np.frombuffer(data, "<i4").reshape(-1, 2)
+
+    last = np.zeros(1, "<i8")
+    file.write(last.tobytes())
+    for sizes in blocks():
+        starts = last + np.cumsum(sizes.sum(1, dtype="<i8"), dtype="<i8")
+        file.write(starts.tobytes())
+        last = starts[-1:]
+    for sizes in blocks():
+        file.write(np.ascontiguousarray(sizes[:, 0]).tobytes())

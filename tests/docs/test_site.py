@@ -1,0 +1,191 @@
+"""The site: what makes it, and what it refuses. The whole of it is built and looked at by .ci/run."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("markdown_it")
+pytest.importorskip("pygments")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def docs() -> Iterator[SimpleNamespace]:
+    """The modules of docs/ and of the course."""
+    paths = [str(ROOT / "docs"), str(ROOT / "examples" / "course")]
+    sys.path[:0] = paths
+    try:
+        names = (
+            "build",
+            "look",
+            "builder.check",
+            "builder.diagrams",
+            "builder.markdown",
+            "builder.reference",
+            "formulas",
+            "terminal",
+        )
+        yield SimpleNamespace(**{name.split(".")[-1]: importlib.import_module(name) for name in names})
+    finally:
+        for path in paths:
+            sys.path.remove(path)
+
+
+# -- formulas --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tex", "text"),
+    [
+        (r"\frac{QK^\top}{\sqrt{d_k}}", "QKᵀ / √dₖ"),
+        (r"x \in \R^{n \times d}", "x ∈ ℝ^(n × d)"),
+        (r"\sum_{j=1}^n a_j^2", "∑ⱼ₌₁ⁿ aⱼ²"),
+        (r"f'(x) = \cos x", "f′(x) = cos x"),
+        (r"\operatorname{softmax}(z)_i", "softmax(z)ᵢ"),
+        (r"\text{loss of a batch}", "loss of a batch"),
+        (r"\left(\frac{a+b}{2}\right)", "((a + b) / 2)"),
+        (r"\begin{cases} x & x > 0 \\ 0 & x \le 0 \end{cases}", "{ x x>0;  0 x ≤ 0"),
+        (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "[1 2; 3 4]"),
+    ],
+)
+def test_a_formula_is_text_and_mathml(docs: SimpleNamespace, tex: str, text: str) -> None:
+    assert docs.formulas.text(tex) == text
+    for block in (False, True):
+        root = ElementTree.fromstring(docs.formulas.mathml(tex, block))
+        assert root.tag == "math" and root.get("aria-label")
+        assert all(
+            len(node) == {"mfrac": 2, "msup": 2, "msub": 2, "msubsup": 3, "munderover": 3}.get(node.tag, len(node))
+            for node in root.iter()
+        )
+
+
+@pytest.mark.parametrize("tex", [r"\frac{a}", r"{a", r"\unknown", r"\begin{matrix} a \end{matrix}", "a}", r"\left( a"])
+def test_what_is_not_known_is_an_error(docs: SimpleNamespace, tex: str) -> None:
+    with pytest.raises(docs.formulas.FormulaError):
+        docs.formulas.mathml(tex)
+
+
+# -- the terminal ----------------------------------------------------------------------------------------
+
+
+def test_differing_digits(docs: SimpleNamespace) -> None:
+    differing = docs.terminal.differing
+    assert differing("1.71887693", "1.71887700") == [("1.71887", False), ("700", True)]
+    assert differing("[0.84, 0.99]", "[0.84 0.54]") == [("[0.84", False), (" 0.", False), ("54", True), ("]", False)]
+    assert differing("logits", "probabilities") == [("probabilities", True)]
+    assert not any(differs for _, differs in differing("0.50", "0.5"))
+
+
+@pytest.mark.parametrize("width", [30, 47, 80, 200])
+def test_lines_fit_any_width(docs: SimpleNamespace, width: int) -> None:
+    text = (
+        "我们在这篇博客中，将通过一个端到端的示例来讲解 Transformer 模型中的数学原理 and some words in English, too."
+        * 3
+    )
+    lines = docs.terminal.wrapped(text, width, "  ✓ ", "    ").split("\n")
+    assert all(docs.terminal.columns(line) <= width for line in lines) and lines[1].startswith("    ")
+    assert "".join("".join(lines).split()) == "✓" + "".join(text.split())
+
+
+def test_marks_of_prose(docs: SimpleNamespace) -> None:
+    assert (
+        docs.terminal.plain("a *b* of `c_d` is $x^2$, see [here](x.md); 2*3*4") == "a b of c_d is x², see here; 2*3*4"
+    )
+
+
+# -- pages -----------------------------------------------------------------------------------------------
+
+
+def test_markdown(docs: SimpleNamespace) -> None:
+    page = docs.markdown.render(
+        "# T\n\n## A $x^2$\n\ncosts $5 and [b](b.md#c) `$y$`\n\n$$a_1$$\n\n| n | t |\n| --- | --- |\n| 1.5 | `a` |\n"
+    )
+    assert page.count("<math") == 2 and 'display="block"' in page and "costs $5" in page and "<code>$y$</code>" in page
+    assert 'href="b.html#c"' in page and '<td class="number">1.5</td>' in page
+
+
+def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
+    (folder / "a.html").write_text(f'<html><body><p id="here">x</p>{body}</body></html>', encoding="utf-8")
+    return docs.check.problems(folder)
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ('<a href="b.html">b</a>', "dead link"),
+        ('<a href="#there">b</a>', "not there"),
+        ('<a href="../../etc/passwd">b</a>', "dead link"),
+        ('<img src="data:image/png;base64,AA==">', "without alt"),
+        ("<svg></svg>", "without a label"),
+        ('<img alt="x" src="https://example.com/x.png">', "external"),
+        ('<a href="https://example.com/">x</a>', "external"),
+        ('<script src="//cdn.example.com/x.js"></script>', "dead link"),
+        ('<p style="background: url(https://example.com/x.png)">x</p>', "address"),
+        ("<script>fetch('x')</script>", "loaded"),
+        ('<p id="here">x</p>', "twice"),
+        ('<iframe src="a.html"></iframe>', "without a title"),
+    ],
+)
+def test_what_a_page_may_not_have(docs: SimpleNamespace, tmp_path: Path, body: str, word: str) -> None:
+    found = problems(docs, tmp_path, body)
+    assert found and any(word in line for line in found), found
+
+
+def test_what_a_page_may_have(docs: SimpleNamespace, tmp_path: Path) -> None:
+    fine = '<a href="#here">x</a><a href="a.html">x</a><a href="https://arxiv.org/abs/1706.03762">x</a><svg aria-label="y"></svg>'
+    assert problems(docs, tmp_path, fine) == []
+
+
+def test_diagrams_are_drawn_with_what_was_computed(docs: SimpleNamespace) -> None:
+    for draw, alt in docs.diagrams.DIAGRAMS.values():
+        root = ElementTree.fromstring(draw().svg(alt))
+        left, top, width, height = map(float, root.get("viewBox").split())
+        assert root.get("aria-label") and len(alt) > 40
+        for node in root.iter("rect"):
+            x, y, w, h = (float(node.get(name)) for name in ("x", "y", "width", "height"))
+            assert x >= 0 and y >= 0 and x + w <= width and y + h <= height
+    shown = docs.diagrams.DIAGRAMS["graph"][0]().svg("")
+    assert "∂L/∂x = 0.3199" in shown and "∂L/∂w = 1.279" in shown  # by hand: 2 tanh 1 (1 - tanh² 1) times 0.5 and 2
+
+
+def test_the_reference_has_every_operation_and_rule(docs: SimpleNamespace) -> None:
+    page = docs.reference.operations().content
+    import minigrad.docs
+
+    names = {name for kinds in minigrad.docs.KINDS.values() for part in kinds for name in part.__all__}
+    assert all(f'<dt id="{name}">' in page for name in names)
+    bare = page.replace("<span", "\n<span")
+    assert "lambda" in bare and page.count("<pre") > 40
+
+
+def test_written_pages_and_their_code(docs: SimpleNamespace) -> None:
+    made = docs.build.written()
+    assert made[0].path == "index.html" and {"start.html", "design.html"} <= {page.path for page in made}
+    assert all("{{diagram" not in page.content for page in made)
+
+
+def test_a_page_that_cannot_be_read_is_noticed(docs: SimpleNamespace, tmp_path: Path) -> None:
+    pytest.importorskip("selenium")
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+    (tmp_path / "bad.html").write_text(
+        '<!DOCTYPE html><html><body style="background:#fff"><p style="color:#aaa">pale words</p>'
+        '<div style="width:900px">wide</div><script>null.x</script></body></html>', encoding="utf-8",
+    )  # fmt: skip
+    driver = docs.look.browser()
+    try:
+        found = docs.look.look_at(driver, tmp_path / "bad.html", "bad", None)
+    finally:
+        driver.quit()
+    assert any("pale words" in line and "contrast 2.3" in line for line in found)
+    assert any("bad at 390: 5" in line and "too wide" in line for line in found)
+    assert not any("at 1440: " in line for line in found)
+    assert any("TypeError" in line for line in found)
