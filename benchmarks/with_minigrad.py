@@ -14,7 +14,6 @@ from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
 
 import minigrad as mg
 import nn
-import nn.layers.folding
 from minigrad import Tensor, optim
 from minigrad.core.graph import Backward
 from minigrad.core.op import OPS
@@ -65,10 +64,6 @@ def _take_out(part: str) -> None:
         Backward._grad_buffers = lambda self, node, grads: [None] * len(node.inputs)  # type: ignore[method-assign]
     elif part == "kept memory":
         os.environ["MINIGRAD_MALLOC"] = "default"
-    elif part == "folding":
-        nn.layers.folding.FoldedAttention.pays = staticmethod(lambda keys, num_heads: False)  # type: ignore[method-assign]
-    elif part == "layout":
-        sys.modules["nn.marian"].lay_out_for_decoding = lambda model: model  # type: ignore[attr-defined]
     else:
         raise ValueError(f"unknown part {part!r}")
 

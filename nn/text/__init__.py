@@ -2,6 +2,8 @@
 
 from .batches import *
 from .corpus import *
+from .dropout import *
 from .pairs import *
+from .scores import *
 from .tokenize import *
 from .vocabulary import *

@@ -128,6 +128,13 @@ class BPETokenizer(Tokenizer):
         by_piece = self._tokenizer.get_vocab()
         return sorted(by_piece, key=by_piece.__getitem__)
 
+    def words(self, text: str) -> list[str]:
+        """The stretches of a text that merges do not cross, in the characters that stand for bytes."""
+        text = text.lower() if self.lowercase else text
+        if self._tokenizer.normalizer is not None:
+            text = self._tokenizer.normalizer.normalize_str(text)
+        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+
     def split(self, text: str) -> list[str]:
         return list(self._tokenizer.encode(text).tokens)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from nn.text import (
     PAD,
     SPECIALS,
     UNK,
+    BPEDropout,
     BPETokenizer,
     CharTokenizer,
     PairBatches,
@@ -29,6 +32,7 @@ from nn.text import (
     read_pairs,
     split_pairs,
     tokenizer_named,
+    translation_scores,
 )  # fmt: skip
 
 # -- tokenizers --------------------------------------------------------------------------------------
@@ -99,6 +103,102 @@ def test_bpe_of_tokenized_text_may_join_all_between_spaces() -> None:
     assert len(set(whole.pieces)) == len(whole.pieces) and set("Ġabc") < set(whole.pieces)
     vocab = Vocabulary([*SPECIALS, *whole.pieces])  # a joint vocabulary of bytes knows every text
     assert UNK not in vocab.encode(whole("".join(map(chr, range(33, 3000)))))
+
+
+TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab"] * 20
+
+
+def dropout_by_definition(word: str, merges: list[list[str]], p: float, rng: np.random.Generator) -> tuple[str, ...]:
+    """Algorithm 1 of the paper: each possible merge is left out with probability p, the best of the rest is done."""
+    pieces = list(word)
+    while True:
+        left = [
+            (merges.index([pieces[i], pieces[i + 1]]), i)
+            for i in range(len(pieces) - 1)
+            if [pieces[i], pieces[i + 1]] in merges and rng.random() >= p
+        ]
+        if not left:
+            return tuple(pieces)
+        i = min(left)[1]
+        pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
+
+
+def test_bpe_dropout_is_the_tokenizer_where_nothing_is_left_out() -> None:
+    pytest.importorskip("tokenizers")
+    split = BPETokenizer.train(TEXTS, vocab_size=300)
+    whole = BPEDropout(split, 0.0)
+    for text in [*TEXTS[:4], "Something 未见过 else, newer!", "abababa aaa"]:
+        assert whole(text, np.random.default_rng(0)) == split(text)
+
+
+@pytest.mark.parametrize("word", ["Ġlowest", "Ġaaaa", "Ġnew"])
+def test_bpe_dropout_splits_as_often_as_its_definition(word: str) -> None:
+    pytest.importorskip("tokenizers")
+    split = BPETokenizer.train(TEXTS, vocab_size=300)
+    merges = [list(m) for m in json.loads(split.model)["model"]["merges"]]
+    dropout, rng, n = BPEDropout(split, 0.3), np.random.default_rng(0), 6000
+    got = Counter(tuple(dropout(word[1:], rng)) for _ in range(n))
+    expected = Counter(dropout_by_definition(word, merges, 0.3, rng) for _ in range(n))
+    assert len(expected) > 3 and all("".join(pieces) == word for pieces in got)
+    for pieces in {*got, *expected}:
+        a, b = got[pieces], expected[pieces]
+        assert abs(a - b) < 5 * np.sqrt(a + b + 1), pieces  # five standard deviations
+
+
+def test_bpe_dropout_in_batches_is_new_in_each_epoch_and_exact_on_resume() -> None:
+    pytest.importorskip("tokenizers")
+    split = BPETokenizer.train(TEXTS, vocab_size=300)
+    vocab, dropout = Vocabulary([*SPECIALS, *split.pieces]), BPEDropout(split, 0.3)
+    encode = lambda pair, generator: tuple(vocab.encode(dropout(text, generator)) for text in pair)
+    pairs = [(f"{a} new", b) for a in ("low", "lower", "wide") * 150 for b in ("newest", "aaaa abab wider")]
+    batches, again = (PairBatches(pairs, 30, seed=3, encode=encode) for _ in range(2))
+    whole = [[side.tolist() for side in batch] for batch in batches.epoch(2)]
+    assert [[side.tolist() for side in batch] for batch in again.epoch(2, start=130)] == whole[130:]
+    texts = lambda epoch: sorted(split.join(vocab.decode(row)) for a, b in batches.epoch(epoch) for row in (*a, *b))
+    assert texts(2) == texts(3) == sorted(text for pair in pairs for text in pair)
+    assert [[side.tolist() for side in batch] for batch in batches.epoch(3)] != whole
+    assert len(batches.plan(2)) == len(whole) and sorted(np.concatenate(batches.plan(2))) == [*range(len(pairs))]
+    with pytest.raises(ValueError, match=r"a sentence of \d+ tokens exceeds max_tokens=4"):
+        list(PairBatches(pairs, 4, encode=encode).epoch())
+
+
+def test_bpe_dropout_refuses_what_it_does_not_know() -> None:
+    lib = pytest.importorskip("tokenizers")
+    with pytest.raises(ValueError, match="expected 0 <= p < 1, got 1"):
+        BPEDropout(BPETokenizer.train(TEXTS, 260), 1)
+    other = lib.Tokenizer(lib.models.BPE({"a": 0}, [], byte_fallback=True))
+    with pytest.raises(ValueError, match=r"as BPETokenizer.train makes it, got one with \['byte_fallback'\]"):
+        BPEDropout(BPETokenizer(other.to_str()))
+
+
+# -- scores ------------------------------------------------------------------------------------------
+
+
+def test_scores_and_their_signatures() -> None:
+    pytest.importorskip("sacrebleu")
+    same = translation_scores(["a b c d e"], ["a b c d e"])
+    assert same.bleu == pytest.approx(100) and same.chrf == pytest.approx(100)
+    assert "tok:13a" in same.bleu_signature and "case:mixed" in same.bleu_signature
+    found = translation_scores(["A b &apos;s c d"], ["a b &apos;s c d"], tokenize="none", lowercase=True)
+    assert found.bleu == pytest.approx(100)
+    assert all(part in found.bleu_signature for part in ("tok:none", "case:lc", "nrefs:1"))
+    assert "case:lc" in found.chrf_signature
+    by_hand = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25  # of the n-grams of "a b c d x" for "a b c d e"
+    assert translation_scores(["a b c d x"], ["a b c d e"], tokenize="none").bleu == pytest.approx(by_hand)
+    several = translation_scores(["a b c d x"] * 2, [["a b c d e", "a b c d x"], "a b c d x"], tokenize="none")
+    assert several.bleu == pytest.approx(100)
+
+
+def test_errors_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no translations"):
+        translation_scores([], [])
+    with pytest.raises(ValueError, match="1 translations, but 2 references"):
+        translation_scores(["a"], ["a", "b"])
+    with pytest.raises(ValueError, match="translation 1 has no reference"):
+        translation_scores(["a", "b"], ["a", []])
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    with pytest.raises(MissingExtraError, match="BLEU needs sacrebleu"):
+        translation_scores(["a"], ["a"])
 
 
 def test_bpe_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
