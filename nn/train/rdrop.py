@@ -1,0 +1,50 @@
+"""R-Drop: Liang et al. (2021), arXiv:2106.14448."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor
+
+from ..models.base import IGNORED
+from .objectives import ModelLoss
+
+__all__ = ["RDrop"]
+
+
+class RDrop(ModelLoss):
+    """The loss of a `Transformer` in two passes that differ by dropout, and how far their predictions are apart.
+
+        RDrop(alpha=5.0, label_smoothing=0.1)
+
+    Of each target token it is (L₁ + L₂) / 2 + alpha / 2 · (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2: half the paper's,
+    so that `alpha=0` is the plain loss. In evaluation it is the plain loss. A step costs two to three
+    times as much; logits of a whole batch are held, so take small batches and accumulate them.
+    """
+
+    def __init__(self, alpha: float = 5.0, label_smoothing: float = 0.0) -> None:
+        if not 0 <= alpha < float("inf"):
+            raise ValueError(f"RDrop: expected alpha >= 0, got {alpha}")
+        super().__init__(label_smoothing=label_smoothing)
+        self.alpha = alpha
+
+    def total(self, model: Any, batch: Any) -> Tensor:
+        if not model.training:
+            return super().total(model, batch)
+        source, target = (np.asarray(ids) for ids in batch)
+        twice = lambda ids: np.concatenate([ids, ids])
+        hidden = model.hidden(twice(source), twice(target[:, :-1]))  # (2N, L, d_model)
+        goals = model._goals(target)
+        real = goals != IGNORED
+        first, second = (model.output(part[real]) for part in (hidden[: len(source)], hidden[len(source) :]))
+        loss = lambda logits: mg.cross_entropy(logits, goals[real], reduction="sum", **self.options)
+        return 0.5 * (loss(first) + loss(second)) + 0.5 * self.alpha * _divergence(first, second)
+
+
+def _divergence(first: Tensor, second: Tensor) -> Tensor:
+    """(KL(p ‖ q) + KL(q ‖ p)) / 2 of softmaxed rows of logits, summed: Σ (p - q) (log p - log q) / 2."""
+    p, q = mg.log_softmax(first), mg.log_softmax(second)
+    return 0.5 * mg.sum((mg.exp(p) - mg.exp(q)) * (p - q))
