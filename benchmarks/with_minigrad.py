@@ -17,6 +17,7 @@ import nn
 from minigrad import Tensor, optim
 from minigrad.core.graph import Backward
 from minigrad.core.op import OPS
+from minigrad.runtime import keep_freed_memory
 
 VERSION = mg.__version__
 
@@ -85,6 +86,7 @@ def train(
     source, target = s.data()
     shards = [(source[i::processes], target[i::processes]) for i in range(processes)]
     n = s.batch * s.length
+    keep_freed_memory()
     parallel = mg.DataParallel(
         optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n, processes
     )

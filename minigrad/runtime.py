@@ -90,7 +90,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 def keep_freed_memory() -> bool:
     """Tell glibc's malloc to keep freed blocks for reuse; whether it could be told.
 
-    Optimizers and decoding call this. It holds for the whole process, whose memory then stays at its
+    `Trainer.fit` and decoding call this. It holds for the whole process, whose memory then stays at its
     peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.
     """
     if os.environ.get("MINIGRAD_MALLOC") == "default":

@@ -4,3 +4,10 @@ A kernel works in blocks of rows that fit the cache, in place, and saves little.
 composition of ops: the documentation, the truth that tests hold it to, and what is differentiated
 under `create_graph`.
 """
+
+from .attention import attention_weights as attention_weights
+from .attention import merge_heads as merge_heads
+from .attention import softmax_in_place as softmax_in_place
+from .attention import split_heads as split_heads
+from .blocks import BLOCK as BLOCK
+from .blocks import row_blocks as row_blocks

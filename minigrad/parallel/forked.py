@@ -22,7 +22,8 @@ import numpy as np
 
 from ..core.random import default_generator, manual_seed
 from ..core.tensor import Tensor
-from ..optim import Optimizer, Work
+from ..optim import Optimizer
+from ..optim.optimizer import Work, sum_of_squares
 from ..runtime import get_num_threads, threads
 from .protocol import Alone
 
@@ -101,6 +102,8 @@ class DataParallel(Alone):
             if others:
                 squares += sum(self._answers())
             norm, factor = self.optimizer.clipping(squares)
+            if factor is None:  # the step is left out
+                return norm
             constants = self.optimizer.advance()
             self._send(others, "update", factor, constants)
             self.optimizer.update(work, factor, constants)
@@ -160,8 +163,7 @@ class DataParallel(Alone):
             first, *others = [arrays[numbers[id(group)]][block] for arrays in self._gradients]
             for other in others:
                 first += other
-            if self.optimizer.clip_norm is not None:
-                squares += float(np.dot(first, first))
+            squares += sum_of_squares(first)
         return squares
 
     # -- the other processes -----------------------------------------------------------------------

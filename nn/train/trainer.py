@@ -19,6 +19,7 @@ from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.core.tensor import Tensor
 from minigrad.optim import Optimizer, Schedule
 from minigrad.parallel import start_parallel
+from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
 from .batches import as_batches
@@ -105,6 +106,7 @@ class Trainer:
         Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt; pressed
         again it raises at once, and the run can be resumed from the state that was written last.
         """
+        keep_freed_memory()
         with self._locked():
             if resume:
                 self.resume()

@@ -39,7 +39,7 @@ def split(whole: tuple[np.ndarray, ...], parts: int) -> list[tuple[np.ndarray, .
 def test_steps_equal_those_of_one_process(monkeypatch: pytest.MonkeyPatch, processes: int, small: bool) -> None:
     """Clipping, several batches to a step and an odd number of rows among them."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if small else 0)
-    monkeypatch.setattr(optim, "BLOCK", 100)
+    monkeypatch.setattr(optim.optimizer, "BLOCK", 100)
     (model, adam), (other, plain) = model_and_optimizer(clip_norm=0.5), model_and_optimizer(clip_norm=0.5)
     with DataParallel(adam, lambda s: model.loss(*s, reduction="sum") / 30, processes) as together:
         for step in range(3):

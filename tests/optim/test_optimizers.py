@@ -1,0 +1,404 @@
+"""Optimizers: what a step does, whose memory parameters have, which settings are refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import nn
+from minigrad import Tensor, optim
+
+
+def test_adam_is_the_papers() -> None:
+    rng = np.random.default_rng(0)
+    p = Tensor(rng.standard_normal(4), requires_grad=True)
+    x, m, v = p.data.copy(), np.zeros(4), np.zeros(4)
+    adam = optim.Adam([p], lr=0.1, betas=(0.9, 0.99), eps=1e-6)
+    for t in range(1, 20):
+        g = rng.standard_normal(4)
+        p.grad = g.copy()
+        adam.step()
+        m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+        x -= 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.99**t)) + 1e-6)
+        np.testing.assert_allclose(p.data, x, rtol=1e-10)
+
+
+def test_parameters_become_views_of_one_array_and_gradients_too() -> None:
+    model = nn.Linear(3, 4)
+    before = model.weight.data.copy()
+    adam = optim.Adam(model.parameters())
+    np.testing.assert_array_equal(model.weight.data, before)
+    assert model.weight.data.base is model.bias.data.base is not None
+    model(np.ones((2, 3), np.float32)).sum().backward()
+    assert model.weight.grad.data.base is model.bias.grad.data.base is not None
+    model(np.ones((2, 3), np.float32)).sum().backward()  # adds up in place
+    np.testing.assert_allclose(model.bias.grad.data, 4.0)
+    adam.zero_grad()
+    assert model.weight.grad is None
+    model(np.ones((2, 3), np.float32)).sum().backward()
+    np.testing.assert_allclose(model.bias.grad.data, 2.0)
+
+
+IDS = np.array([0, 3, 2, 1])
+X = np.random.default_rng(4).standard_normal((4, 4))
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda w, b: mg.linear_cross_entropy(X, w, b, IDS),
+        lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),  # by two ops
+        lambda w, b: mg.linear_cross_entropy(w, w, b, IDS),  # as both operands of one
+        lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, b, IDS),
+    ],
+)
+def test_gradients_computed_in_the_optimizers_array_are_those_computed_elsewhere(loss: Any) -> None:
+    def leaves() -> list[Tensor]:
+        draw = np.random.default_rng(5)
+        return [Tensor(draw.standard_normal(shape), requires_grad=True) for shape in ((4, 4), (4,))]
+
+    plain, housed = leaves(), leaves()
+    optimizer = optim.SGD(housed, lr=0.0)
+    for factor, fresh in ((0.7, True), (0.3, False), (1.1, True)):  # the second adds to the first
+        if fresh:
+            plain[0].grad = plain[1].grad = None
+            optimizer.zero_grad()
+        apart = mg.gradients(loss(*housed) * factor, housed)
+        for some in (plain, housed):
+            (loss(*some) * factor).backward()
+        for p, q, g in zip(plain, housed, apart):
+            assert p.grad is not None and q.grad is not None
+            np.testing.assert_allclose(q.grad.data, p.grad.data, rtol=1e-12)
+            assert q.grad.data.base is optimizer._groups[0].grad
+            assert not np.shares_memory(g.data, q.grad.data)
+
+
+@pytest.mark.parametrize("rows", [5, 300])
+@pytest.mark.parametrize("padding", [None, 4])
+def test_looked_up_rows_get_their_gradients_in_the_optimizers_array(rows: int, padding: int | None) -> None:
+    rng = np.random.default_rng(6)
+    table = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
+    optimizer = optim.SGD([table], lr=0.0)
+    for high in (rows, 5, rows):  # few rows, where there were many
+        optimizer.zero_grad()
+        ids, g = rng.integers(0, high, (4, 10)), rng.standard_normal((4, 10, 3))
+        ids[0] = 4
+        expected = np.zeros((rows, 3))
+        np.add.at(expected, ids, g * (ids != padding)[..., None])
+        mg.embedding(table, ids, padding).backward(g)
+        np.testing.assert_allclose(table.grad.data, expected, rtol=1e-12, atol=1e-12)
+        assert table.grad.data.base is optimizer._groups[0].grad
+
+
+def test_what_a_hook_sees_does_not_change_with_the_next_gradient() -> None:
+    w = Tensor(X, requires_grad=True)
+    optimizer, seen = optim.SGD([w], lr=0.0), []
+    w.register_hook(seen.append)
+    for factor in (1.0, 2.0):
+        optimizer.zero_grad()
+        (mg.linear(X, w).sum() * factor).backward()
+    np.testing.assert_allclose(seen[1].data, 2 * seen[0].data, rtol=1e-12)
+
+
+def test_float32_stays_float32_in_the_optimizer() -> None:
+    p = Tensor(np.ones(3, np.float32), requires_grad=True)
+    adam = optim.AdamW([p], lr=0.1, clip_norm=1.0)
+    p.grad = np.ones(3, np.float32)
+    adam.step()
+    assert p.dtype == np.float32 and all(a.dtype == np.float32 for a in adam.state_dict()["arrays"].values())
+
+
+def test_mixed_dtypes_and_groups() -> None:
+    a, b = Tensor(np.ones(2, np.float32), True), Tensor(np.ones(2), True)
+    frozen = Tensor(np.ones(2))
+    sgd = optim.SGD([{"params": [a, frozen]}, {"params": [b], "lr": 1.0}], lr=0.5)
+    (a.sum() + b.sum()).backward()
+    sgd.step()
+    assert a.tolist() == [0.5, 0.5] and b.tolist() == [0, 0] and frozen.tolist() == [1, 1]
+    sgd.param_groups[0]["lr"] = 0.25
+    sgd.step()
+    assert a.tolist() == [0.25, 0.25]
+
+
+def test_clipping_is_folded_in() -> None:
+    for norm, expected in [(1.0, 1.0), (100.0, 5.0)]:
+        p = Tensor(np.zeros(2), requires_grad=True)
+        p.grad = np.array([3.0, 4.0])
+        assert optim.SGD([p], lr=1.0, clip_norm=norm).step() == pytest.approx(5.0)
+        assert np.linalg.norm(p.data) == pytest.approx(expected, rel=1e-5)
+        np.testing.assert_array_equal(p.grad.data, [3, 4])
+
+
+def test_optimizer_errors() -> None:
+    p = Tensor(np.ones(2), requires_grad=True)
+    with pytest.raises(ValueError, match="Adam: no parameter requires gradients"):
+        optim.Adam([Tensor(np.ones(2))])
+    with pytest.raises(TypeError, match="SGD: expected leaf tensors"):
+        optim.SGD([p * 2], lr=1)
+    with pytest.raises(ValueError, match=r"Adam: a parameter of shape \(2,\) is given twice"):
+        optim.Adam([p, p])
+    with pytest.raises(ValueError, match="Adam: expected a finite lr >= 0, got -1"):
+        optim.Adam([p], lr=-1)
+    with pytest.raises(ValueError, match=r"Adam: expected a finite betas\[0\] >= 0 and < 1, got 1.0"):
+        optim.Adam([p], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match=r"Adam: unknown settings \['learning_rate'\] in a parameter group"):
+        optim.Adam([{"params": [p], "learning_rate": 1}])
+    with pytest.raises(ValueError, match="SGD: nesterov needs a momentum"):
+        optim.SGD([p], lr=1, nesterov=True)
+    before = p.data.copy()
+    sgd = optim.SGD([p], lr=1.0, clip_norm=1.0)
+    p.grad = np.array([np.nan, 1.0])
+    with pytest.raises(FloatingPointError, match="the norm of the gradients is nan; detect_anomaly"):
+        sgd.step()
+    np.testing.assert_array_equal(p.data, before)
+    model = nn.Linear(2, 2)
+    adam = optim.Adam(model.parameters())
+    model.astype("float64")
+    with pytest.raises(RuntimeError, match="has other memory than when its optimizer was made"):
+        adam.step()
+    with pytest.raises(ValueError, match="the optimizer's state does not fit"):
+        sgd.load_state_dict(adam.state_dict())
+
+
+def test_a_step_between_forward_and_backward_is_noticed() -> None:
+    model = nn.Linear(2, 2)
+    adam = optim.Adam(model.parameters())
+    x = Tensor(np.ones((1, 2), np.float32), requires_grad=True)
+    model(x).sum().backward()
+    late = model(x).sum()
+    adam.step()
+    with pytest.raises(mg.GradientError, match="linear: .* was changed in place"):
+        late.backward()
+
+
+KINDS: list[Callable[..., optim.Optimizer]] = [
+    lambda ps, **options: optim.SGD(ps, **{"lr": 0.1} | options),
+    lambda ps, **options: optim.SGD(ps, **{"lr": 0.1, "momentum": 0.9} | options),
+    optim.Adam,
+    optim.AdamW,
+]
+kinds = pytest.mark.parametrize("kind", KINDS, ids=["sgd", "momentum", "adam", "adamw"])
+
+
+@kinds
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"weight_decay": 0.1}])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_gradient_that_is_not_finite_changes_nothing(kind: Any, value: float, options: Any, dtype: Any) -> None:
+    ps = [Tensor(np.ones(3, dtype), requires_grad=True) for _ in range(2)]
+    for skip in (False, True):
+        optimizer = kind(ps, skip_nonfinite=skip, **options)
+        ps[0].grad, ps[1].grad = np.ones(3, dtype), np.array([1, value, 1], dtype)
+        before = copy.deepcopy(optimizer.state_dict())
+        if skip:
+            assert not np.isfinite(optimizer.step()) and optimizer.skipped == 1
+        else:
+            with pytest.raises(FloatingPointError, match="the norm of the gradients is (nan|inf); detect_anomaly"):
+                optimizer.step()
+        assert all(p.tolist() == [1, 1, 1] for p in ps)
+        np.testing.assert_equal(optimizer.state_dict(), before)
+
+
+def test_a_norm_whose_square_no_float32_holds() -> None:
+    p = Tensor(np.zeros(2, np.float32), requires_grad=True)
+    p.grad = np.array([3e30, 4e30], np.float32)
+    assert optim.SGD([p], lr=1.0, clip_norm=1.0).step() == pytest.approx(5e30, rel=1e-6)
+    np.testing.assert_allclose(p.data, [-0.6, -0.8], rtol=1e-6)
+
+
+BAD_NUMBERS = [float("nan"), float("inf"), -float("inf"), -1, "0.1", None, [0.1], True, 1j]
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS)
+@pytest.mark.parametrize("name", ["lr", "eps", "weight_decay", "clip_norm", "momentum", "betas"])
+@pytest.mark.parametrize("where", ["argument", "group", "later", "state"])
+def test_settings_that_cannot_be(name: str, value: Any, where: str) -> None:
+    """Given to the optimizer, to a group, put there by hand, or read from a state: a clear error, and no change."""
+    p = Tensor(np.ones(2), requires_grad=True)
+    make: Any = (
+        (lambda ps, **o: optim.SGD(ps, **{"lr": 0.1, "momentum": 0.5} | o)) if name == "momentum" else optim.Adam
+    )
+    value = (0.9, value) if name == "betas" else value
+    if name == "clip_norm" and (value is None or where != "argument"):
+        return
+    wanted = pytest.raises((TypeError, ValueError), match=f"(SGD|Adam): expected .*{name}")
+    if where == "argument":
+        with wanted:
+            make([p], **{name: value})
+    elif where == "group":
+        with wanted:
+            make([{"params": [p], name: value}])
+    else:
+        optimizer = make([p])
+        p.grad = np.ones(2)
+        if where == "later":
+            optimizer.param_groups[0][name] = value
+            with wanted:
+                optimizer.step()
+        else:
+            state = optimizer.state_dict()
+            state["groups"][0][name] = value
+            with wanted:
+                optimizer.load_state_dict(state)
+            optimizer.step()
+            return
+        assert p.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("betas", [(0.9,), (0.9, 0.99, 0.999), 0.9, "ab", (), (1.0, 0.9), (-0.1, 0.9), ("a", "b")])
+def test_betas_are_two_numbers(betas: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"AdamW: expected .*betas"):
+        optim.AdamW([Tensor(np.ones(1), requires_grad=True)], betas=betas)
+
+
+def test_states_that_do_not_fit() -> None:
+    p = Tensor(np.ones(2), requires_grad=True)
+    adam = optim.Adam([p])
+    p.grad = np.ones(2)
+    adam.step()
+    good = copy.deepcopy(adam.state_dict())
+    for change, message in [
+        (lambda s: s["arrays"].__setitem__("0.exp_avg", np.array([1, np.nan])), "0.exp_avg holds numbers that are not"),
+        (lambda s: s["arrays"].__setitem__("0.exp_avg", np.zeros(3)), "expected arrays"),
+        (lambda s: s["arrays"].pop("0.exp_avg"), "expected arrays"),
+        (lambda s: s["groups"][0].pop("eps"), "expected settings"),
+        (lambda s: s["groups"][0].__setitem__("steps", -1), "expected steps >= 0, got -1"),
+        (lambda s: s["groups"][0].__setitem__("steps", 1.5), "expected a whole number for steps, got 1.5"),
+    ]:
+        bad = copy.deepcopy(good)
+        change(bad)
+        with pytest.raises((ValueError, TypeError), match=message):
+            adam.load_state_dict(bad)
+        np.testing.assert_equal(adam.state_dict(), good)
+
+
+def test_float16_parameters_are_refused_with_a_reason() -> None:
+    p = Tensor(np.ones(2, np.float16), requires_grad=True)
+    with pytest.raises(TypeError, match=r"Adam: a parameter of shape \(2,\) is float16.*train in float32"):
+        optim.Adam([p])
+    optim.Adam([Tensor(np.ones(2, np.float16)), Tensor(np.ones(2), requires_grad=True)])  # frozen ones may be
+
+
+def test_gradients_are_forgotten_or_filled_with_zeros() -> None:
+    p, q = (Tensor(np.ones(2), requires_grad=True) for _ in range(2))
+    sgd = optim.SGD([p, q], lr=1.0, momentum=0.5)
+    p.grad = np.ones(2)
+    sgd.step()
+    sgd.zero_grad(set_to_none=False)
+    assert p.grad is not None and p.grad.tolist() == [0, 0] and q.grad is None
+    sgd.step()  # a gradient of zeros still follows the momentum
+    assert p.tolist() == [-0.5, -0.5]
+    sgd.zero_grad()
+    assert p.grad is None
+    sgd.step()
+    assert p.tolist() == [-0.5, -0.5]
+
+
+def test_building_an_optimizer_changes_nothing_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    import minigrad.runtime
+
+    def called() -> bool:
+        raise AssertionError("malloc was told to keep memory")
+
+    monkeypatch.setattr(minigrad.runtime, "keep_freed_memory", called)
+    optim.Adam([Tensor(np.ones(2), requires_grad=True)])
+    assert not hasattr(optim.optimizer, "keep_freed_memory")
+
+
+# -- who owns a parameter's memory ---------------------------------------------------------------------
+
+
+def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> list[np.ndarray]:
+    x = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        mg.mean(mg.square(model(x))).backward()
+        optimizer.step()
+    return [p.data.copy() for p in model.parameters()]
+
+
+def small_model() -> nn.Module:
+    return nn.Linear(3, 4, generator=np.random.default_rng(1))
+
+
+@kinds
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_model_and_optimizer_are_copied_together(kind: Any, copied: Any) -> None:
+    model = small_model()
+    optimizer = kind(list(model.parameters()))
+    trained(model, optimizer, 3)
+    twin, its = copied((model, optimizer))
+    expected = trained(model, optimizer, 3)
+    for p, q in zip(twin.parameters(), model.parameters()):
+        assert not np.shares_memory(p.data, q.data)
+    for found, right in zip(trained(twin, its, 3), expected):
+        np.testing.assert_array_equal(found, right)
+    its.param_groups[0]["lr"] = 0.0
+    np.testing.assert_array_equal(trained(twin, its, 1)[0], expected[0])
+
+
+@pytest.mark.parametrize(
+    "takes",
+    [lambda model: model.astype("float64"), lambda model: optim.SGD(model.parameters(), lr=0.1)],
+    ids=["astype", "another optimizer"],
+)
+def test_an_optimizer_refuses_a_step_when_another_has_taken_the_memory(takes: Any) -> None:
+    model = small_model()
+    optimizer = optim.Adam(model.parameters())
+    before = trained(model, optimizer, 1)
+    takes(model)
+    model(np.ones((1, 3), model.weight.dtype)).sum().backward()
+    with pytest.raises(RuntimeError, match="has other memory than when its optimizer was made"):
+        optimizer.step()
+    np.testing.assert_array_equal(model.weight.data, before[0])
+
+
+def test_values_loaded_into_a_model_are_those_the_optimizer_goes_on_from() -> None:
+    model, other = small_model(), nn.Linear(3, 4, generator=np.random.default_rng(2))
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    trained(model, optimizer, 2)
+    model.load_state_dict(other.state_dict())
+    expected = trained(other, optim.SGD(other.parameters(), lr=0.1), 1)
+    np.testing.assert_array_equal(trained(model, optimizer, 1)[0], expected[0])
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD"])
+def test_state_is_exchanged_with_pytorch(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"lr": 0.1, "weight_decay": 0.05} | ({"momentum": 0.9} if kind == "SGD" else {"betas": (0.8, 0.9)})
+    rng = np.random.default_rng(0)
+    starts = [rng.standard_normal(shape) for shape in ((2, 3), (4,))]
+    frozen = Tensor(np.ones(2))
+    ours = [Tensor(x.copy(), requires_grad=True) for x in starts]
+    theirs = [torch.tensor(x, requires_grad=True) for x in starts]
+    mine = getattr(optim, kind)([frozen, *ours], **options)
+    its = getattr(torch.optim, kind)([torch.ones(2), *theirs], **options)
+
+    def steps(n: int, change: bool = True) -> None:
+        for _ in range(n):
+            for p, q in zip(ours, theirs):
+                g = rng.standard_normal(p.shape)
+                p.grad, q.grad = g.copy(), torch.tensor(g)
+            mine.step()
+            its.step()
+        for p, q in zip(ours, theirs):
+            np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=1e-12)
+
+    steps(3)
+    fresh = getattr(optim, kind)([frozen, *ours], **options)  # ours goes on from theirs
+    fresh.load_parameter_states(its.state_dict()["state"])
+    mine = fresh
+    steps(3)
+    state = its.state_dict()  # theirs goes on from ours
+    for i, found in mine.parameter_states().items():
+        state["state"][i] = {k: torch.tensor(v if k == "step" else v.copy(), dtype=torch.float64 if k != "step" else torch.float32)
+                             for k, v in found.items() if k in state["state"][i]}  # fmt: skip
+    its = getattr(torch.optim, kind)([torch.ones(2), *theirs], **options)
+    its.load_state_dict(state)
+    steps(3)

@@ -1,0 +1,143 @@
+"""Learning-rate schedules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, optim
+
+
+def test_schedules() -> None:
+    noam = optim.noam_schedule(512, 4000)
+    assert noam(1) == pytest.approx(512**-0.5 * 4000**-1.5) and noam(4000) == pytest.approx((512 * 4000) ** -0.5)
+    assert noam(16000) == pytest.approx(noam(4000) / 2)
+    root = optim.inverse_sqrt_schedule(100)
+    assert (root(50), root(100), root(400)) == (0.5, 1.0, 0.5)
+    cosine = optim.cosine_schedule(110, 10, final=0.1)
+    assert (cosine(5), cosine(10), cosine(60)) == pytest.approx((0.5, 1.0, 0.55)) and cosine(110) == cosine(
+        200
+    ) == pytest.approx(0.1)
+    line = optim.linear_schedule(100)
+    assert (line(0), line(50), line(100)) == (1.0, 0.5, 0.0)
+    p = Tensor(np.ones(1), requires_grad=True)
+    sgd = optim.SGD([{"params": [p]}], lr=2.0)
+    schedule = optim.Schedule(sgd, optim.inverse_sqrt_schedule(4))
+    rates = []
+    for _ in range(4):
+        rates.append(schedule.lr)
+        schedule.step()
+    assert rates == [0.5, 1.0, 1.5, 2.0]
+
+
+PYTORCHS: list[tuple[str, dict[str, Any]]] = [
+    ("LambdaLR", {"lr_lambda": lambda epoch: 0.9**epoch}),
+    ("StepLR", {"step_size": 3, "gamma": 0.5}),
+    ("MultiStepLR", {"milestones": [7, 2, 2], "gamma": 0.3}),
+    ("ConstantLR", {"factor": 0.25, "total_iters": 4}),
+    ("LinearLR", {"start_factor": 0.2, "end_factor": 0.8, "total_iters": 6}),
+    ("ExponentialLR", {"gamma": 0.9}),
+    ("PolynomialLR", {"total_iters": 9, "power": 2.0}),
+    ("CosineAnnealingLR", {"T_max": 7, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 4}),
+    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20}),
+    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "pct_start": 0.5, "anneal_strategy": "linear"}),
+]
+
+
+@pytest.mark.parametrize("name,options", PYTORCHS, ids=[name for name, _ in PYTORCHS])
+def test_schedules_by_pytorchs_names_are_pytorchs(name: str, options: Any) -> None:
+    torch = pytest.importorskip("torch")
+    ours = optim.SGD([{"params": [leaf()]}, {"params": [leaf()], "lr": 0.1}], lr=0.5)
+    theirs = torch.optim.SGD([{"params": [torch.ones(1)]}, {"params": [torch.ones(1)], "lr": 0.1}], lr=0.5)
+    mine = getattr(optim, name)(ours, **options)
+    its = getattr(torch.optim.lr_scheduler, name)(
+        theirs, **options, **{"cycle_momentum": False} if "Cycle" in name else {}
+    )
+    rates = []
+    for _ in range(20):
+        assert mine.get_last_lr() == pytest.approx(its.get_last_lr(), rel=1e-9, abs=1e-12)
+        rates.append(mine.lr)
+        ours.step()
+        theirs.step()
+        mine.step()
+        if len(rates) < 20:
+            its.step()
+    assert len(set(rates)) > 1
+    for count in (12, 3):  # by number, as a resumed run goes there
+        mine.set(count)
+        assert mine.lr == rates[count - 1]
+    again = getattr(optim, name)(ours, **options)
+    again.load_state_dict(mine.state_dict())
+    assert again.lr == rates[2] and again.count == 3
+
+
+def test_one_schedule_after_another_is_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.optim import lr_scheduler as their
+
+    ours, theirs = optim.SGD([leaf()], lr=0.5), torch.optim.SGD([torch.ones(1)], lr=0.5)
+    mine = optim.SequentialLR(ours, [optim.LinearLR(ours, 0.1, total_iters=4), optim.ExponentialLR(ours, 0.8)], [4])
+    its = their.SequentialLR(
+        theirs, [their.LinearLR(theirs, 0.1, total_iters=4), their.ExponentialLR(theirs, 0.8)], [4]
+    )
+    for _ in range(10):
+        assert mine.get_last_lr() == pytest.approx(its.get_last_lr())
+        theirs.step()
+        mine.step()
+        its.step()
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
+@pytest.mark.parametrize("cooldown", [0, 3])
+def test_a_plateau_is_pytorchs(mode: str, threshold_mode: str, cooldown: int) -> None:
+    torch = pytest.importorskip("torch")
+    ours, theirs = optim.SGD([leaf()], lr=0.5), torch.optim.SGD([torch.ones(1)], lr=0.5)
+    options: Any = {
+        "mode": mode, "threshold_mode": threshold_mode, "patience": 2, "factor": 0.3, "cooldown": cooldown,
+        "threshold": 0.05, "min_lr": 0.001,
+    }  # fmt: skip
+    mine = optim.ReduceLROnPlateau(ours, **options)
+    its = torch.optim.lr_scheduler.ReduceLROnPlateau(theirs, **options)
+    for metric in np.random.default_rng(0).uniform(1, 2, 40).cumsum() % 1.7 + 0.1:
+        mine.step(metric)
+        its.step(metric)
+        assert ours.param_groups[0]["lr"] == pytest.approx(theirs.param_groups[0]["lr"])
+    assert ours.param_groups[0]["lr"] < 0.5
+    with pytest.raises(ValueError, match="the metric is NaN"):
+        mine.step(float("nan"))
+
+
+def leaf() -> Tensor:
+    return Tensor(np.ones(1), requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    "make,message",
+    [
+        (
+            lambda o: optim.cosine_schedule(10, 10),
+            "cosine_schedule: expected a warmup shorter than total, got warmup=10",
+        ),
+        (lambda o: optim.linear_schedule(10, 20), "linear_schedule: expected a warmup shorter than total"),
+        (lambda o: optim.linear_schedule(0), "linear_schedule: expected total >= 1, got 0"),
+        (lambda o: optim.cosine_schedule(10.5), "cosine_schedule: expected a whole number for total, got 10.5"),
+        (lambda o: optim.inverse_sqrt_schedule(0), "inverse_sqrt_schedule: expected warmup >= 1, got 0"),
+        (lambda o: optim.noam_schedule(512, -1), "noam_schedule: expected warmup >= 1, got -1"),
+        (lambda o: optim.Schedule(o, lambda step: float("nan")), "Schedule: expected a finite learning rate at step 1"),
+        (lambda o: optim.Schedule(o, lambda step: -1.0), "Schedule: expected a finite learning rate at step 1 >= 0"),
+        (lambda o: optim.LambdaLR(o, [abs, abs]), "LambdaLR: expected one function, or 1 for 1 groups, got 2"),
+        (lambda o: optim.StepLR(o, 0), "StepLR: expected step_size >= 1, got 0"),
+        (lambda o: optim.OneCycleLR(o, 1.0, 10, anneal_strategy="sine"), "expected anneal_strategy 'cos' or 'linear'"),
+        (lambda o: optim.OneCycleLR(o, 1.0, 10).set(12), "OneCycleLR: epoch 11 is past the 10 steps it was made for"),
+        (lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]), "expected one milestone less than schedulers"),
+        (lambda o: optim.ReduceLROnPlateau(o, "least"), "ReduceLROnPlateau: expected mode 'min' or 'max'"),
+    ],
+)
+def test_schedules_that_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        make(optim.SGD([leaf()], lr=0.5))
