@@ -9,6 +9,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
+import nn.layers.folding
 import numpy as np
 from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
 
