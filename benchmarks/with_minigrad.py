@@ -103,7 +103,7 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int, without: 
     """Exactly `steps` tokens for `batch` sources, with the cache."""
     if without:
         _take_out(without)
-    model = nn.load_marian(path)
+    model = nn.load(path)
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     if beams == 1:
         return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_atomically"]
+__all__ = ["write_atomically", "write_bytes"]
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
@@ -58,3 +58,8 @@ def _sync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write bytes as a file, atomically."""
+    write_atomically(path, lambda part: part.write_bytes(data))

@@ -5,7 +5,7 @@ from .config import *
 from .encoder import *
 from .kinds import *
 from .language_model import *
-from .marian import *
+from .pretrained import *
 from .stacks import *
 from .transformer import *
 from .weights import *

@@ -34,6 +34,7 @@ class Model(Module):
     """Base of the models: made from `config`, with its weights drawn from `generator` unless `init` is False."""
 
     config: Any
+    origin: Any = None  # the folder of others that `nn.load` took it from
 
     def __init__(self, config: ModelConfig, generator: Generator | None = None, init: bool = True) -> None:
         self.config = config

@@ -174,8 +174,8 @@ _COUNTS = {
 class TransformerConfig(ModelConfig):
     """The settings of a `Transformer`; the defaults are those of the paper's base model.
 
-    `tie`: "none"; "target" shares the output projection with the target embedding; "all" shares both
-    with the source embedding (one vocabulary).
+    `tie`: "none"; "target" shares the output projection with the target embedding; "embeddings" the source
+    embedding with the target's (one vocabulary); "all" shares the three.
     """
 
     source_vocab_size: int = 0
@@ -193,13 +193,14 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tie == "all" and self.source_vocab_size != self.target_vocab_size:
+        if self.tie in ("embeddings", "all") and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
-                f"tie='all' needs one vocabulary, got sizes {self.source_vocab_size} and {self.target_vocab_size}"
+                f"tie={self.tie!r} needs one vocabulary, got sizes {self.source_vocab_size} and "
+                f"{self.target_vocab_size}"
             )
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "tie": ("none", "target", "all")}
+        return {**super()._choices(), "tie": ("none", "target", "embeddings", "all")}
 
 
 @dataclass(frozen=True)

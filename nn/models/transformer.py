@@ -39,9 +39,9 @@ class Transformer(Model):
         self.encoder = Encoder(config, config.num_encoder_layers, generator)
         self.decoder = Decoder(config, config.num_decoder_layers, generator)
         self.output = Linear(config.d_model, config.target_vocab_size, config.output_bias, config.dtype, generator)
-        if config.tie == "all":
+        if config.tie in ("embeddings", "all"):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
-        if config.tie != "none":
+        if config.tie in ("target", "all"):
             self.output.weight = self.target_embedding.tokens.weight
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:

@@ -4,6 +4,7 @@ from .batches import *
 from .corpus import *
 from .dropout import *
 from .pairs import *
+from .pretrained import *
 from .scores import *
 from .tokenize import *
 from .vocabulary import *

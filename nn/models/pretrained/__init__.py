@@ -1,0 +1,4 @@
+"""Models as others publish them: families as tables of names, loading, saving."""
+
+from .load import *
+from .save import *

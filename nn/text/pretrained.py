@@ -1,0 +1,230 @@
+"""The tokenizer of a published model, as the files of its folder describe it.
+
+Needs the `tokenizers` package, and for chats `jinja2`: a chat template is a program that comes with the
+folder, and runs in jinja2's sandbox.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.extras import require
+from minigrad.files.atomic import write_bytes
+from minigrad.files.json import Settings, read_json
+
+__all__ = ["ModelText", "load"]
+
+FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
+    "vocab.txt", "vocab.json", "merges.txt", "source.spm", "target.spm", "spiece.model", "sentencepiece.bpe.model",
+    "tokenizer.model",
+)  # fmt: skip
+"""What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
+MARKS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def load(directory: str | Path) -> ModelText:
+    """The tokenizer of a folder with a tokenizer.json, or with the vocab.txt or vocab.json + merges.txt of older ones.
+
+    Needs the `tokenizers` package.
+    """
+    directory = Path(directory)
+    library = require("tokenizers", "bpe", "the tokenizer of a published model")
+    path = directory / "tokenizer.json"
+    if path.is_file():
+        try:
+            tokenizer = library.Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise ValueError(f"{path}: not the file of a tokenizer ({error})") from None
+    else:
+        tokenizer = _older(directory, library)
+    files = {name: (directory / name).read_bytes() for name in FILES if (directory / name).is_file()}
+    return ModelText(tokenizer, _marks(directory), files)
+
+
+def _older(directory: Path, library: Any) -> Any:
+    """A tokenizer from the files that were customary before tokenizer.json."""
+    if (directory / "vocab.txt").is_file():
+        lower = _settings(directory / "tokenizer_config.json").flag("do_lower_case", True)
+        return library.BertWordPieceTokenizer(str(directory / "vocab.txt"), lowercase=lower)._tokenizer
+    if (directory / "vocab.json").is_file() and (directory / "merges.txt").is_file():
+        names = str(directory / "vocab.json"), str(directory / "merges.txt")
+        return library.ByteLevelBPETokenizer(*names, add_prefix_space=False)._tokenizer
+    raise FileNotFoundError(
+        f"{directory / 'tokenizer.json'}: no such file, nor vocab.txt, nor vocab.json and merges.txt"
+    )
+
+
+def _settings(path: Path) -> Settings:
+    return read_json(path) if path.is_file() else Settings({}, str(path))
+
+
+def _marks(directory: Path) -> Settings:
+    """tokenizer_config.json, with the marks of special_tokens_map.json where it has none, and the chat template."""
+    marks = _settings(directory / "tokenizer_config.json")
+    for name, value in _settings(directory / "special_tokens_map.json").items():
+        marks.setdefault(name, value)
+    for name in MARKS:  # either a text, or an object with its "content"
+        if isinstance(marks.get(name), dict):
+            marks[name] = marks.object(name).text("content")
+    template = directory / "chat_template.jinja"
+    if template.is_file():
+        marks["chat_template"] = template.read_text(encoding="utf-8")
+    elif isinstance(marks.get("chat_template"), list):  # several, with names
+        named = {t["name"]: t["template"] for t in marks.list("chat_template", dict)}
+        marks["chat_template"] = named.get("default") or next(iter(named.values()), None)
+    return marks
+
+
+class ModelText:
+    """Text to the token ids of a published model, and back.
+
+    Truncation and padding are as the calls say, whatever is set in the file. `bos_id`, `eos_id`, `pad_id`
+    (None: there is none) are ids of marks; `max_len` the longest text that the model takes, if the folder says.
+    """
+
+    def __init__(self, tokenizer: Any, settings: Settings, files: Mapping[str, bytes]) -> None:
+        self.tokenizer, self.settings, self.files = tokenizer, settings, dict(files)
+        self._lock = threading.Lock()
+        tokenizer.no_padding()
+        self.bos_id, self.eos_id, self.pad_id = (
+            self.id(settings.text(m, None)) for m in ("bos_token", "eos_token", "pad_token")
+        )
+        longest = settings.take("model_max_length", (int, float), None)
+        self.max_len = int(longest) if longest and longest < 1 << 30 else None  # others mean: no limit
+
+    def __len__(self) -> int:
+        return int(self.tokenizer.get_vocab_size())
+
+    def id(self, token: str | None) -> Any:
+        """The id of a token; None for one that there is not."""
+        return None if token is None else self.tokenizer.token_to_id(token)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of ids."""
+        return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
+
+    def encode(
+        self, text: Any, pair: Any = None, *, special: bool = True, max_len: int | None = None,
+        language: str | None = None,
+    ) -> Any:  # fmt: skip
+        """The ids of a text, a list; of several texts, a list of lists.
+
+        `special` adds the marks that the model expects around a text. With a `pair`, both texts are in one
+        sequence. At most `max_len` ids are kept, the marks among them. `language` is the source language's
+        code where the marks have one.
+        """
+        if isinstance(text, str):
+            return self._encoded([text], [pair], special, max_len, language)[0][0]
+        pairs = [None] * len(text) if pair is None else pair
+        return [ids for ids, _ in self._encoded(text, pairs, special, max_len, language)]
+
+    def _encoded(
+        self, texts: Sequence[str], pairs: Sequence[str | None], special: bool, max_len: int | None,
+        language: str | None,
+    ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
+        """Ids and types of each text."""
+        given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
+        marks = self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs)) if special else 0
+        if max_len is not None and max_len <= marks:
+            raise ValueError(f"encode: expected max_len above {marks}, the marks around a text, got {max_len}")
+        with self._lock:  # truncation is a setting of the tokenizer
+            if max_len is None:
+                self.tokenizer.no_truncation()
+            else:
+                self.tokenizer.enable_truncation(max_len)
+            found = self.tokenizer.encode_batch(given, add_special_tokens=special)
+        if language is None:
+            return [(e.ids, e.type_ids) for e in found]
+        return [(self._from(language, e), e.type_ids) for e in found]
+
+    def _from(self, language: str, encoding: Any) -> list[int]:
+        """The ids of an encoding with the mark of this language in place of another one's."""
+        wanted, shape = self.id(language), _shape(language)
+        if wanted is None:
+            raise ValueError(f"language: no token {language!r} in the vocabulary")
+        marks = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
+        ids = [wanted if special and _shape(token) == shape else i for i, token, special in marks]
+        if wanted not in ids:
+            raise ValueError(f"language={language!r}: the model puts no such mark around a text")
+        return ids
+
+    def batch(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, max_len: int | None = None,
+        language: str | None = None, pad_left: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
+        found = self._encoded(texts, pairs or [None] * len(texts), True, max_len, language)
+        width = max((len(row) for row, _ in found), default=0)
+        ids = np.full((len(found), width), self.pad_id or 0, np.int64)
+        mask, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, np.int64)
+        for row, (own, kinds) in enumerate(found):
+            part = slice(width - len(own), None) if pad_left else slice(len(own))
+            ids[row, part], mask[row, part], types[row, part] = own, True, kinds
+        return ids, mask, types
+
+    def decode(self, ids: Any, special: bool = False) -> Any:
+        """The text of ids, without marks unless `special`; for several lists of ids, a list of texts."""
+        if len(ids) and np.ndim(ids[0]):
+            return [self.decode(row, special) for row in ids]
+        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
+
+    def stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """The text of ids that come one after another, in pieces: each as soon as its characters are whole."""
+        seen: list[int] = []
+        said = ""
+        for i in ids:
+            seen.append(int(i))
+            text = self.decode(seen)
+            if text.startswith(said) and len(text) > len(said) and not text.endswith("\ufffd"):
+                yield text[len(said) :]
+                before = self.decode(seen[-8:])
+                seen, said = (seen[-8:], before) if text.endswith(before) else (seen, text)
+        text = self.decode(seen)
+        if len(text) > len(said):
+            yield text[len(said) :]
+
+    def chat(self, messages: Sequence[Mapping[str, Any]], *, reply: bool = True, **variables: Any) -> str:
+        """The text that a chat model expects for messages such as `{"role": "user", "content": "Hello"}`.
+
+        With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has
+        the marks. Needs `jinja2`; the template comes with the folder and runs in a sandbox.
+        """
+        template = self.settings.get("chat_template")
+        if not isinstance(template, str):
+            raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
+        sandbox = require("jinja2.sandbox", "chat", "a chat template")
+
+        def refuse(message: str) -> None:
+            raise ValueError(f"{self.settings.where}: the chat template refuses: {message}")
+
+        environment = sandbox.ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.filters["tojson"] = lambda x, indent=None, **_: json.dumps(x, ensure_ascii=False, indent=indent)
+        environment.globals["raise_exception"] = refuse
+        environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+        marks = {name: self.settings[name] for name in MARKS if isinstance(self.settings.get(name), str)}
+        errors = require("jinja2", "chat", "a chat template").exceptions
+        try:
+            given = {"messages": messages, "add_generation_prompt": reply, **marks, **variables}
+            return str(environment.from_string(template).render(**given))
+        except errors.TemplateError as error:
+            raise ValueError(f"{self.settings.where}: chat_template: {error}") from None
+
+    def save(self, directory: str | Path) -> None:
+        """Write the files that it was loaded from, byte by byte."""
+        for name, data in self.files.items():
+            write_bytes(Path(directory) / name, data)
+
+
+def _shape(code: str) -> str:
+    """What a language's code looks like: eng_Latn is aaa_Aaaa."""
+    return "".join("A" if c.isupper() else "a" if c.islower() else c for c in code)

@@ -1,0 +1,123 @@
+"""Tiny random models of every family and head, made by transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+VOCAB = 50
+_ENCODER = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+    "max_position_embeddings": 40, "num_labels": 3, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+_DISTILBERT = {
+    "vocab_size": VOCAB, "dim": 16, "n_heads": 4, "n_layers": 2, "hidden_dim": 24, "max_position_embeddings": 40,
+    "num_labels": 3, "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0,
+}  # fmt: skip
+_LM = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "intermediate_size": 24, "max_position_embeddings": 64, "pad_token_id": None, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+_GPT2 = {
+    "vocab_size": VOCAB, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 40, "bos_token_id": 1,
+    "eos_token_id": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+}  # fmt: skip
+_OPT = {
+    "vocab_size": VOCAB, "hidden_size": 16, "ffn_dim": 24, "word_embed_proj_dim": 16, "num_attention_heads": 4,
+    "num_hidden_layers": 2, "max_position_embeddings": 40, "dropout": 0.0,
+}  # fmt: skip
+_SEQ2SEQ = {
+    "vocab_size": VOCAB, "d_model": 16, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 40,
+    "dropout": 0.0, "forced_eos_token_id": None,
+}  # fmt: skip
+_MARIAN = {
+    **_SEQ2SEQ, "pad_token_id": 49, "decoder_start_token_id": 49, "eos_token_id": 0, "scale_embedding": True,
+    "activation_function": "swish",
+}  # fmt: skip
+_T5 = {
+    "vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4,
+    "dropout_rate": 0.0, "decoder_start_token_id": 0,
+}  # fmt: skip
+_LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 5e5, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}  # fmt: skip
+_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "bert": ("BertModel", "BertConfig", _ENCODER),
+    "bert, masked": ("BertForMaskedLM", "BertConfig", _ENCODER),
+    "bert, pretraining": ("BertForPreTraining", "BertConfig", _ENCODER),
+    "bert, classes": ("BertForSequenceClassification", "BertConfig", _ENCODER),
+    "bert, tokens": ("BertForTokenClassification", "BertConfig", _ENCODER),
+    "roberta": ("RobertaModel", "RobertaConfig", _ENCODER),
+    "roberta, masked": ("RobertaForMaskedLM", "RobertaConfig", _ENCODER),
+    "roberta, classes": ("RobertaForSequenceClassification", "RobertaConfig", _ENCODER),
+    "xlm-roberta, masked": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", _ENCODER),
+    "xlm-roberta, classes": ("XLMRobertaForSequenceClassification", "XLMRobertaConfig", _ENCODER),
+    "xlm-roberta, tokens": ("XLMRobertaForTokenClassification", "XLMRobertaConfig", _ENCODER),
+    "distilbert": ("DistilBertModel", "DistilBertConfig", _DISTILBERT),
+    "distilbert, masked": ("DistilBertForMaskedLM", "DistilBertConfig", _DISTILBERT),
+    "distilbert, classes": ("DistilBertForSequenceClassification", "DistilBertConfig", _DISTILBERT),
+    "electra, masked": ("ElectraForMaskedLM", "ElectraConfig", {**_ENCODER, "embedding_size": 8}),
+    "electra, classes": ("ElectraForSequenceClassification", "ElectraConfig", {**_ENCODER, "embedding_size": 8}),
+    "albert, masked": ("AlbertForMaskedLM", "AlbertConfig", {**_ENCODER, "embedding_size": 8}),
+    "albert, classes": (
+        "AlbertForSequenceClassification", "AlbertConfig",
+        {**_ENCODER, "embedding_size": 8, "classifier_dropout_prob": 0.0},
+    ),
+    "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
+    "gpt2, bare": ("GPT2Model", "GPT2Config", _GPT2),
+    "opt": ("OPTForCausalLM", "OPTConfig", _OPT),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": False}),
+    "llama, scaled": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": True, "rope_parameters": _LLAMA3}),
+    "llama, yarn": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "rope_parameters": _YARN}),
+    "llama, biases": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "attention_bias": True, "mlp_bias": True}),
+    "mistral": ("MistralForCausalLM", "MistralConfig", {**_LM, "sliding_window": 4}),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", _LM),
+    "qwen2, window": (
+        "Qwen2ForCausalLM", "Qwen2Config",
+        {**_LM, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**_LM, "head_dim": 6}),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {**_LM, "num_hidden_layers": 5}),
+    "marian": ("MarianMTModel", "MarianConfig", _MARIAN),
+    "marian, two vocabularies": (
+        "MarianMTModel", "MarianConfig",
+        {**_MARIAN, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 50, "tie_word_embeddings": False},
+    ),
+    "bart": ("BartForConditionalGeneration", "BartConfig", _SEQ2SEQ),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", {**_SEQ2SEQ, "decoder_start_token_id": 2}),
+    "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}),
+    "t5": ("T5ForConditionalGeneration", "T5Config", _T5),
+    "t5, gated": ("T5ForConditionalGeneration", "T5Config", {**_T5, "feed_forward_proj": "gated-gelu"}),
+}  # fmt: skip
+
+
+def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
+    """A model whose every parameter is random, biases and norms too, in evaluation mode."""
+    kind, config, settings = MODELS[name]
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(getattr(transformers, config)(**{**settings, **changes})).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                wide = parameter.ndim > 1
+                parameter.copy_(
+                    torch.randn_like(parameter) * (0.3 if wide else 0.1)
+                    + (0.0 if wide or parameter.abs().max() == 0 else 1.0)
+                )
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_()
+    return model
+
+
+def batch(model: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Ids (3, 9), of which the last three of one row are padding, and the mask."""
+    ids = np.random.default_rng(seed).integers(3, VOCAB - 2, (3, 9))
+    mask = np.ones(ids.shape, bool)
+    mask[1, 6:] = False
+    ids[~mask] = model.config.pad_token_id or 0
+    return ids, mask
