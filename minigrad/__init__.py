@@ -22,15 +22,21 @@ from .kernels.linear import *
 from .kernels.normalization import *
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
 from .ops.activations import *
+from .ops.calculus import *
 from .ops.compare import *
 from .ops.einsum import *
 from .ops.elementwise import *
 from .ops.elementwise import absolute as abs
 from .ops.indexing import *
+from .ops.joining import *
 from .ops.linalg import *
+from .ops.nan import *
+from .ops.norms import *
+from .ops.rearrange import *
 from .ops.reduction import *
 from .ops.shape import *
 from .ops.softmax import *
+from .ops.sorting import *
 from .parallel import *
 from .runtime import *
 

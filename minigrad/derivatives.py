@@ -17,7 +17,7 @@ from .core.graph import Backward, Node, topological
 from .core.modes import MODE, enable_grad, set_grad_enabled
 from .core.op import alias
 from .core.tensor import Tensor, wrap
-from .ops.shape import stack
+from .ops.joining import stack
 
 __all__ = ["gradients", "grad", "value_and_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"]
 

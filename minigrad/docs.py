@@ -7,15 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from .kernels import attention, cross_entropy, dropout, embedding, gelu, linear, normalization
-from .ops import activations, compare, einsum, elementwise, indexing, linalg, reduction, shape, softmax
+from .ops import (
+    activations,
+    calculus,
+    compare,
+    einsum,
+    elementwise,
+    indexing,
+    joining,
+    linalg,
+    nan,
+    norms,
+    rearrange,
+    reduction,
+    shape,
+    softmax,
+    sorting,
+)  # fmt: skip
 
 KINDS = {
     "Elementwise": (elementwise,),
     "Activations": (activations, gelu),
-    "Reductions": (reduction, softmax),
+    "Reductions": (reduction, nan, norms, softmax),
     "Linear algebra": (linalg, einsum),
-    "Shape": (shape,),
-    "Indexing": (indexing,),
+    "Shape": (shape, joining, rearrange),
+    "Indexing and sorting": (indexing, sorting),
+    "Differences and integrals": (calculus,),
     "Networks": (linear, normalization, dropout, embedding, attention, cross_entropy),
     "Without gradient": (compare,),
 }

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from .forms import Form, in_both_words, spoken
 from .graph import Backward, Edge, Node
 from .modes import MODE, enable_grad
 from .tensor import DISPATCH, Tensor, unwrap, wrap
@@ -173,6 +174,28 @@ def _shapes(values: Any) -> list[tuple[int, ...]]:
 # -- calls: run the forward function, and record it where a gradient will be wanted --------------------
 # `_unary` and `_binary` are `_general` for the ops that run most, without its loops.
 
+
+def _operand(value: Any) -> Any:
+    """What rules can read: lists as arrays; numbers as they are, so that they stay weak."""
+    return np.asarray(value) if type(value) is list or type(value) is tuple else value
+
+
+def _recorded(op: Op, edges: tuple[Edge, ...], inputs: Any, y: ndarray, mode: Any) -> Node | None:
+    """A new node; none for a result that has no gradient, such as integers."""
+    kind = y.dtype.kind
+    if kind != "f":
+        if kind == "c":
+            raise TypeError(
+                f"{op.name}: the result is complex, and complex numbers have no gradients here; "
+                "compute with real and imaginary parts, or use .detach() where no gradient is needed"
+            )
+        return None
+    node = Node(op, edges, inputs, y)
+    if mode.watch is not None:
+        mode.watch.recorded(node)
+    return node
+
+
 _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 
 
@@ -183,6 +206,8 @@ def _unary(op: Op) -> Callable[..., Tensor]:
     short = all(read in ("y", *op.operands) for read in reads)
 
     def call(x: Any, *values: Any, **options: Any) -> Tensor:
+        if options:
+            options = spoken(op.name, options)
         if values:
             options = {**dict(zip(defaults, values)), **options}
         mode = get_mode()
@@ -199,9 +224,7 @@ def _unary(op: Op) -> Callable[..., Tensor]:
             t._node = None
         else:
             frame = (y, a) if short else (y, a, *[options.get(k, v) for k, v in defaults.items()], a.shape)
-            t._node = Node(op, ((node, rule, pick(frame)),), (node,), y)
-            if mode.watch is not None:
-                mode.watch.recorded(t._node)
+            t._node = _recorded(op, ((node, rule, pick(frame)),), (node,), y, mode)
         return t
 
     return call
@@ -215,8 +238,8 @@ def _binary(op: Op) -> Callable[..., Tensor]:
 
     def call(a: Any, b: Any) -> Tensor:
         mode = get_mode()
-        x, node_a = (a._data, a._node) if isinstance(a, Tensor) else (a, None)
-        w, node_b = (b._data, b._node) if isinstance(b, Tensor) else (b, None)
+        x, node_a = (a._data, a._node) if isinstance(a, Tensor) else (_operand(a), None)
+        w, node_b = (b._data, b._node) if isinstance(b, Tensor) else (_operand(b), None)
         try:
             y = forward(x, w) if mode.watch is None else mode.watch.forward(op, forward, (x, w), {})
         except _FAILURES as error:
@@ -236,9 +259,7 @@ def _binary(op: Op) -> Callable[..., Tensor]:
             else:
                 edges = ((node_a, rule_a, pick_a(frame)), (node_b, rule_b, pick_b(frame)))
             if edges:
-                t._node = Node(op, edges, (node_a, node_b), y)
-                if mode.watch is not None:
-                    mode.watch.recorded(t._node)
+                t._node = _recorded(op, edges, (node_a, node_b), y, mode)
         return t
 
     return call
@@ -256,8 +277,10 @@ def _general(op: Op) -> Callable[..., Tensor]:
                 raise TypeError(f"{op.name}: expected {', '.join(op.operands)}, got {len(args)} operands")
             options.update(zip(defaults, args[arity:]))
             args = args[:arity]
+        if options:
+            options = spoken(op.name, options)
         mode = MODE.get()
-        arrays = [x._data if isinstance(x, Tensor) else x for x in args]
+        arrays = [x._data if isinstance(x, Tensor) else _operand(x) for x in args]
         try:
             if mode.watch is None:
                 y = forward(*arrays, **options)
@@ -287,9 +310,7 @@ def _general(op: Op) -> Callable[..., Tensor]:
                 else:
                     edges = tuple([(inputs[i], rule, pick(frame)) for i, rule, pick in ruled if needs[i]])
                 if edges:
-                    t._node = Node(op, edges, inputs, y)
-                    if mode.watch is not None:
-                        mode.watch.recorded(t._node)
+                    t._node = _recorded(op, edges, inputs, y, mode)
         return t
 
     return call
@@ -346,6 +367,7 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., A
     """Register a public function that is a composition of ops, or that has no gradient."""
 
     def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
+        composed = in_both_words(composed)
         FUNCTIONS[composed.__name__] = composed
         _publish(composed, numpy, methods)
         composed.numpy = numpy if isinstance(numpy, tuple) else (numpy,)  # type: ignore[attr-defined]
@@ -393,7 +415,7 @@ def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
 def _publish(call: Callable[..., Any], numpy: Any, methods: str) -> None:
     """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped)."""
     for f in numpy if isinstance(numpy, tuple) else (numpy,):
-        DISPATCH[f] = call
+        DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
     for method in methods.split():
         setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
 

@@ -308,17 +308,25 @@ class Tensor:
         if out is not None:
             return _write_into(out, ufunc, method, inputs, options)
         function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
-        if function is None:
-            name = f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
-            raise TypeError(_no_rule(name))
+        if function is None or (options and method == "__call__"):
+            call = getattr(ufunc, method)
+            if not needs_gradient((inputs, options)):
+                return (
+                    on_arrays(call, inputs, options) if function is None else Tensor(on_arrays(call, inputs, options))
+                )
+            if function is None:
+                raise TypeError(_no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")))
+            return DISPATCH["ufunc with options"](function, ufunc, inputs, options)
         return function(*inputs, **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         ours = DISPATCH.get(function)
-        if ours is None:
-            module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
-            raise TypeError(_no_rule(f"{module}.{function.__name__}"))
-        return ours(*args, **kwargs)
+        if ours is not None:
+            return ours(*args, **kwargs)
+        if not needs_gradient((args, kwargs)):  # an array like any other
+            return on_arrays(function, args, kwargs)
+        module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+        raise TypeError(_no_rule(f"{module}.{function.__name__}"))
 
     if TYPE_CHECKING:  # set by the registry; here so that type checkers know them
 
@@ -389,6 +397,35 @@ def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
 def unwrap(value: Any) -> Any:
     """The array of a tensor; anything else as it is."""
     return value._data if isinstance(value, Tensor) else value
+
+
+def needs_gradient(value: Any) -> bool:
+    """Whether `value` is, or holds at any depth, a tensor whose operations are being recorded."""
+    return MODE.get().record and _is_tracked(value)
+
+
+def _is_tracked(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value._node is not None
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_tracked, value))
+    return isinstance(value, dict) and any(map(_is_tracked, value.values()))
+
+
+def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """The call with the arrays inside tensors, at any depth."""
+    if isinstance(kwargs.get("out"), Tensor):
+        raise TypeError(f"{function.__name__}: a Tensor cannot be given as out=; use the result instead")
+    return function(*_unwrapped(args), **_unwrapped(kwargs))
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._data
+    if isinstance(value, (list, tuple)):
+        parts = [_unwrapped(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return {key: _unwrapped(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _write_into(out: tuple[Any, ...], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import spoken
 from ..core.op import function
-from ..core.tensor import unwrap, wrap
+from ..core.tensor import DISPATCH, on_arrays, wrap
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
@@ -25,13 +26,14 @@ def _on_arrays(numpy: Callable[..., Any], doc: str, methods: str = "", name: str
     """Register a NumPy function that takes the arrays inside tensors; an ndarray it returns becomes a tensor."""
 
     def call(*args: Any, **options: Any) -> Any:
-        options = {key: unwrap(value) for key, value in options.items()}
-        result = numpy(*map(unwrap, args), **options)
+        result = on_arrays(numpy, args, spoken(call.__name__, options) if options else options)
         return wrap(np.asarray(result), None) if isinstance(result, (np.ndarray, np.generic)) else result
 
     call.__name__ = call.__qualname__ = name or numpy.__name__
     call.__doc__ = doc
-    return function(numpy=numpy, methods=methods)(call)
+    declared = function(numpy=numpy, methods=methods)(call)
+    DISPATCH[numpy] = declared
+    return declared
 
 
 greater = _on_arrays(np.greater, "a > b.", "__gt__")

@@ -62,7 +62,8 @@ def _gradient(g: Any, i: int, arrays: Any, terms: list[str], result: str, shape:
     inputs = ",".join([result, *[term for term, _ in others]])
     c = np.einsum(f"{inputs}->{found}", g, *[array for _, array in others])
     if found != own:  # an index that only this operand has: its gradient is the same all along
-        c = c.reshape([lengths[letter] if letter in found else 1 for letter in own])
+        sizes = iter(c.shape)
+        c = c.reshape([next(sizes) if letter in found else 1 for letter in own])
     c = np.broadcast_to(c, [lengths[letter] for letter in own])
     if own == terms[i]:
         return c
@@ -79,6 +80,17 @@ def _gradient(g: Any, i: int, arrays: Any, terms: list[str], result: str, shape:
     return np.einsum(f"{','.join(factors)}->{term}", c, *eyes)
 
 
+def _as_text(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
+    """NumPy's other form, einsum(a, [0, 1], b, [1, 2], [0, 2]), in letters."""
+    pairs = len(arguments) // 2 * 2
+    operands, lists = [*arguments[:pairs:2]], [*arguments[1:pairs:2], *arguments[pairs:]]
+    if not pairs or not all(isinstance(labels, (list, tuple)) for labels in lists):
+        raise TypeError(f"einsum: expected subscripts as a string, got a {type(arguments[0]).__name__}")
+    spelled = ["".join("..." if i is Ellipsis else ascii_letters[i] for i in labels) for labels in lists]
+    terms = ",".join(spelled[: len(operands)])
+    return (f"{terms}->{spelled[-1]}" if len(lists) > len(operands) else terms), tuple(operands)
+
+
 @op(vjp=_gradients)
 def _einsum(*arrays, subscripts):
     large = len(arrays) > 1 and max(np.size(x) for x in arrays) > 1000  # where BLAS repays its preparation
@@ -86,12 +98,12 @@ def _einsum(*arrays, subscripts):
 
 
 @function(numpy=np.einsum)
-def einsum(subscripts: str, *operands: Any, optimize: Any = None) -> Tensor:
+def einsum(subscripts: Any, *operands: Any, optimize: Any = None) -> Tensor:
     """The sum of products that `subscripts` describes: "ij,jk->ik" is the matrix product.
 
     Repeated and summed indices, diagonals ("ii->i"), `...` and the implicit form are all supported.
     `optimize` is accepted for NumPy's sake; large products are always optimized.
     """
     if not isinstance(subscripts, str):
-        raise TypeError(f"einsum: expected subscripts as a string, got a {type(subscripts).__name__}")
+        subscripts, operands = _as_text(subscripts, *operands)
     return _einsum(*operands, subscripts=subscripts)

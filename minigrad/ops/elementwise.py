@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.op import either, function, op, ufunc
 from ..core.tensor import Tensor, unwrap
 
@@ -196,13 +197,21 @@ minimum = ufunc(
 
 
 @op(
-    numpy=np.where,
     a=lambda g, condition: np.where(condition, g, 0),
     b=lambda g, condition: np.where(condition, 0, g),
 )
 def where(condition, a, b, /):
     """a where `condition` (booleans), else b. The branch not taken gets a gradient of exactly 0."""
     return np.where(condition, a, b)
+
+
+@numpy_form(np.where)
+def _np_where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    if x is None and y is None:
+        return tuple(map(Tensor, np.nonzero(unwrap(condition))))
+    if x is None or y is None:
+        raise ValueError("np.where: expected both x and y, or neither")
+    return where(unwrap(condition), x, y)
 
 
 @function(methods="masked_fill")
@@ -219,15 +228,31 @@ def _inside(x: Any, low: Any, high: Any) -> Any:
 
 
 @op(
-    numpy=np.clip,
-    methods="clip",
     x=lambda g, x, low, high: g * _inside(x, low, high),
     low=lambda g, x, low, high: g * ((x < low) & _inside(low, None, high)),
     high=lambda g, x, low, high: g * ((x > high) | (high < (-np.inf if low is None else low))),
 )
-def clip(x, low, high, /):
-    """x, but no less than `low` and no more than `high` (either can be None, or a tensor).
+def _clip(x, low, high, /):
+    return np.clip(x, low, high)
+
+
+@function(methods="clip clamp")
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """x, but no less than `min` and no more than `max` (either can be None, or a tensor).
 
     The gradient passes where x is within the bounds or on them, as in PyTorch's `clamp`.
     """
-    return np.clip(x, low, high)
+    return _clip(x, min, max)
+
+
+_GIVEN: Any = object()
+
+
+@numpy_form(np.clip)
+def _np_clip(a: Any, a_min: Any = _GIVEN, a_max: Any = _GIVEN, *, min: Any = _GIVEN, max: Any = _GIVEN) -> Tensor:
+    if (a_min is _GIVEN) != (a_max is _GIVEN):
+        raise TypeError("np.clip: expected both a_min and a_max (one can be None), or min= or max=")
+    if a_min is not _GIVEN and (min is not _GIVEN or max is not _GIVEN):
+        raise ValueError("np.clip: a_min, a_max and min, max say the same; give one pair of them")
+    low, high = (min, max) if a_min is _GIVEN else (a_min, a_max)
+    return _clip(a, None if low is _GIVEN else low, None if high is _GIVEN else high)

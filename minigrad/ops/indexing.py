@@ -1,4 +1,4 @@
-"""Functions that pick elements: all NumPy indexing, gathering, scattering, sorting."""
+"""Functions that pick elements: all NumPy indexing, gathering, scattering."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import numpy as np
 
 from ..core.op import either, function, op
 from ..core.tensor import Tensor, unwrap
-from .compare import argsort
+from .axes import one_axis, shape_of
 from .elementwise import add
+from .shape import ravel
 
-__all__ = ["scatter", "getitem", "take", "take_along_axis", "gather", "index_add", "one_hot", "sort", "top_k"]
+__all__ = [
+    "scatter", "getitem", "take", "take_along_axis", "gather", "compress", "extract", "index_select", "masked_select",
+    "index_add", "one_hot",
+]  # fmt: skip
 
 # A pick and a scatter are each other's derivative: what one reads, the other adds to.
 
@@ -56,30 +60,107 @@ def getitem(x: Any, index: Any) -> Tensor:
 
 
 @function(numpy=np.take, methods="take")
-def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
-    """The elements at `indices` along `axis`, or of the flattened x where it is None."""
+def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
+    """The elements at `indices` along `axis`, or of the flattened x where it is None.
+
+    What to do with indices out of range: `mode` "raise", "wrap" them around, or "clip" them.
+    """
+    indices = _integers("take", indices)
+    if axis is None or np.ndim(x) == 0:
+        one_axis("take", axis or 0, 1)
+        x, axis = ravel(x), 0
+    axis = one_axis("take", axis, np.ndim(x))
+    n = shape_of(x)[axis]
+    if mode != "raise" and n:
+        if mode not in ("wrap", "clip"):
+            raise ValueError(f"take: expected mode 'raise', 'wrap' or 'clip', got {mode!r}")
+        indices = indices % n if mode == "wrap" else np.clip(indices, 0, n - 1)
+    return getitem(x, (slice(None),) * axis + (indices,))
+
+
+def _integers(name: str, indices: Any) -> np.ndarray:
+    """Indices as an array of integers; no indices at all are integers too."""
     indices = np.asarray(unwrap(indices))
-    if axis is None:
-        return getitem(x.reshape(-1), indices)
-    return getitem(x, (slice(None),) * (axis % np.ndim(x)) + (indices,))
+    if indices.dtype.kind not in "iu":
+        if indices.size or indices.dtype.kind not in "fb":
+            raise TypeError(f"{name}: expected integer indices, got dtype {indices.dtype}")
+        indices = indices.astype(np.intp)
+    return indices
 
 
 def _along(indices: Any, axis: int) -> tuple[Any, ...]:
     """`indices` along `axis`, at their own positions along the other axes."""
     places = np.ogrid[tuple(slice(n) for n in indices.shape)]
-    return tuple(indices if i == axis % indices.ndim else place for i, place in enumerate(places))
+    return tuple(indices if i == axis else place for i, place in enumerate(places))
 
 
-@function(numpy=np.take_along_axis, methods="gather")
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
-    """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise: `np.take_along_axis`, torch's `gather`."""
-    indices = np.asarray(unwrap(indices))
+@function(numpy=np.take_along_axis)
+def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
+    """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise; of the flattened x where it is None.
+
+    Along the other axes x and the indices broadcast.
+    """
+    indices = _integers("take_along_axis", indices)
+    if axis is None:
+        if indices.ndim != 1:
+            raise ValueError(f"take_along_axis: expected 1 axis of indices with axis=None, got shape {indices.shape}")
+        return getitem(ravel(x), indices)
     if indices.ndim != np.ndim(x):
         raise ValueError(f"take_along_axis: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
-    return getitem(x, _along(indices, axis))
+    axis = one_axis("take_along_axis", axis, indices.ndim)
+    return getitem(x, _broadcast_along(indices, shape_of(x), axis))
 
 
-gather = take_along_axis
+def _broadcast_along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
+    """An index of one array for each axis; the arrays broadcast as x and the indices do."""
+    places = []
+    for i, n in enumerate(shape):
+        place = indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(len(shape))])
+        places.append(place)
+    return tuple(places)
+
+
+@function(methods="gather")
+def gather(x: Any, axis: int, index: Any) -> Tensor:
+    """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
+    index = _integers("gather", index)
+    if index.ndim != np.ndim(x):
+        raise ValueError(f"gather: expected indices with {np.ndim(x)} axes as x, got shape {index.shape}")
+    return getitem(x, _along(index, one_axis("gather", axis, index.ndim)))
+
+
+@function(numpy=np.compress)
+def compress(condition: Any, x: Any, axis: int | None = None) -> Tensor:
+    """The parts of x along `axis` (of the flattened x where it is None) at which the vector `condition` is true."""
+    condition = np.asarray(unwrap(condition))
+    if condition.ndim != 1:
+        raise ValueError(f"compress: expected a vector of conditions, got shape {condition.shape}")
+    return take(x, np.flatnonzero(condition), axis)
+
+
+@function(numpy=np.extract)
+def extract(condition: Any, x: Any) -> Tensor:
+    """The elements of x at which `condition`, of its size, is true."""
+    return take(ravel(x), np.flatnonzero(unwrap(condition)))
+
+
+@function(methods="index_select")
+def index_select(x: Any, axis: int, index: Any) -> Tensor:
+    """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
+    index = _integers("index_select", index)
+    if index.ndim > 1:
+        raise ValueError(f"index_select: expected a vector of indices, got shape {index.shape}")
+    return take(x, index.reshape(-1), axis)
+
+
+@function(methods="masked_select")
+def masked_select(x: Any, mask: Any) -> Tensor:
+    """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
+    mask = np.asarray(unwrap(mask))
+    if mask.dtype != bool:
+        raise TypeError(f"masked_select: expected a boolean mask, got dtype {mask.dtype}")
+    shape = np.broadcast_shapes(shape_of(x), mask.shape)
+    return getitem(np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape))
 
 
 @function(methods="index_add")
@@ -100,30 +181,3 @@ def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
     if indices.size and (indices.min() < 0 or indices.max() >= num_classes):
         raise IndexError(f"one_hot: expected classes 0 to {num_classes - 1}, got {indices.min()} to {indices.max()}")
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))
-
-
-@function(numpy=np.sort, methods="sort")
-def sort(x: Any, axis: int = -1) -> Tensor:
-    """The elements in rising order along `axis`; equal ones keep their order."""
-    _axis_length("sort", x, axis)
-    return take_along_axis(x, argsort(x, axis=axis, kind="stable"), axis)
-
-
-def _axis_length(name: str, x: Any, axis: int) -> int:
-    shape = np.shape(x)
-    if not -len(shape) <= axis < len(shape):
-        raise ValueError(f"{name}: axis {axis} is not one of the {len(shape)} axes of shape {shape}")
-    return shape[axis]
-
-
-@function(methods="top_k")
-def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, np.ndarray]:
-    """The k largest elements along `axis`, largest first, and where they stood."""
-    array = np.asarray(unwrap(x))
-    length = _axis_length("top_k", x, axis)
-    if not 0 < k <= length:
-        raise ValueError(f"top_k: expected 1 <= k <= {length}, got {k}")
-    largest = np.argpartition(-array, k - 1, axis).take(np.arange(k), axis)
-    order = np.argsort(-np.take_along_axis(array, largest, axis), axis, kind="stable")
-    indices = np.take_along_axis(largest, order, axis)
-    return take_along_axis(x, indices, axis), indices

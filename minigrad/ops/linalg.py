@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
+from .axes import all_axes, shape_of
 from .elementwise import where
 from .indexing import scatter
 from .reduction import sum
-from .shape import moveaxis, reshape, transpose
+from .shape import moveaxis, reshape, swapaxes, transpose
 
 __all__ = [
     "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "trace", "tril", "triu", "inv",
@@ -77,11 +77,14 @@ def outer(a: Any, b: Any) -> Tensor:
 @function(numpy=np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     """The sum over pairs of axes of a and b: `axes` of each, or that many of the last of a and the first of b."""
-    if isinstance(axes, int):
-        axes = (range(np.ndim(a) - axes, np.ndim(a)), range(axes))
-    summed_a, summed_b = ([i % np.ndim(x) for i in _listed(along)] for x, along in zip((a, b), axes))
-    if len(summed_a) != len(summed_b):
-        raise ValueError(f"tensordot: expected as many axes of a as of b, got {summed_a} and {summed_b}")
+    if isinstance(axes, (int, np.integer)):
+        axes = (range(-axes, 0), range(axes))
+    summed_a, summed_b = (list(all_axes("tensordot", along, np.ndim(x))) for x, along in zip((a, b), axes))
+    lengths_a, lengths_b = ([shape_of(x)[i] for i in along] for x, along in ((a, summed_a), (b, summed_b)))
+    if lengths_a != lengths_b:
+        raise ValueError(
+            f"tensordot: axes {summed_a} of a, of lengths {lengths_a}, do not fit axes {summed_b} of b, {lengths_b}"
+        )
     kept_a = [i for i in range(np.ndim(a)) if i not in summed_a]
     kept_b = [i for i in range(np.ndim(b)) if i not in summed_b]
     left = [np.shape(a)[i] for i in kept_a]
@@ -95,17 +98,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
     return reshape(matmul(rows, columns), (*left, *right))
 
 
-def _listed(axes: int | Sequence[int]) -> Sequence[int]:
-    return [axes] if isinstance(axes, int) else axes
-
-
 # -- triangles and diagonals -----------------------------------------------------------------------
 
 
 @function(numpy=np.diagonal, methods="diagonal")
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
-    rows, columns = np.shape(x)[axis1], np.shape(x)[axis2]
+    axis1, axis2 = all_axes("diagonal", (axis1, axis2), np.ndim(x))
+    rows, columns = shape_of(x)[axis1], shape_of(x)[axis2]
     i = np.arange(np.diagonal(np.empty((rows, columns), bool), offset).shape[0])
     return moveaxis(x, (axis1, axis2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)]
 
@@ -122,14 +122,13 @@ def diag(x: Any, k: int = 0) -> Tensor:
 
 
 @function(numpy=np.trace, methods="trace")
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    """The sum of the diagonal."""
-    return sum(diagonal(x, offset, axis1, axis2), -1)
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """The sum of the diagonal, computed in `dtype`."""
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 def _lower(x: Any, k: int) -> Any:
-    rows, columns = np.shape(x)[-2:]
-    return np.tri(rows, columns, k, dtype=bool)
+    return np.tri(*shape_of(x)[-2:], k=k, dtype=bool)  # type: ignore[call-overload]
 
 
 @function(numpy=np.tril, methods="tril")
@@ -199,9 +198,10 @@ def _logabsdet(x, /):
 
 
 @function(numpy=np.linalg.slogdet, methods="slogdet")
-def slogdet(x: Any) -> tuple[Tensor, Tensor]:
-    """The sign of the determinant of matrices (..., n, n), and the logarithm of its size."""
-    return Tensor(np.linalg.slogdet(unwrap(x))[0]), _logabsdet(x)
+def slogdet(x: Any) -> Any:
+    """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign, logabsdet)."""
+    result = np.linalg.slogdet(unwrap(x))
+    return type(result)(Tensor(result.sign), _logabsdet(x))
 
 
 def _cholesky_gradient(g: Any, y: Any) -> Any:
@@ -212,10 +212,16 @@ def _cholesky_gradient(g: Any, y: Any) -> Any:
     return (s + s.mT) / 2
 
 
-@op(numpy=np.linalg.cholesky, methods="cholesky", x=_cholesky_gradient)
-def cholesky(x, /):
-    """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n).
-
-    Only the lower triangle of x is read; its gradient is given as that of a symmetric matrix.
-    """
+@op(x=_cholesky_gradient)
+def _cholesky(x, /):
     return np.linalg.cholesky(x)
+
+
+@function(numpy=np.linalg.cholesky, methods="cholesky")
+def cholesky(x: Any, *, upper: bool = False) -> Tensor:
+    """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with `upper`, their mT.
+
+    Only the lower triangle of x is read, or with `upper` the upper one; its gradient is given as that of a
+    symmetric matrix.
+    """
+    return _cholesky(swapaxes(x, -1, -2)).mT if upper else _cholesky(x)

@@ -1,4 +1,4 @@
-"""Functions that take many elements to one: sums, means, extremes, norms; and running sums."""
+"""Functions that take many elements to one: sums, products, extremes, means; and running sums and products."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ from typing import Any
 import numpy as np
 
 from ..core.op import function, op
-from ..core.tensor import Tensor
-from .elementwise import absolute, exp_share, power, ratio, sqrt, square, where
+from ..core.tensor import Tensor, unwrap
+from .axes import Axis, shape_of
+from .elementwise import exp_share, safe_divide, sqrt, square
+from .elementwise import where as choose
+from .shape import astype
 
-__all__ = ["sum", "mean", "var", "std", "max", "min", "prod", "logsumexp", "norm", "cumsum"]
-
-Axis = int | tuple[int, ...] | None
+__all__ = ["sum", "mean", "var", "std", "max", "min", "prod", "ptp", "average", "logsumexp", "cumsum", "cumprod"]
 
 
-def _kept(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
     """`shape` with the reduced axes at length 1."""
-    if axis is None:
+    if axis is None or not shape:
         return (1,) * len(shape)
     reduced = {a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))}
     return tuple(1 if i in reduced else n for i, n in enumerate(shape))
 
 
-def _restored(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
+def restored(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
     """A value of the reduced shape, with the reduced axes back at length 1."""
-    return g if g.ndim == len(shape) else g.reshape(_kept(shape, axis))
+    return g if g.ndim == len(shape) else g.reshape(kept_shape(shape, axis))
 
 
 def _spread(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
     """A gradient of the reduced shape, repeated over `shape`."""
-    g = _restored(g, shape, axis)
+    g = restored(g, shape, axis)
     if type(g) is not np.ndarray or math.prod(shape) > 4096:
         return np.broadcast_to(g, shape)
     y = np.empty(shape, g.dtype)  # ten times faster than broadcast_to, for small arrays
@@ -39,68 +40,107 @@ def _spread(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
     return y
 
 
-@op(numpy=np.sum, methods="sum", x=lambda g, x_shape, axis: _spread(g, x_shape, axis))
-def sum(x, /, axis=None, keepdims=False):
-    """The sum over `axis` (an int, a tuple, or None for all axes)."""
+# -- sums, means, products -----------------------------------------------------------------------------
+
+
+@op(x=lambda g, x_shape, axis: _spread(g, x_shape, axis))
+def _sum(x, /, axis=None, keepdims=False):
     return np.add.reduce(x, axis=axis, keepdims=keepdims)
 
 
-@op(
-    numpy=np.mean,
-    methods="mean",
-    x=lambda g, x_shape, axis: _spread(g / (math.prod(x_shape) // (g.size or 1)), x_shape, axis),
-)
-def mean(x, /, axis=None, keepdims=False):
-    """The mean over `axis`."""
+@function(numpy=np.sum, methods="sum")
+def sum(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, initial: Any = None, where: Any = None
+) -> Tensor:
+    """The sum over `axis` (an int, a tuple, or None for all axes).
+
+    `where` (booleans) says what counts, `initial` is what the sum starts from, and `dtype` what it adds up in.
+    """
+    y = _sum(_counted(x, 0, dtype, where), axis=axis, keepdims=keepdims)
+    return y if initial is None else y + initial
+
+
+def _counted(x: Any, nothing: float, dtype: Any, where: Any) -> Any:
+    """x in `dtype`, with `nothing` in place of what does not count."""
+    if dtype is not None:
+        x = astype(x, dtype)
+    return x if where is None or where is True else choose(_booleans(where), x, nothing)
+
+
+def _booleans(where: Any) -> np.ndarray:
+    where = np.asarray(unwrap(where))
+    if where.dtype != bool:
+        raise TypeError(f"where=: expected booleans, True for what counts, got dtype {where.dtype}")
+    return where
+
+
+def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
+    return _spread(g / (math.prod(x_shape) // (g.size or 1)), x_shape, axis)
+
+
+@op(x=_mean_gradient)
+def _mean(x, /, axis=None, keepdims=False):
+    if getattr(x, "dtype", None) == np.float16:  # whose sums overflow: NumPy adds in single precision
+        return np.mean(x, axis=axis, keepdims=keepdims)
     y = np.add.reduce(x, axis=axis, keepdims=keepdims)
     return y / (np.size(x) // (y.size or 1))
 
 
+@function(numpy=np.mean, methods="mean")
+def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None) -> Tensor:
+    """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
+    if where is None or where is True:
+        return _mean(x if dtype is None else astype(x, dtype), axis=axis, keepdims=keepdims)
+    return sum(x, axis, keepdims, dtype=dtype, where=where) / _count(x, axis, keepdims, where)
+
+
+def _count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
+    """How many elements count in each slice, in x's dtype."""
+    every = np.broadcast_to(True if where is None else _booleans(where), shape_of(x))
+    return np.asarray(np.sum(every, axis=axis, keepdims=keepdims)).astype(x.dtype)
+
+
 @function(numpy=np.var, methods="var")
 def var(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float = 0, ddof: float | None = None
-) -> Tensor:
+    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float | None = None, ddof: float | None = None,
+    unbiased: bool | None = None, dtype: Any = None, where: Any = None, mean: Any = None,
+) -> Tensor:  # fmt: skip
     """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`.
 
-    As NumPy's, the correction is 0 unless given (its old name `ddof` works too); PyTorch's is 1.
+    As NumPy's, the correction is 0 unless given (its old name is `ddof`); PyTorch's is 1 (`unbiased=True`).
+    `where` and `dtype` as in `mean`; `mean` is the mean, its axes kept, where it is known already.
     """
-    correction = correction if ddof is None else ddof
-    middle = mean(x, axis, True)
-    count = np.size(x) // (middle.size or 1) - correction
-    return sum(square(x - middle), axis, keepdims) / (count if count > 0 else float("nan"))
+    given = [value for value in (correction, ddof, unbiased) if value is not None]
+    if len(given) > 1:
+        raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
+    x = x if dtype is None else astype(x, dtype)
+    middle = _average(x, axis, where) if mean is None else mean
+    squares = sum(square(x - middle), axis, keepdims, where=where)
+    if where is None:  # one count for all slices
+        count = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
+        return squares / np.asarray(np.maximum(count - float(given[0] if given else 0), 0), squares.dtype)
+    return squares / np.maximum(_count(x, axis, keepdims, where) - (given[0] if given else 0), 0)
+
+
+def _average(x: Any, axis: Axis, where: Any) -> Tensor:
+    return mean(x, axis, True, where=where)
 
 
 @function(numpy=np.std, methods="std")
 def std(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float = 0, ddof: float | None = None
-) -> Tensor:
+    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float | None = None, ddof: float | None = None,
+    unbiased: bool | None = None, dtype: Any = None, where: Any = None, mean: Any = None,
+) -> Tensor:  # fmt: skip
     """The square root of `var`."""
-    return sqrt(var(x, axis, keepdims, correction=correction, ddof=ddof))
-
-
-def _extreme(g: Any, y: Any, x: Any, axis: Axis) -> Any:
-    """g at the extreme elements of each slice, shared equally by those that tie."""
-    chosen = (x == _restored(y, x.shape, axis)).astype(g.dtype)
-    return _restored(g, x.shape, axis) * chosen / np.sum(chosen, axis=axis, keepdims=True)
-
-
-@op(numpy=np.max, methods="max", x=_extreme)
-def max(x, /, axis=None, keepdims=False):
-    """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
-    return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
-
-
-@op(numpy=np.min, methods="min", x=_extreme)
-def min(x, /, axis=None, keepdims=False):
-    """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
-    return np.minimum.reduce(x, axis=axis, keepdims=keepdims)
+    given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
+    return sqrt(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
 
 
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """g times the product of all other elements of the slice, also where some are 0."""
-    shape = _kept(x.shape, axis)
+    shape = kept_shape(x.shape, axis)
     if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
-        return _restored(g, x.shape, axis) * _restored(y, x.shape, axis) / x
+        return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
     rows = last.reshape(last.shape[: x.ndim - len(axes)] + (1, -1))  # (..., 1, n)
@@ -108,10 +148,96 @@ def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     return g.reshape(shape) * np.moveaxis(others.reshape(last.shape), range(-len(axes), 0), axes)
 
 
-@op(numpy=np.prod, methods="prod", x=_product_of_others)
-def prod(x, /, axis=None, keepdims=False):
-    """The product over `axis`."""
+@op(x=_product_of_others)
+def _prod(x, /, axis=None, keepdims=False):
     return np.multiply.reduce(x, axis=axis, keepdims=keepdims)
+
+
+@function(numpy=np.prod, methods="prod")
+def prod(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, initial: Any = None, where: Any = None
+) -> Tensor:
+    """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
+    y = _prod(_counted(x, 1, dtype, where), axis=axis, keepdims=keepdims)
+    return y if initial is None else y * initial
+
+
+@function(numpy=np.average)
+def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+    """The mean over `axis`, weighted by `weights`: of x's shape, or a vector along a single `axis`.
+
+    With `returned`, a pair of it and the sum of the weights.
+    """
+    if weights is None:
+        y = mean(x, axis, keepdims)
+        total: Any = np.full(y.shape, np.size(x) // (y.size or 1), y.dtype)
+    else:
+        w = _fitted(weights, shape_of(x), axis)
+        total = sum(w, axis, keepdims)
+        if np.any(unwrap(total) == 0):
+            raise ZeroDivisionError("average: the weights of a slice sum to zero")
+        y = sum(x * w, axis, keepdims) / total
+        total = total.broadcast_to(y.shape)
+    return (y, total if isinstance(total, Tensor) else Tensor(total)) if returned else y
+
+
+def _fitted(weights: Any, shape: tuple[int, ...], axis: Axis) -> Any:
+    """Weights in the shape of what they weigh, from that shape or from that along the axes."""
+    weights = weights if isinstance(weights, Tensor) else np.asarray(weights)
+    if weights.shape == shape:
+        return weights
+    if axis is None:
+        raise TypeError(f"average: expected weights of shape {shape} where there is no axis, got {weights.shape}")
+    axes = [a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))]
+    if weights.shape != tuple(shape[a] for a in axes):
+        raise ValueError(f"average: weights of shape {weights.shape} do not fit axis {axis} of shape {shape}")
+    order = sorted(range(len(axes)), key=axes.__getitem__)
+    weights = weights.transpose(order).reshape([n if i in axes else 1 for i, n in enumerate(shape)])
+    return np.broadcast_to(weights, shape)
+
+
+# -- extremes ------------------------------------------------------------------------------------------
+
+
+def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
+    """g at the extreme elements of each slice, shared equally by those that tie; 0 where `initial` is more extreme."""
+    chosen = x == restored(y, x.shape, axis)
+    chosen = (chosen if where is None else chosen & np.asarray(unwrap(where))).astype(g.dtype)
+    return safe_divide(restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True))
+
+
+def _reduced(ufunc: np.ufunc, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    if initial is None and where is None:
+        return ufunc.reduce(x, axis=axis, keepdims=keepdims)
+    options = {} if initial is None else {"initial": initial}
+    return ufunc.reduce(x, axis=axis, keepdims=keepdims, where=True if where is None else where, **options)
+
+
+@op(numpy=(np.max, np.amax), methods="max amax", x=_extreme)
+def max(x, /, axis=None, keepdims=False, initial=None, where=None):
+    """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`.
+
+    With `initial`, no less than that; with `where` (booleans) of what counts.
+    """
+    return _reduced(np.maximum, x, axis, keepdims, initial, where)
+
+
+@op(numpy=(np.min, np.amin), methods="min amin", x=_extreme)
+def min(x, /, axis=None, keepdims=False, initial=None, where=None):
+    """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`.
+
+    With `initial`, no more than that; with `where` (booleans) of what counts.
+    """
+    return _reduced(np.minimum, x, axis, keepdims, initial, where)
+
+
+@function(numpy=np.ptp)
+def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The largest less the smallest element over `axis`."""
+    return max(x, axis, keepdims) - min(x, axis, keepdims)
+
+
+# -- sums of exponentials ------------------------------------------------------------------------------
 
 
 def largest(x: Any, axis: Axis, where: Any = True) -> Any:
@@ -119,7 +245,7 @@ def largest(x: Any, axis: Axis, where: Any = True) -> Any:
     return np.maximum.reduce(x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=np.result_type(x, 0.0))
 
 
-@op(methods="logsumexp", x=lambda g, y, x, axis: exp_share(_restored(g, x.shape, axis), x, _restored(y, x.shape, axis)))
+@op(methods="logsumexp", x=lambda g, y, x, axis: exp_share(restored(g, x.shape, axis), x, restored(y, x.shape, axis)))
 def logsumexp(x, /, axis=None, keepdims=False):
     """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
     x = np.asarray(x)
@@ -130,54 +256,43 @@ def logsumexp(x, /, axis=None, keepdims=False):
     return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
 
 
-@op(x=lambda g, y, x, axis: _restored(g, x.shape, axis) * ratio(x, _restored(y, x.shape, axis)))
-def _euclidean_norm(x, /, axis=None, keepdims=False):
-    return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
+# -- running sums and products -------------------------------------------------------------------------
 
 
-@function(numpy=np.linalg.norm, methods="norm")
-def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`.
-
-    Its gradient at 0 is 0. Matrix norms that need an SVD (`ord` 2, -2, "nuc") are not supported.
-    """
-    ndim = np.ndim(x)
-    if ord is None or ord == "fro" or (ord == 2 and (isinstance(axis, int) or ndim == 1)):
-        return _euclidean_norm(x, axis=axis, keepdims=keepdims)
-    if (isinstance(axis, tuple) and len(axis) == 2) or (axis is None and ndim == 2):
-        return _matrix_norm(x, ord, axis or (0, 1), keepdims)
-    size = absolute(x)
-    if ord in (np.inf, -np.inf):
-        return max(size, axis, keepdims) if ord > 0 else min(size, axis, keepdims)
-    if ord == 0:
-        return sum((size != 0).astype(size.dtype), axis, keepdims)
-    if ord == 1:
-        return sum(size, axis, keepdims)
-    nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
-    if ord > 0 and ord % 2 == 0:
-        total = sum(power(x, ord), axis, keepdims)
-    else:
-        zero = size == 0
-        total = sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
-    zero = total == nought
-    return where(zero, 0, power(where(zero, 1, total), 1 / ord))
-
-
-def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
-    if ord not in (1, -1, np.inf, -np.inf):
-        raise ValueError(f"norm: ord={ord!r} of a matrix needs a singular value decomposition, which has no rule")
-    summed, compared = axis if abs(ord) == 1 else axis[::-1]
-    sums = sum(absolute(x), summed, True)
-    y = max(sums, compared, True) if ord > 0 else min(sums, compared, True)
-    return y if keepdims else sum(y, axis)
-
-
-@op(numpy=np.cumsum, methods="cumsum", x=lambda g, x_shape, axis: _sum_from_end(g, x_shape, axis))
-def cumsum(x, /, axis=None):
-    """The running sum along `axis`, or of the flattened array where it is None."""
+@op(x=lambda g, x_shape, axis: _sum_from_end(g, x_shape, axis))
+def _cumsum(x, /, axis=None):
     return np.cumsum(x, axis)
 
 
 def _sum_from_end(g: Any, shape: tuple[int, ...], axis: int | None) -> Any:
     along = 0 if axis is None else axis
     return np.flip(np.cumsum(np.flip(g, along), along), along).reshape(shape)
+
+
+@function(numpy=np.cumsum, methods="cumsum")
+def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """The running sum along `axis`, or of the flattened array where it is None, in `dtype`."""
+    return _cumsum(x if dtype is None else astype(x, dtype), axis=axis)
+
+
+def _cumprod_gradient(g: Any, y: Any, x: Any, axis: int | None) -> Any:
+    if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
+        return _sum_from_end(g * y, x.shape, axis) / x
+    # a product without its j-th factor, where one of them is 0: a row for each j
+    rows = x.reshape(1, -1) if axis is None or not x.ndim else np.moveaxis(x, axis, -1)
+    back = g.reshape(rows.shape) if axis is None or not x.ndim else np.moveaxis(g, axis, -1)
+    n = rows.shape[-1]
+    others = np.cumprod(np.where(np.eye(n, dtype=bool), 1, rows[..., None, :]), axis=-1)  # (..., j, k)
+    c = np.sum(np.triu(others * back[..., None, :]), axis=-1)
+    return c.reshape(x.shape) if axis is None or not x.ndim else np.moveaxis(c, -1, axis)
+
+
+@op(x=_cumprod_gradient)
+def _cumprod(x, /, axis=None):
+    return np.cumprod(x, axis)
+
+
+@function(numpy=np.cumprod, methods="cumprod")
+def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+    """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
+    return _cumprod(x if dtype is None else astype(x, dtype), axis=axis)

@@ -122,21 +122,46 @@ add(
     errors=[(lambda: mg.take_along_axis(np.ones((2, 2)), [0]), ValueError, "expected indices with 2 axes as x")],
 )
 add(
-    "sort",
-    lambda x, axis: np.apply_along_axis(sorted, axis, x) if x.size else x,
-    lambda d: Sample([x := d.distinct(d.shape(1))], {"axis": d.axis(x.ndim, False, False)}),
+    "gather",
+    lambda x, axis, index: np.take_along_axis(x, index, axis),
+    lambda d: _gathered(d),
+    errors=[(lambda: mg.gather(np.ones((2, 2)), 0, [0]), ValueError, "gather: expected indices with 2 axes as x")],
+)
+
+
+def _gathered(d: Draw) -> Sample:
+    sample = _along(d)
+    return Sample(sample.operands, {"axis": sample.options["axis"], "index": sample.options["indices"]})
+
+
+def _conditions(d: Draw) -> Sample:
+    x = d.array(d.shape(1, 3, 1))
+    axis = d.axis(x.ndim, several=False)
+    n = x.size if axis is None else x.shape[axis]
+    return Sample([d.rng.random(n) < 0.6, x], {"axis": axis})
+
+
+add(
+    "compress",
+    np.compress,
+    _conditions,
+    errors=[(lambda: mg.compress([[True]], np.ones(2)), ValueError, "compress: expected a vector of conditions")],
+)
+add("extract", np.extract, lambda d: Sample([d.rng.random(s := d.shape(min_side=1)) < 0.6, d.array(s)]))
+add(
+    "index_select",
+    lambda x, axis, index: np.take(x, index, axis),
+    lambda d: Sample(
+        [x := d.array(d.shape(1, 3, 2))],
+        {"axis": d.axis(x.ndim, False, False), "index": d.one_of([0, 1, 1], np.array([1]), [])},
+    ),
+    errors=[(lambda: mg.index_select(np.ones((2, 2)), 0, [[0]]), ValueError, "expected a vector of indices")],
 )
 add(
-    "top_k",
-    lambda x, k, axis: np.flip(np.sort(x, axis), axis).take(range(k), axis),
-    lambda d: Sample(
-        [x := d.distinct(d.shape(1, 3, 1))],
-        {"axis": (a := d.axis(x.ndim, False, False)), "k": d.one_of(*range(1, x.shape[a] + 1))},
-    ),
-    call=lambda x, k, axis: mg.top_k(x, k, axis)[0],
-    errors=[
-        (lambda: mg.top_k(np.ones(3), 4), ValueError, "top_k: expected 1 <= k <= 3, got 4"),
-        (lambda: mg.top_k(np.ones(()), 1), ValueError, r"top_k: axis -1 is not one of the 0 axes of shape \(\)"),
-        (lambda: mg.sort(np.ones(2), 1), ValueError, r"sort: axis 1 is not one of the 1 axes of shape \(2,\)"),
+    "masked_select",
+    lambda x, mask: np.broadcast_to(x, np.broadcast_shapes(x.shape, mask.shape))[
+        np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))
     ],
+    lambda d: Sample([d.array(s := d.shape(min_side=1)), d.rng.random(d.partner(s)) < 0.6]),
+    errors=[(lambda: mg.masked_select(np.ones(2), np.ones(2)), TypeError, "masked_select: expected a boolean mask")],
 )

@@ -77,7 +77,7 @@ add(
         (
             lambda: mg.tensordot(np.ones(2), np.ones((2, 2)), ([0], [0, 1])),
             ValueError,
-            "tensordot: expected as many axes",
+            "tensordot: axes .0. of a, of lengths .2., do not fit axes .0, 1. of b",
         )
     ],
 )

@@ -103,6 +103,44 @@ def _cumsum(x: np.ndarray, axis: int | None) -> np.ndarray:
 add("cumsum", _cumsum, lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, several=False)}))
 
 
+def _running_product(d: Draw) -> Sample:
+    x = d.array(shape := d.shape(1), 0.5, 1.5) * d.rng.choice([0, 1, 1, 1, -1], shape)
+    return Sample([x], {"axis": d.axis(x.ndim, several=False)})
+
+
+add("cumprod", lambda x, axis: np.cumprod(x, axis), _running_product)
+add(
+    "ptp",
+    lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims),
+    lambda d: Sample([x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}),
+    analytic=False,
+)
+
+
+def _averaged(d: Draw) -> Sample:
+    x = d.array(d.shape(1, 3, 1))
+    kind, axis = d.one_of("none", "same", "vector"), d.axis(x.ndim)
+    if kind == "vector":
+        axis = d.axis(x.ndim, False, False)
+    weights = (
+        None if kind == "none" else d.array(x.shape if kind == "same" else x.shape[axis : axis + 1 or None], 0.5, 2)
+    )
+    return Sample([x, weights], {"axis": axis, "keepdims": d.bool()})
+
+
+add(
+    "average",
+    lambda x, weights, axis, keepdims: np.average(x, axis, weights, keepdims=keepdims),
+    _averaged,
+    call=lambda x, weights, axis, keepdims: mg.average(x, axis, weights, keepdims=keepdims),
+    errors=[
+        (lambda: mg.average(np.ones((2, 3)), weights=np.ones(2)), TypeError, r"expected weights of shape \(2, 3\)"),
+        (lambda: mg.average(np.ones((2, 3)), 1, np.ones(2)), ValueError, r"weights of shape \(2,\) do not fit axis 1"),
+        (lambda: mg.average(np.ones(2), weights=[1, -1]), ZeroDivisionError, "the weights of a slice sum to zero"),
+    ],
+)
+
+
 def _softmax(d: Draw) -> Sample:
     return Sample([x := d.array(d.shape(1, min_side=1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)})
 

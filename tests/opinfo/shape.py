@@ -29,7 +29,10 @@ add(
         [x := d.array(d.shape())], {"axes": d.one_of(None, tuple(int(a) for a in d.rng.permutation(x.ndim)))}
     ),
     call=lambda x, axes: mg.transpose(x, axes),
-    errors=[(lambda: mg.transpose(np.ones((2, 3)), 0, 0), ValueError, r"transpose: .*\(2, 3\)")],
+    errors=[
+        (lambda: mg.transpose(np.ones((2, 3)), 0, 0), ValueError, r"transpose: .*\(2, 3\)"),
+        (lambda: mg.transpose(np.ones((2, 3, 4)), 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
+    ],
 )
 add(
     "swapaxes",
@@ -37,7 +40,13 @@ add(
     lambda d: Sample(
         [x := d.array(d.shape(1))], {"axis1": d.axis(x.ndim, False, False), "axis2": d.axis(x.ndim, False, False)}
     ),
-    errors=[(lambda: mg.swapaxes(np.ones((2, 3)), 0, 2), ValueError, r"swapaxes: no axes 0 and 2 in shape \(2, 3\)")],
+    errors=[
+        (
+            lambda: mg.swapaxes(np.ones((2, 3)), 0, 2),
+            ValueError,
+            "swapaxes: axis 2 is out of bounds for array of dimension 2",
+        )
+    ],
 )
 
 
@@ -115,21 +124,29 @@ add(
         )
     ],
 )
-add(
-    "split",
-    lambda x, indices_or_sections, axis: np.array_split(x, indices_or_sections, axis),
-    lambda d: Sample(
-        [x := d.array(d.shape(1))],
-        {"indices_or_sections": d.one_of(1, 2, 3, [1], [1, 2]), "axis": d.axis(x.ndim, False, False)},
-    ),
-)
 
 
 def _pad(d: Draw) -> Sample:
-    x = d.array(d.shape(1, 2, 2))
+    x = d.distinct(d.shape(1, 2, 2))
     widths = d.one_of(1, (0, 2), tuple((int(a), int(b)) for a, b in d.rng.integers(0, 3, (x.ndim, 2))))
     return Sample(
-        [x], {"pad_width": widths, "mode": d.one_of("constant", "constant", "edge", "reflect", "symmetric", "wrap")}
+        [x],
+        {
+            "pad_width": widths,
+            "mode": d.one_of(
+                "constant",
+                "constant",
+                "edge",
+                "reflect",
+                "symmetric",
+                "wrap",
+                "mean",
+                "maximum",
+                "minimum",
+                "median",
+                "linear_ramp",
+            ),
+        },
     )
 
 
@@ -138,7 +155,7 @@ add(
     np.pad,
     _pad,
     call=mg.pad,
-    errors=[(lambda: mg.pad(np.ones(3), 1, mode="mean"), ValueError, "pad: mode 'mean' is not supported")],
+    errors=[(lambda: mg.pad(np.ones(3), 1, mode="empty"), ValueError, "pad: mode 'empty' with {} is not supported")],
 )
 add("flip", np.flip, lambda d: Sample([x := d.array(d.shape())], {"axis": d.axis(x.ndim)}))
 add(
@@ -156,15 +173,37 @@ add(
     ),
 )
 add("tile", np.tile, lambda d: Sample([d.array(d.shape())], {"reps": d.one_of(2, (2, 1), (1, 3), (2, 1, 2))}))
+def _differences(d: Draw) -> Sample:
+    x = d.array(d.shape(1))
+    axis = d.axis(x.ndim, False, False)
+    end = lambda: d.array(tuple(d.one_of(1, 2) if i == axis % x.ndim else n for i, n in enumerate(x.shape)))
+    return Sample([x, end() if d.bool() else None, end() if d.bool() else None], {"axis": axis, "n": d.one_of(0, 1, 2)})
+
+
+def _diff_reference(x: np.ndarray, prepend: Any, append: Any, axis: int, n: int) -> np.ndarray:
+    x = np.concatenate([part for part in (prepend, x, append) if part is not None], axis) if n else x
+    for _ in range(n):
+        x = x.take(range(1, x.shape[axis]), axis) - x.take(range(x.shape[axis] - 1), axis)
+    return x
+
+
 add(
     "diff",
-    np.diff,
-    lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, False, False), "n": d.one_of(1, 2)}),
+    _diff_reference,
+    _differences,
+    call=lambda x, prepend, append, axis, n: mg.diff(x, n, axis, prepend, append),
+    errors=[
+        (lambda: mg.diff(np.ones(3), -1), ValueError, "diff: expected n >= 0, got -1"),
+        (lambda: mg.diff(np.ones(3), axis=1), ValueError, "diff: axis 1 is out of bounds"),
+        (lambda: mg.diff(np.ones(())), ValueError, "diff: expected at least one axis"),
+    ],
 )
 
 
 def _windows(d: Draw) -> Sample:
     x = d.array(d.shape(1, 3, 3, 6))
+    if x.ndim == 2 and d.bool():
+        return Sample([x], {"window_shape": (1, 3), "axis": (1, 0)})
     return Sample([x], {"window_shape": d.one_of(1, 2, 3), "axis": d.axis(x.ndim, False, False)})
 
 
@@ -172,5 +211,5 @@ add(
     "sliding_window_view",
     np.lib.stride_tricks.sliding_window_view,
     _windows,
-    errors=[(lambda: mg.sliding_window_view(np.ones(3), 4), ValueError, "a window of 4 does not fit into 3 elements")],
+    errors=[(lambda: mg.sliding_window_view(np.ones(3), 4), ValueError, "window shape cannot be larger than input")],
 )

@@ -636,7 +636,7 @@ SHAPES: Table = {
     "tensor_split": mg.split,
     "transpose transpose_copy": lambda x, dim0, dim1: mg.swapaxes(x, dim0, dim1) if x.ndim else x,
     "unflatten": unflatten,
-    "unfold unfold_copy": of_arrays(lambda x, dim, size, step: mg.sliding_window_view(x, size, dim, step)),
+    "unfold unfold_copy": of_arrays(lambda x, dim, size, step: mg.unfold(x, dim, size, step)),
     "unsqueeze unsqueeze_copy": mg.expand_dims,
     "vsplit": lambda x, parts: mg.split(x, parts, 0),
     "vstack": joined(2, 0),

@@ -1,0 +1,188 @@
+"""One layer between the ways to call a function: NumPy's signatures and PyTorch's words outside, ours inside.
+
+`np.flip(m=t, axis=-1)` arrives with the words of NumPy. A `Form` gives the operands to our function by
+position and the options by NumPy's names, leaves out what stands at NumPy's default, and refuses by
+name what our function does not know. Where no argument needs a gradient, NumPy itself computes, so
+that each form it takes is taken, and each that it refuses is refused in its words.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .modes import MODE
+from .tensor import DISPATCH, Tensor, needs_gradient, on_arrays, wrap
+
+# -- NumPy -------------------------------------------------------------------------------------------
+
+_SIGNATURES = {  # of functions in C, which NumPy before 2.4 does not tell
+    "where": "condition, x, y",
+    "concatenate": "arrays, axis, out, *, dtype, casting",
+    "dot": "a, b, out",
+    "vdot": "a, b",
+    "inner": "a, b",
+}
+_ABSENT = object()
+
+
+class Form:
+    """Answers a NumPy function for tensors, by way of our function `ours`."""
+
+    def __init__(self, numpy: Any, ours: Callable[..., Any]) -> None:
+        self.numpy = numpy
+        self.ours = ours
+
+    @functools.cached_property
+    def name(self) -> str:
+        """As a user writes it: np.linalg.norm."""
+        return f"{(self.numpy.__module__ or 'numpy').replace('numpy', 'np', 1)}.{self.numpy.__name__}"
+
+    @functools.cached_property
+    def _theirs(self) -> dict[str, Any]:
+        """NumPy's parameters and their defaults, in order."""
+        try:
+            parameters = inspect.signature(self.numpy).parameters.values()
+            return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+        except ValueError:
+            return dict.fromkeys(_SIGNATURES[self.numpy.__name__].replace("*, ", "").split(", "))
+
+    @functools.cached_property
+    def _own(self) -> tuple[int, frozenset[str], bool]:
+        """How many operands ours takes by position, which options, and whether it takes any number of operands."""
+        parameters = inspect.signature(self.ours).parameters.values()
+        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        operands = [
+            p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # what it hands on to another function
+            names = self._theirs.keys() - {"out"}
+        else:
+            names = {p.name for p in parameters}
+        return len(operands), frozenset(names), variadic
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if MODE.get().watch is None and not needs_gradient(args) and not (kwargs and needs_gradient(kwargs)):
+            return as_tensors(on_arrays(self.numpy, args, kwargs))
+        arity, takes, variadic = self._own
+        if variadic:
+            return self.ours(*args, **self._known(kwargs, takes))
+        given = dict(zip(self._theirs, args))
+        given.update(kwargs)
+        operands = [given.pop(name) for name in list(self._theirs)[:arity] if name in given]
+        return self.ours(*operands, **self._known(given, takes))
+
+    def _known(self, given: dict[str, Any], takes: frozenset[str]) -> dict[str, Any]:
+        """The options that say something; a TypeError for one that ours does not know."""
+        options = {}
+        for name, value in given.items():
+            if _is(value, self._theirs.get(name, _ABSENT)) or (name == "out" and value is None):
+                continue
+            if name not in takes:
+                raise TypeError(_refusal(self.name, name, value))
+            options[name] = value
+        return options
+
+
+def _is(value: Any, default: Any) -> bool:
+    return value is default or (
+        type(value) is type(default) and isinstance(value, (str, int, float)) and value == default
+    )
+
+
+def _refusal(name: str, option: str, value: Any) -> str:
+    if option == "out":
+        return f"{name}: the result of a tensor that requires gradients cannot be written into an array; use the result"
+    shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
+    return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
+
+
+def as_tensors(value: Any) -> Any:
+    """The arrays and scalars of a result as tensors, inside lists, tuples and named tuples too."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return wrap(np.asarray(value), None)
+    if isinstance(value, list):
+        return [as_tensors(part) for part in value]
+    if isinstance(value, tuple):
+        parts = [as_tensors(part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
+
+
+def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
+    """A ufunc that was given options, such as `where=` and `dtype=`, with at least one tensor that needs a gradient."""
+    name = f"np.{ufunc.__name__}"
+    dtype = options.pop("dtype", None)
+    for option, value in options.items():
+        if option == "where" and value is not True:
+            raise TypeError(
+                f"{name}: where= leaves elements unset, which have no gradient; write "
+                f"np.where(mask, np.{ufunc.__name__}(np.where(mask, x, 1)), other)"
+            )
+        if option not in ("where", "order", "casting", "subok"):
+            raise TypeError(_refusal(name, option, value))
+    if dtype is None:
+        return function(*inputs)
+    on_arrays(ufunc, [np.empty(0, getattr(x, "dtype", None)) for x in inputs], {**options, "dtype": dtype})  # may it?
+    return function(*[x.astype(dtype) if isinstance(x, (Tensor, np.ndarray)) else np.asarray(x, dtype) for x in inputs])
+
+
+DISPATCH["ufunc with options"] = ufunc_form
+
+
+def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a function with NumPy's parameter names answer these NumPy functions."""
+
+    def declare(ours: Callable[..., Any]) -> Callable[..., Any]:
+        for f in numpy:
+            DISPATCH[f] = Form(f, ours)
+        return ours
+
+    return declare
+
+
+# -- PyTorch -----------------------------------------------------------------------------------------
+
+_WORDS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
+
+_OTHERWISE = {  # functions whose meaning for PyTorch is another than for NumPy: what to write
+    "max": "x.max(axis=...), and x.argmax(axis=...) for the positions",
+    "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
+    "median": "median(x, axis=...), which averages the two middle elements",
+    "sort": "x.sort(axis=...), and x.argsort(axis=...) for the positions",
+    "split": "x.chunk(n), or x.split(indices, axis=...) with the places of the cuts",
+    "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
+    "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
+}
+
+
+def spoken(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Options with PyTorch's `dim=` and `keepdim=` as `axis=` and `keepdims=`, for all functions alike.
+
+    Refused where PyTorch's result would be another: a pair from max, n - 1 in std.
+    """
+    if not options.keys() & _WORDS.keys():
+        return options
+    if name in _OTHERWISE and not options.keys() & {"correction", "ddof", "unbiased"}:
+        raise TypeError(f"{name}: dim= asks for what PyTorch returns, which differs here; write {_OTHERWISE[name]}")
+    translated = {_WORDS.get(word, word): value for word, value in options.items()}
+    if len(translated) < len(options):
+        raise TypeError(f"{name}: the same option was given twice, in NumPy's word and in PyTorch's: {sorted(options)}")
+    return translated
+
+
+def in_both_words(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which understands `dim=` where it knows `axis=`."""
+    code = inspect.unwrap(function).__code__
+    if not {"axis", "keepdims"} & {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}:
+        return function
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*args, **(spoken(function.__name__, options) if options else options))
+
+    return call

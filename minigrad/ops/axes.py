@@ -1,0 +1,33 @@
+"""Axes, shapes and counts as NumPy takes them: negative, as lists or as arrays; out of range is an AxisError."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+Axis = int | tuple[int, ...] | None
+
+
+def one_axis(name: str, axis: Any, ndim: int) -> int:
+    """An axis from 0 to ndim - 1."""
+    return normalize_axis_index(axis, ndim, name)
+
+
+def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
+    """Axes from 0 to ndim - 1: of an int, of a sequence without repetition, or every one where it is None."""
+    return tuple(range(ndim)) if axis is None else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
+
+
+def ints(values: Sequence[Any]) -> tuple[Any, ...]:
+    """(2, 3), from f(x, 2, 3), f(x, (2, 3)), f(x, [2, 3]) and f(x, array([2, 3])) alike."""
+    if len(values) == 1 and (isinstance(values[0], (tuple, list)) or np.ndim(values[0])):
+        return tuple(values[0])
+    return tuple(values)
+
+
+def shape_of(arrays: Any) -> tuple[int, ...]:
+    """The shape of a tensor, an array, or anything that NumPy makes an array of."""
+    return arrays.shape if hasattr(arrays, "shape") else np.shape(arrays)

@@ -1,0 +1,72 @@
+"""Norms of vectors and matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.op import function, op
+from ..core.tensor import Tensor
+from .axes import Axis, all_axes
+from .elementwise import absolute, power, ratio, where
+from .reduction import max, min, restored, sum
+
+__all__ = ["norm"]
+
+
+@op(x=lambda g, y, x, axis: restored(g, x.shape, axis) * ratio(x, restored(y, x.shape, axis)))
+def _euclidean_norm(x, /, axis=None, keepdims=False):
+    return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
+
+
+@function(numpy=np.linalg.norm, methods="norm")
+def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`.
+
+    Over two axes (or those of a matrix) `ord` means a norm of matrices. The gradient at 0 is 0.
+    """
+    ndim = np.ndim(x)
+    if axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)):
+        return _euclidean_norm(x, axis=None, keepdims=keepdims)
+    axes = all_axes("norm", axis, ndim)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, axes[0], keepdims)
+    if len(axes) != 2:
+        raise ValueError(
+            f"norm: expected one axis for a norm of vectors or two for one of matrices, got {axes}; ord {ord!r}"
+        )
+    return _matrix_norm(x, ord, axes, keepdims)
+
+
+def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
+    if ord is None or ord == 2:
+        return _euclidean_norm(x, axis=axis, keepdims=keepdims)
+    if isinstance(ord, str):
+        raise ValueError(f"norm: ord={ord!r} is for matrices; over one axis ord is a number")
+    size = absolute(x)
+    if ord in (np.inf, -np.inf):
+        return max(size, axis, keepdims) if ord > 0 else min(size, axis, keepdims)
+    if ord == 0:
+        return sum((size != 0).astype(size.dtype), axis, keepdims)
+    if ord == 1:
+        return sum(size, axis, keepdims)
+    nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
+    if ord > 0 and ord % 2 == 0:
+        total = sum(power(x, ord), axis, keepdims)
+    else:
+        zero = size == 0
+        total = sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
+    zero = total == nought
+    return where(zero, 0, power(where(zero, 1, total), 1 / ord))
+
+
+def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    if ord is None or ord in ("f", "fro"):
+        return _euclidean_norm(x, axis=axis, keepdims=keepdims)
+    if ord not in (1, -1, np.inf, -np.inf):
+        raise ValueError(f"norm: ord={ord!r} of a matrix needs a singular value decomposition, which has no rule")
+    summed, compared = axis if abs(ord) == 1 else axis[::-1]
+    sums = sum(absolute(x), summed, True)
+    y = max(sums, compared, True) if ord > 0 else min(sums, compared, True)
+    return y if keepdims else sum(y, axis)

@@ -1,0 +1,196 @@
+"""Functions that turn, repeat, pad and pick windows.
+
+Whatever rearranges elements does to their positions what it does to them: most of these let NumPy
+rearrange the positions, and pick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.op import function, op
+from ..core.tensor import Tensor, needs_gradient, unwrap
+from .axes import all_axes, one_axis, shape_of
+from .indexing import getitem, take
+from .joining import concatenate
+from .reduction import max, mean, min
+from .shape import moveaxis, ravel
+from .sorting import median
+
+__all__ = [
+    "flip", "fliplr", "flipud", "rot90", "roll", "repeat", "tile", "resize", "delete", "insert", "pad",
+    "sliding_window_view", "unfold",
+]  # fmt: skip
+
+
+def _picked(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
+    """numpy(x, ...), for a function that only rearranges elements."""
+    shape = shape_of(x)
+    places = numpy(np.arange(np.size(x)).reshape(shape), *map(unwrap, args), **options)
+    return getitem(ravel(x), places)
+
+
+@function(numpy=np.flip, methods="flip")
+def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
+    """x with the order of its elements reversed along `axis` (all axes where it is None)."""
+    axes = all_axes("flip", axis, np.ndim(x))
+    return getitem(x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))]))
+
+
+@function(numpy=np.fliplr)
+def fliplr(x: Any) -> Tensor:
+    """x with its columns in reversed order."""
+    return flip(x, 1)
+
+
+@function(numpy=np.flipud)
+def flipud(x: Any) -> Tensor:
+    """x with its rows in reversed order."""
+    return flip(x, 0)
+
+
+@function(numpy=np.rot90)
+def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
+    """x turned by k right angles in the plane of `axes`, from the first towards the second."""
+    return _picked(np.rot90, x, k, axes)
+
+
+@function(numpy=np.roll, methods="roll")
+def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in front."""
+    return _picked(np.roll, x, shift, axis)
+
+
+@function(numpy=np.repeat, methods="repeat")
+def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more: int) -> Tensor:
+    """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
+    if more:
+        raise TypeError(f"repeat: to repeat x as a whole along each axis, write tile(x, {(repeats, axis, *more)})")
+    return _picked(np.repeat, x, repeats, axis)
+
+
+@function(numpy=np.tile, methods="tile")
+def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
+    """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
+    return _picked(np.tile, x, reps)
+
+
+@function(numpy=np.resize)
+def resize(x: Any, new_shape: Any) -> Tensor:
+    """The elements of x, over and over, until `new_shape` is full."""
+    return _picked(np.resize, x, new_shape)
+
+
+@function(numpy=np.delete)
+def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
+    """x without the parts at `obj` (an int, a slice, or ints) along `axis`, or of the flattened x."""
+    return _picked(np.delete, x, obj, axis)
+
+
+@function(numpy=np.insert)
+def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
+    """x with `values` put in before the places `obj` (an int, a slice, or ints) along `axis`, or of the flattened x."""
+    every, shape = np.arange(np.size(x)).reshape(shape_of(x)), shape_of(values)
+    new = np.arange(-np.size(unwrap(values)), 0).reshape(shape)
+    places = np.insert(every, unwrap(obj), new, axis)
+    return getitem(concatenate([ravel(x), ravel(values)]), np.where(places < 0, places + np.size(x) + new.size, places))
+
+
+# -- windows -----------------------------------------------------------------------------------------
+
+
+@function(numpy=np.lib.stride_tricks.sliding_window_view)
+def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
+    """The windows of `window_shape` elements along the axes `axis`, as new last axes.
+
+    (..., n, ...) becomes (..., n - window_shape + 1, ..., window_shape).
+    """
+    return _picked(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
+
+
+@function(methods="unfold")
+def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
+    """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's `Tensor.unfold`."""
+    axis = one_axis("unfold", axis, np.ndim(x))
+    n = shape_of(x)[axis]
+    if not 0 < size <= n:
+        raise ValueError(f"unfold: a window of {size} does not fit into {n} elements")
+    starts = np.arange(0, n - size + 1, step)
+    return moveaxis(take(x, starts[:, None] + np.arange(size), axis), axis + 1, -1)
+
+
+# -- padding -----------------------------------------------------------------------------------------
+
+
+@op(x=lambda g, x_shape, widths: g[tuple([slice(before, before + n) for (before, _), n in zip(widths, x_shape)])])
+def _pad(x, /, widths, value):
+    return np.pad(x, widths, constant_values=value)
+
+
+_STATISTICS: dict[str, Any] = {"maximum": max, "minimum": min, "mean": mean, "median": median}
+
+
+@function(numpy=np.pad)
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, **options: Any) -> Tensor:
+    """x with `pad_width` elements added before and after each axis, as in `np.pad`.
+
+    Modes: "constant"; those that repeat elements of x, "edge", "reflect", "symmetric" and "wrap"; those
+    that compute from the elements (the `stat_length` nearest ones, or all), "maximum", "minimum", "mean",
+    "median"; and "linear_ramp", down to `end_values`.
+    """
+    shape = shape_of(x)
+    widths = _pairs(pad_width, len(shape))
+    if mode == "constant" and not options:
+        if needs_gradient(constant_values):
+            raise TypeError("pad: constant_values cannot be tensors that require gradients; use concatenate")
+        return _pad(x, widths=widths, value=unwrap(constant_values))
+    if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
+        return _picked(np.pad, x, pad_width, mode=mode, **options)
+    if mode in _STATISTICS or mode == "linear_ramp":
+        np.pad(np.zeros(shape), pad_width, mode, **options)  # type: ignore[call-overload]  # checks the options
+        for axis, width in enumerate(widths):
+            x = _padded_along(x, mode, axis, width, len(shape), **options)
+        return x
+    raise ValueError(
+        f"pad: mode {mode!r} with {options} is not supported; use constant, edge, reflect, symmetric, wrap, maximum, "
+        "minimum, mean, median or linear_ramp"
+    )
+
+
+def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
+    """(before, after) for each axis, of what NumPy takes for it."""
+    if isinstance(value, dict):
+        pairs = [(0, 0)] * ndim
+        for axis, pair in value.items():
+            pairs[axis] = tuple(np.broadcast_to(pair, 2).tolist())
+        return pairs
+    return [tuple(pair) for pair in np.broadcast_to(np.asarray(unwrap(value)), (ndim, 2)).tolist()]
+
+
+def _padded_along(
+    x: Any, mode: str, axis: int, width: tuple[int, int], ndim: int, stat_length: Any = None, end_values: Any = 0
+) -> Tensor:
+    n = shape_of(x)[axis]
+    parts = []
+    for side, count in enumerate(width):
+        edge = take(x, [0 if side == 0 else n - 1], axis)
+        if mode == "linear_ramp":
+            share = (
+                np.linspace(0, 1, count, endpoint=False)
+                if side == 0
+                else np.linspace(0, 1, count, endpoint=False)[::-1]
+            )
+            share = share.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
+            parts.append(edge * share + (1 - share) * _pairs(end_values, ndim)[axis][side])
+            continue
+        length = n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
+        near = take(x, np.arange(length) if side == 0 else np.arange(n - length, n), axis)
+        parts.append(
+            _STATISTICS[mode](near, axis=axis, keepdims=True).broadcast_to(
+                [count if i == axis else k for i, k in enumerate(shape_of(x))]
+            )
+        )
+    return concatenate([parts[0], x, parts[1]], axis)

@@ -1,0 +1,129 @@
+"""Sorting, selecting by rank, medians and quantiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.op import function
+from ..core.tensor import Tensor, unwrap
+from .axes import all_axes, one_axis, shape_of
+from .compare import argsort
+from .elementwise import where
+from .indexing import take_along_axis
+from .shape import moveaxis, ravel, reshape
+
+__all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
+
+
+@function(numpy=np.sort, methods="sort")
+def sort(x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None) -> Tensor:
+    """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
+    x, axis = _one(x, axis, "sort")
+    return take_along_axis(x, argsort(x, axis=axis, kind="stable"), axis)
+
+
+@function(numpy=np.partition)
+def partition(x: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
+    """x with the elements along `axis` in such order that those at `kth` are where sorting would put them."""
+    x, axis = _one(x, axis, "partition")
+    array = np.asarray(unwrap(x))
+    parted = np.partition(array, unwrap(kth), axis, kind)  # type: ignore[call-overload]
+    order, back = (np.argsort(a, axis, kind="stable") for a in (array, parted))
+    return take_along_axis(x, np.take_along_axis(order, np.argsort(back, axis), axis), axis)
+
+
+def _one(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
+    x = ravel(x) if axis is None else x
+    return x, one_axis(name, -1 if axis is None else axis, np.ndim(x))
+
+
+@function(methods="top_k topk")
+def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, np.ndarray]:
+    """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+    array = np.asarray(unwrap(x))
+    axis = one_axis("top_k", axis, array.ndim)
+    n = array.shape[axis]
+    if not 0 < k <= n:
+        raise ValueError(f"top_k: expected 1 <= k <= {n}, got {k}")
+    chosen = np.sort(np.argpartition(array, n - k, axis).take(np.arange(n - k, n), axis), axis)
+    falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
+    order = k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)  # of equal ones, the first comes first
+    indices = np.take_along_axis(chosen, order, axis)
+    return take_along_axis(x, indices, axis), indices
+
+
+# -- medians and quantiles -----------------------------------------------------------------------------
+
+
+def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """x with the axes `axis` as one last axis, and x's shape with these at length 1."""
+    axes = all_axes(name, axis, np.ndim(x))
+    shape = shape_of(x)
+    kept = [i for i in range(len(shape)) if i not in axes]
+    last = reshape(
+        moveaxis(x, axes, range(len(kept), len(shape))),
+        [*[shape[i] for i in kept], int(np.prod([shape[i] for i in axes]))],
+    )
+    return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
+
+
+@function(numpy=np.median)
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
+    return quantile(x, 0.5, axis, keepdims=keepdims)
+
+
+@function(numpy=np.quantile)
+def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """The elements of rank `q` (0 = smallest, 1 = largest; a number or an array) over `axis`.
+
+    Between two elements `method` decides: "linear" interpolates; "lower", "higher", "nearest" and "midpoint"
+    are NumPy's. The shape of q comes first in the result's. NaN where a slice has one.
+    """
+    return ranked("quantile", x, q, axis, method, keepdims)
+
+
+def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False) -> Tensor:
+    """`quantile`, or with `skip_nan` that of the elements that are not NaN."""
+    q = np.asarray(unwrap(q))
+    if q.dtype.kind not in "fiu" or not np.all((q >= 0) & (q <= 1)):
+        raise ValueError(f"{name}: expected q from 0 to 1, got {q}")
+    last, kept = flattened_last(x, axis, name)
+    if not last.shape[-1]:
+        raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
+    ordered = sort(last)  # NaN comes last
+    missing = np.isnan(unwrap(ordered))
+    if skip_nan:
+        counts = np.sum(~missing, axis=-1, keepdims=True)
+    else:
+        ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
+        counts = np.full(missing[..., :1].shape, last.shape[-1])
+    low, high, share = _ranks(q.reshape(-1), np.maximum(counts, 1), method)  # (..., number of q)
+    below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
+    y = below + where(low == high, 0, above - below) * share.astype(ordered.dtype)
+    y = moveaxis(y, -1, 0)
+    return reshape(y, (*q.shape, *(kept if keepdims else y.shape[1:])))
+
+
+def _ranks(q: np.ndarray, n: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The two ranks next to each q, and how far it lies towards the second."""
+    place = q * (n - 1)
+    low, high = np.floor(place).astype(np.intp), np.ceil(place).astype(np.intp)
+    shares = {
+        "linear": place - low,
+        "lower": np.zeros(place.shape),
+        "higher": np.ones(place.shape),
+        "midpoint": np.full(place.shape, 0.5),
+        "nearest": np.round(place) - low,
+    }
+    if method not in shares:
+        raise ValueError(f"quantile: method {method!r} is not supported; use one of {', '.join(shares)}")
+    return low, high, np.asarray(shares[method])
+
+
+@function(numpy=np.percentile)
+def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+    """`quantile` with q from 0 to 100."""
+    return quantile(x, np.true_divide(unwrap(q), 100), axis, method, keepdims)
