@@ -11,7 +11,7 @@ from ..core.tensor import Tensor, unwrap
 from .axes import Axis
 from .elementwise import sqrt, square, where
 from .reduction import cumprod, cumsum, max, min, prod, sum
-from .sorting import ranked
+from .sorting import hundredths, ranked
 
 __all__ = [
     "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nancumsum", "nancumprod", "nanmedian",
@@ -106,7 +106,7 @@ def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdi
 @function(numpy=np.nanpercentile)
 def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """`nanquantile` with q from 0 to 100."""
-    return nanquantile(x, np.true_divide(unwrap(q), 100), axis, method, keepdims)
+    return nanquantile(x, hundredths(q), axis, method, keepdims)
 
 
 @function(numpy=np.nan_to_num, methods="nan_to_num")

@@ -12,7 +12,7 @@ from .axes import all_axes, one_axis, shape_of
 from .compare import argsort
 from .elementwise import where
 from .indexing import take_along_axis
-from .shape import moveaxis, ravel, reshape
+from .shape import astype, moveaxis, ravel, reshape
 
 __all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
 
@@ -87,9 +87,9 @@ def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
 def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False) -> Tensor:
     """`quantile`, or with `skip_nan` that of the elements that are not NaN."""
-    q = np.asarray(unwrap(q))
-    if q.dtype.kind not in "fiu" or not np.all((q >= 0) & (q <= 1)):
-        raise ValueError(f"{name}: expected q from 0 to 1, got {q}")
+    ranks = np.asarray(unwrap(q))
+    if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
+        raise ValueError(f"{name}: expected q from 0 to 1, got {ranks}")
     last, kept = flattened_last(x, axis, name)
     if not last.shape[-1]:
         raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
@@ -100,19 +100,20 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
     else:
         ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
         counts = np.full(missing[..., :1].shape, last.shape[-1])
-    low, high, share = _ranks(q.reshape(-1), np.maximum(counts, 1), method)  # (..., number of q)
+    low, high, share = _ranks(reshape(q, -1), np.maximum(counts, 1), method)  # (..., number of q)
     below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
-    y = below + where(low == high, 0, above - below) * share.astype(ordered.dtype)
+    y = below + where(low == high, 0, above - below) * astype(share, ordered.dtype)
     y = moveaxis(y, -1, 0)
-    return reshape(y, (*q.shape, *(kept if keepdims else y.shape[1:])))
+    return reshape(y, (*ranks.shape, *(kept if keepdims else y.shape[1:])))
 
 
-def _ranks(q: np.ndarray, n: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _ranks(q: Tensor, n: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray, Tensor]:
     """The two ranks next to each q, and how far it lies towards the second."""
-    place = q * (n - 1)
+    between = q * (n - 1)
+    place = between.data
     low, high = np.floor(place).astype(np.intp), np.ceil(place).astype(np.intp)
     shares = {
-        "linear": place - low,
+        "linear": between - low,
         "lower": np.zeros(place.shape),
         "higher": np.ones(place.shape),
         "midpoint": np.full(place.shape, 0.5),
@@ -120,10 +121,15 @@ def _ranks(q: np.ndarray, n: np.ndarray, method: str) -> tuple[np.ndarray, np.nd
     }
     if method not in shares:
         raise ValueError(f"quantile: method {method!r} is not supported; use one of {', '.join(shares)}")
-    return low, high, np.asarray(shares[method])
+    return low, high, astype(shares[method], float)
+
+
+def hundredths(q: Any) -> Any:
+    """Percents as a share of 1."""
+    return q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
 
 
 @function(numpy=np.percentile)
 def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
     """`quantile` with q from 0 to 100."""
-    return quantile(x, np.true_divide(unwrap(q), 100), axis, method, keepdims)
+    return quantile(x, hundredths(q), axis, method, keepdims)

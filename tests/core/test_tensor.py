@@ -160,10 +160,22 @@ def test_unsupported_options_are_named() -> None:
     x = Tensor(np.ones((2, 2)), requires_grad=True)
     mask = np.ones((2, 2), bool)
     for call, message in [
-        (lambda: np.log(x, where=mask), r"np.log: where= leaves elements unset.* np.where\(mask, np.log\(np.where\(mask"),
-        (lambda: np.exp(x, signature="d->d"), "np.exp: signature='d->d' has no rule for tensors that require gradients"),
-        (lambda: np.sum(x, out=np.ones(())), "np.sum: the result of a tensor that requires gradients cannot be written"),
-        (lambda: np.take(x, 1, mode="wrap", out=np.ones(())), "np.take: the result of a tensor that requires gradients"),
+        (
+            lambda: np.log(x, where=mask),
+            r"np.log: where= leaves elements unset.* np.where\(mask, np.log\(np.where\(mask",
+        ),
+        (
+            lambda: np.exp(x, signature="d->d"),
+            "np.exp: signature='d->d' has no rule for tensors that require gradients",
+        ),
+        (
+            lambda: np.sum(x, out=np.ones(())),
+            "np.sum: the result of a tensor that requires gradients cannot be written",
+        ),
+        (
+            lambda: np.take(x, 1, mode="wrap", out=np.ones(())),
+            "np.take: the result of a tensor that requires gradients",
+        ),
         (lambda: np.copy(x, subok=True), "np.copy: subok=True has no rule for tensors that require gradients"),
     ]:
         with pytest.raises(TypeError, match=message):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import minigrad as mg
@@ -173,6 +175,8 @@ add(
     ),
 )
 add("tile", np.tile, lambda d: Sample([d.array(d.shape())], {"reps": d.one_of(2, (2, 1), (1, 3), (2, 1, 2))}))
+
+
 def _differences(d: Draw) -> Sample:
     x = d.array(d.shape(1))
     axis = d.axis(x.ndim, False, False)

@@ -59,16 +59,6 @@ def at(x: Any, dim: int, index: Any) -> tuple[Any, ...]:
     return (slice(None),) * (dim % x.ndim) + (index,) if x.ndim else left_out(NO_AXIS)
 
 
-def atleast(n: int) -> Function:
-    """With up to n axes: new ones in front, and the third one behind."""
-
-    def widened(x: Any) -> Any:
-        shape = (1,) * (min(n, 2) - x.ndim) + x.shape
-        return mg.reshape(x, shape + (1,) * (n - len(shape)))
-
-    return widened
-
-
 def each(f: Function) -> Function:
     """A function of one tensor as one of several, or of a list."""
     return lambda *xs: [f(x) for x in xs[0]] if isinstance(xs[0], (list, tuple)) else [f(x) for x in xs]
@@ -130,7 +120,7 @@ ELEMENTWISE: Table = {
     "maximum max:binary fmax": mg.maximum,
     "minimum min:binary fmin": mg.minimum,
     "mul": mg.multiply,
-    "nan_to_num": lambda x: mg.where(mg.isnan(x), 0.0, x),
+    "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: mg.nan_to_num(x, True, nan or 0.0, posinf, neginf),
     "neg": mg.negative,
     "positive": lambda x: +x,
     "pow float_power": mg.power,
@@ -227,6 +217,10 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return kth(x, (x.shape[dim] + 1) // 2, dim, keepdim) if x.ndim else x
 
 
+def quantile(x: Any, q: Any, dim: Any = None, keepdim: bool = False, interpolation: str = "linear") -> Any:
+    return mg.quantile(x, q, ax(x, dim), interpolation, keepdim)
+
+
 def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     return flattened(lambda rows: mg.norm(rows, ord, -1))(cast(x, dtype), dim, keepdim)
 
@@ -273,7 +267,9 @@ REDUCTIONS: Table = {
     "cdist": lambda a, b, p=2.0, _=None: vector_norm(a[..., :, None, :] - b[..., None, :, :], p, -1),
     "cummax": running(mg.max, -np.inf),
     "cummin": running(mg.min, np.inf),
-    "cumprod": running(mg.prod, 1.0),
+    "cumprod": lambda x, dim, **options: (
+        mg.cumprod(x, ax(x, dim), **options) if x.ndim else cast(x, options.get("dtype"))
+    ),
     "cumsum": lambda x, dim, dtype=None: mg.reshape(mg.cumsum(cast(x, dtype), ax(x, dim)), x.shape),
     "cumulative_trapezoid": lambda *args, **options: mg.cumsum(trapezoids(*args, **options), options.get("dim", -1)),
     "dist": lambda a, b, p=2: vector_norm(a - b, p),
@@ -287,8 +283,9 @@ REDUCTIONS: Table = {
     "mean": reduction(mg.mean),
     "median": median,
     "msort": lambda x: mg.sort(x, 0),
-    "nanmean": lambda x, dim=None, keepdim=False: masked_mean(x, dim, keepdim, ~np.isnan(x.data)),
-    "nansum": lambda x, dim=None, keepdim=False: mg.sum(fill(x, ~np.isnan(x.data), 0.0), ax(x, dim), keepdim),
+    "nanmean": lambda x, dim=None, keepdim=False: mg.nanmean(x, ax(x, dim), keepdim),
+    "nanquantile quantile": quantile,
+    "nansum": lambda x, dim=None, keepdim=False: mg.nansum(x, ax(x, dim), keepdim),
     "norm norm:fro norm:inf": norm,
     "prod": reduction(mg.prod),
     "renorm": renorm,
@@ -430,7 +427,7 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
 
 
 def cov(x: Any, correction: Any = 1, fweights: Any = None, aweights: Any = None) -> Any:
-    x = atleast(2)(x)
+    x = mg.atleast_2d(x)
     a = np.ones(x.shape[1]) if aweights is None else aweights
     w = a if fweights is None else a * fweights
     d = x - mg.sum(x * w, 1, True) / mg.sum(w)
@@ -439,7 +436,7 @@ def cov(x: Any, correction: Any = 1, fweights: Any = None, aweights: Any = None)
 
 def corrcoef(x: Any) -> Any:
     c = cov(x)
-    size = mg.sqrt(mg.diagonal(atleast(2)(c)))
+    size = mg.sqrt(mg.diagonal(mg.atleast_2d(c)))
     return mg.reshape(c / size / mg.expand_dims(size, 1), c.shape)
 
 
@@ -450,7 +447,7 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 
 def vander(x: Any, N: int | None = None) -> Any:
-    x = atleast(1)(x)
+    x = mg.atleast_1d(x)
     return mg.power(mg.expand_dims(x, -1), np.arange(x.shape[-1] if N is None else N))
 
 
@@ -535,11 +532,6 @@ def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Any:
     return mg.reshape(x, (*x.shape[: dim % x.ndim], *sizes, *x.shape[dim % x.ndim + 1 :]))
 
 
-def rot90(x: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
-    turned = mg.swapaxes(x, *dims) if k % 2 else x
-    return mg.flip(turned, [(), dims[:1], dims, dims[1:]][k % 4])
-
-
 def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """The widths are those of the last axis first; a negative one cuts elements off."""
     pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [*zip(widths[::2], widths[1::2])][::-1]
@@ -549,20 +541,18 @@ def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: float | No
     return grow(cut(x)) if mode == "wrap" else cut(grow(x))
 
 
-def joined(n: int, axis: int) -> Function:
-    """hstack and its kind: tensors of at least n axes, joined along one."""
-    return lambda xs: mg.concatenate(each(atleast(n))(xs), axis if xs[0].ndim > 1 or n > 1 else 0)
-
-
 def meshgrid(*xs: Any, indexing: str) -> Any:
-    xs = xs[0] if isinstance(xs[0], list) else xs
-    shape = [x.size for x in xs]
-    grids = [mg.broadcast_to(mg.reshape(x, [-1] + [1] * (len(xs) - i - 1)), shape) for i, x in enumerate(xs)]
-    return [mg.swapaxes(y, 0, 1) for y in grids] if indexing == "xy" and len(xs) > 1 else grids
+    return mg.meshgrid(*(xs[0] if isinstance(xs[0], list) else xs), indexing=indexing)
+
+
+def gather(x: Any, dim: int, index: np.ndarray) -> Any:
+    if index.ndim != x.ndim:
+        left_out("have empty indices with any number of axes")
+    return mg.gather(x, dim, index)
 
 
 def block_diag(*xs: Any) -> Any:
-    xs = each(atleast(2))(*xs)
+    xs = each(mg.atleast_2d)(*xs)
     ends = np.cumsum([x.shape for x in xs], 0)
     return sum(mg.pad(x, [*zip(end - x.shape, ends[-1] - end)]) for x, end in zip(xs, ends))
 
@@ -590,28 +580,28 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
 
 
 SHAPES: Table = {
-    "atleast_1d": each(atleast(1)),
-    "atleast_2d": each(atleast(2)),
-    "atleast_3d": each(atleast(3)),
+    "atleast_1d": each(mg.atleast_1d),
+    "atleast_2d": each(mg.atleast_2d),
+    "atleast_3d": each(mg.atleast_3d),
     "block_diag": block_diag,
-    "broadcast_tensors": lambda *xs: [mg.broadcast_to(x, np.broadcast_shapes(*[x.shape for x in xs])) for x in xs],
+    "broadcast_tensors": lambda *xs: [*mg.broadcast_arrays(*xs)],
     "broadcast_to expand expand_copy": expand,
     "cartesian_prod": lambda *xs: mg.stack(each(mg.ravel)(meshgrid(*xs, indexing="ij")), -1) if xs[1:] else xs[0],
     "cat": lambda xs, dim=0: mg.concatenate([x for x in xs if x.shape != (0,)] or xs, dim),
     "chunk unsafe_chunk": lambda x, chunks, dim=0: split(x, -(-x.shape[dim] // chunks), dim),
-    "column_stack": lambda xs: mg.concatenate([mg.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in xs], 1),
+    "column_stack": mg.column_stack,
     "combinations": combinations,
     "constant_pad_nd": lambda x, widths, value=0.0: pad(x, widths, "constant", value),
     "diff": diff,
-    "dsplit": lambda x, parts: mg.split(x, parts, 2),
-    "dstack": joined(3, 2),
+    "dsplit": lambda x, parts: np.dsplit(x, parts),
+    "dstack": mg.dstack,
     "expand_as": lambda x, y: mg.broadcast_to(x, y.shape),
     "flatten": flatten,
     "flip": lambda x, dims: mg.flip(x, dims),
-    "fliplr": lambda x: mg.flip(x, 1),
-    "flipud": lambda x: mg.flip(x, 0),
-    "hsplit": lambda x, parts: mg.split(x, parts, min(1, x.ndim - 1)),
-    "hstack": joined(1, 1),
+    "fliplr": mg.fliplr,
+    "flipud": mg.flipud,
+    "hsplit": lambda x, parts: np.hsplit(x, parts),
+    "hstack": mg.hstack,
     "meshgrid:list_of_tensors meshgrid:variadic_tensors": meshgrid,
     "movedim": mg.moveaxis,
     "mT mH": lambda x: x.mT,
@@ -627,19 +617,19 @@ SHAPES: Table = {
     "reshape view view_copy": mg.reshape,
     "reshape_as view_as": lambda x, y: mg.reshape(x, y.shape),
     "roll": lambda x, shifts, dims=None: mg.roll(x, shifts, ax(x, dims)),
-    "rot90": rot90,
+    "rot90": lambda x, k=1, dims=(0, 1): mg.rot90(x, k, dims),
     "split split:list_args split_with_sizes split_with_sizes_copy unsafe_split": split,
     "squeeze squeeze:multiple squeeze_copy": squeeze,
     "stack": mg.stack,
     "T H": lambda x: x.T,
     "t t_copy": mg.transpose,
-    "tensor_split": mg.split,
+    "tensor_split": mg.array_split,
     "transpose transpose_copy": lambda x, dim0, dim1: mg.swapaxes(x, dim0, dim1) if x.ndim else x,
     "unflatten": unflatten,
     "unfold unfold_copy": of_arrays(lambda x, dim, size, step: mg.unfold(x, dim, size, step)),
     "unsqueeze unsqueeze_copy": mg.expand_dims,
-    "vsplit": lambda x, parts: mg.split(x, parts, 0),
-    "vstack": joined(2, 0),
+    "vsplit": lambda x, parts: np.vsplit(x, parts),
+    "vstack": mg.vstack,
 }
 
 # -- indexing --------------------------------------------------------------------------------------------
@@ -649,12 +639,6 @@ def along(index: np.ndarray, dim: int) -> tuple[Any, ...]:
     """The index that is `index` along one axis, and its elements' own positions along the others."""
     places = np.indices(index.shape, sparse=True)
     return tuple(index if i == dim % index.ndim else place for i, place in enumerate(places))
-
-
-def gather(x: Any, dim: int, index: np.ndarray) -> Any:
-    if index.ndim != x.ndim:
-        left_out("have empty indices with any number of axes")
-    return mg.take_along_axis(x, index, dim)
 
 
 def take_along_dim(x: Any, index: np.ndarray, dim: int | None = None) -> Any:
@@ -683,11 +667,6 @@ def strided(x: Any, size: Sequence[int], stride: Sequence[int], storage_offset: 
     return functools.reduce(np.add.outer, steps, np.array(storage_offset))
 
 
-def masked_select(x: Any, mask: Any) -> Any:
-    shape = np.broadcast_shapes(x.shape, mask.shape)
-    return mg.getitem(mg.broadcast_to(x, shape), np.broadcast_to(mask, shape))
-
-
 def masked_scatter(x: Any, mask: Any, values: Any) -> Any:
     x = mg.broadcast_to(x, np.broadcast_shapes(x.shape, mask.shape))
     places = grid(x)[np.broadcast_to(mask, x.shape)]
@@ -711,9 +690,9 @@ INDEXING: Table = {
     "index_copy": lambda x, dim, index, values: written(x, grid(x)[at(x, dim, index)], values),
     "index_fill": lambda x, dim, index, value: mg.masked_fill(x, np.isin(grid(x), grid(x)[at(x, dim, index)]), value),
     "index_put": lambda x, index, values, accumulate: written(x, grid(x)[index], values, accumulate),
-    "index_select": of_arrays(lambda x, dim, index: mg.take(x, index, dim)),
+    "index_select": of_arrays(mg.index_select),
     "masked_scatter": masked_scatter,
-    "masked_select": masked_select,
+    "masked_select": mg.masked_select,
     "narrow narrow_copy": narrow,
     "nn.functional.embedding": mg.embedding,
     "put": lambda x, index, values, accumulate: written(x, index % x.size, values, accumulate),
@@ -725,7 +704,7 @@ INDEXING: Table = {
     "slice_scatter": lambda x, values, *args: written(x, grid(x)[slices(x, *args)], values),
     "take": mg.take,
     "take_along_dim": take_along_dim,
-    "unbind unbind_copy": lambda x, dim=0: [mg.getitem(x, at(x, dim, i)) for i in range(x.shape[dim])],
+    "unbind unbind_copy": lambda x, dim=0: [*mg.unstack(x, dim)],
 }
 
 # -- networks --------------------------------------------------------------------------------------------
@@ -817,7 +796,7 @@ def triplet_margin(a: Any, p: Any, n: Any, margin: float = 1.0, swap: bool = Fal
 
 
 def multi_margin(x: Any, t: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: str = "mean") -> Any:
-    x, t = atleast(2)(x), np.reshape(t, (-1, 1))
+    x, t = mg.atleast_2d(x), np.reshape(t, (-1, 1))
     y = mg.power(mg.relu(x - mg.take_along_axis(x, t, 1) + margin), p) * (1.0 if weight is None else weight[t])
     return loss(mg.mean(mg.where(t == np.arange(x.shape[1]), 0.0, y), 1), reduction)
 
