@@ -275,7 +275,8 @@ def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     return _cumsum(x if dtype is None else astype(x, dtype), axis=axis)
 
 
-def _cumprod_gradient(g: Any, y: Any, x: Any, axis: int | None) -> Any:
+def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
+    y = np.cumprod(x, axis)
     if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return _sum_from_end(g * y, x.shape, axis) / x
     # a product without its j-th factor, where one of them is 0: a row for each j

@@ -55,7 +55,7 @@ NOT_COMPARED = {
 NUMPY_ALONE = {
     "append", "average", "block", "compress", "delete", "extract", "insert", "median", "nancumprod", "nancumsum", "nanmax",
     "nanmedian", "nanmin", "nanpercentile", "nanprod", "nanquantile", "nanstd", "nanvar", "partition", "percentile", "ptp",
-    "resize", "sliding_window_view",
+    "relu_dropout", "resize", "sliding_window_view",
 }  # fmt: skip
 """Functions that PyTorch has not, or means otherwise; `opinfo` holds them against NumPy's."""
 
