@@ -14,7 +14,7 @@ import numpy as np
 
 from .core.errors import GradientError
 from .core.graph import Backward, Node, topological
-from .core.modes import MODE, enable_grad, set_grad_enabled
+from .core.modes import MODE, set_grad_enabled, traced
 from .core.op import alias
 from .core.tensor import Tensor, wrap
 from .ops.joining import stack
@@ -72,7 +72,7 @@ class _Traced:
                 raise ValueError(f"{name}: argnums has {i}, but the function was given {len(args)} arguments")
             args[i] = _fresh(args[i], self.outer)
         self.inputs: list[Tensor] = [args[i] for i in argnums]
-        with enable_grad():
+        with traced():
             self.result = f(*args, **kwargs)
 
     def pull(self, ys: list[Tensor], gs: Any, retain_graph: bool = False) -> list[Tensor]:

@@ -8,18 +8,21 @@ this file knows `Tensor`, or any particular operation.
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from .errors import GradientError
 from .modes import MODE
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
+_collecting = threading.RLock()  # two threads may add into the gradient of one leaf
 _tick = itertools.count(1).__next__  # one clock, for new nodes and for changes made in place
 
 Edge = tuple["Node", Callable[..., Any], tuple[Any, ...]]
@@ -52,12 +55,13 @@ class Node:
 class Notes:
     """What few nodes have: gradient hooks, the wish to keep the gradient, the line that made it."""
 
-    __slots__ = ("hooks", "retain", "grad_buffer", "line", "checksum")
+    __slots__ = ("hooks", "retain", "grad_buffer", "writer", "line", "checksum")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
         self.grad_buffer: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
+        self.writer: Backward | None = None  # the walk that may write there
         self.line: str | None = None
         self.checksum: int | None = None
 
@@ -71,31 +75,46 @@ def notes_of(node: Node) -> Notes:
 
 # -- arrays changed in place -----------------------------------------------------------------------
 
-_changed: dict[int, tuple[weakref.ref[Any], int]] = {}  # id of an array -> (the array, when)
+# A view has changed if memory that it looks into has. So changes are noted for the array that owns the memory, as
+# ranges of addresses with the time of the last change to each.
+
+_changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 _last_change = 0
 
 
+def _owner(array: ndarray) -> ndarray:
+    while isinstance(array.base, ndarray):
+        array = array.base
+    return array
+
+
 def mark_changed(array: ndarray) -> None:
-    """Note that `array` was changed in place: a graph that kept it, or a view of it, will refuse."""
+    """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will refuse."""
     global _last_change
-    key = id(array)
-    _last_change = _tick()
-    _changed[key] = (weakref.ref(array, lambda _: _changed.pop(key, None)), _last_change)
+    owner = _owner(array)
+    key = id(owner)
+    entry = _changed.get(key)
+    if entry is None or entry[0]() is not owner:
+        entry = _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), {})
+    _last_change = entry[1][byte_bounds(array)] = _tick()
 
 
 def _check_unchanged(node: Node, values: Iterable[Any]) -> None:
     for value in values:
         if isinstance(value, tuple):
             _check_unchanged(node, value)
-        array = value
-        while isinstance(array, ndarray):  # a view has changed if what it looks into has
-            changed = _changed.get(id(array))
-            if changed is not None and changed[0]() is array and changed[1] > node.seq:
-                raise GradientError(
-                    f"{node.op.name}: an array of shape {value.shape} that its gradient needs was changed "
-                    "in place after it was used; change it after backward(), or use a clone() of it"
-                )
-            array = array.base
+        if not isinstance(value, ndarray):
+            continue
+        owner = _owner(value)
+        entry = _changed.get(id(owner))
+        if entry is None or entry[0]() is not owner:
+            continue
+        low, high = byte_bounds(value)
+        if any(when > node.seq and low < end and start < high for (start, end), when in list(entry[1].items())):
+            raise GradientError(
+                f"{node.op.name}: an array of shape {value.shape} that its gradient needs was changed "
+                "in place after it was used; change it after backward(), or use a clone() of it"
+            )
 
 
 # -- backward --------------------------------------------------------------------------------------
@@ -150,6 +169,7 @@ class Backward:
         self.targets: set[Node] = set()
         self.useful: set[Node] | None = None  # with targets: the nodes that lead to one
         self.found: dict[Node, Any] = {}
+        self.writing: list[Notes] = []  # of leaves whose buffers this walk has taken
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
@@ -164,32 +184,43 @@ class Backward:
             self.targets = set(targets)
             self.useful = _leading_to(self.targets, order)
             order = [node for node in order if node in self.useful]
-        wanted, free, numeric = self.targets, not self.retain_graph, not self.create_graph
-        plain = self.watch is None and targets is None and numeric
         grads: dict[Node, Any] = {}
-        owned: set[Node] = set()  # the nodes whose entry in `grads` is ours to add into
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
+        try:
+            self._walk(order, grads)
+        finally:
+            for notes in self.writing:
+                notes.writer = None
+        return self.found
 
+    def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
+        """From the results down to the leaves: `grads` has what came together so far, for nodes not yet met.
+
+        The first gradient that reaches a node is taken as it is, the second makes a sum of the two, and
+        later ones are added into that. `owned` has the nodes whose entry is ours alone to add into.
+        """
+        collects, numeric = self.useful is None, not self.create_graph
+        owned: set[Node] = set()
         while order:
             node = order.pop()
             g = grads.pop(node, None)
             if g is None:
                 continue
-            if node.notes is not None or node in wanted:
+            if node.notes is not None or node in self.targets:
                 g = self._notice(node, g)
                 owned.discard(node)
             if node.op is None:
-                if targets is None:
+                if collects:
                     self._collect(node, g, node in owned)
                 continue
-            plainly = plain and not node.op.joint and _last_change < node.seq
-            edges = node.edges if plainly else self._pull(node, g, grads)
-            if free:
+            parts = self._parts(node, g, grads)
+            if not self.retain_graph:
                 node.edges = None
                 node.inputs = ()
-            for parent, rule, args in edges:  # type: ignore[union-attr]
-                c = rule(g, *args)
+            for parent, c in parts:
+                if c is None or parent is None or (self.useful is not None and parent not in self.useful):
+                    continue
                 if type(c) is not ndarray:
                     c = self._coerced(c)
                 if c.shape != parent.shape:
@@ -207,41 +238,45 @@ class Backward:
                     grads[parent] = self._coerced(total + c)
                     if numeric:
                         owned.add(parent)
-            g = edges = args = c = total = None  # nothing outlives its use
-        return self.found
+            del parts
+            g = c = total = None  # nothing outlives its use
 
-    def _pull(self, node: Node, g: Any, grads: dict[Node, Any]) -> list[Edge]:
-        """Edges whose rules have been run, with every check and in every mode that `run` spares the plain case."""
-        op, useful = node.op, self.useful
-        pairs: list[tuple[Node | None, Any]] = []
+    def _parts(self, node: Node, g: Any, grads: dict[Node, Any]) -> list[tuple[Node | None, Any]]:
+        """What the rules of a node make of its gradient `g`: a part for each operand that wants one."""
+        op = node.op
+        parts: list[tuple[Node | None, Any]] = []
         for parent, rule, args in node.edges or ():
-            if useful is not None and not op.joint and parent not in useful:
+            if self.useful is not None and parent not in self.useful and not op.joint:
                 continue
             if _last_change > node.seq:
                 _check_unchanged(node, args)
             if self.create_graph:
-                args = tuple(self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node)))
+                args = tuple([self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node))])
                 rule = op.through_tensors(rule, node)
             elif op.fills_buffers:
                 args = (*args, self._grad_buffers(node, grads))
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)
-            if op.joint:  # one rule answered for all operands
-                pairs = list(zip(node.inputs, c))
-                break
-            pairs.append((parent, c))
-        return [
-            (p, _given, (c,)) for p, c in pairs if p is not None and c is not None and (useful is None or p in useful)
-        ]
+            if op.joint:  # one rule answers for all operands
+                return list(zip(node.inputs, c))
+            parts.append((parent, c))
+        return parts
 
     def _grad_buffers(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
-        """For each operand, where its gradient may be written: the grad_buffer of a leaf that has no gradient yet."""
-        free: list[ndarray | None] = []
+        """For each operand, where its gradient may be computed: the buffer of a leaf that has no gradient yet."""
+        buffers: list[ndarray | None] = []
         for leaf in node.inputs:
-            grad_buffer = None if leaf is None or leaf in grads or leaf.grad is not None else _grad_buffer(leaf)
-            if grad_buffer is not None and (node.inputs.count(leaf) > 1 or leaf.notes.hooks or self.useful is not None):  # type: ignore[union-attr]
-                grad_buffer = None  # it is not the whole gradient, or others see it
-            free.append(grad_buffer)
-        return free
+            buffer = None if leaf is None or leaf in grads or self.useful is not None else _grad_buffer(leaf)
+            if buffer is not None:
+                with _collecting:
+                    notes = notes_of(leaf)  # type: ignore[arg-type]
+                    whole = node.inputs.count(leaf) == 1 and not notes.hooks  # this is all of it, and nobody looks
+                    if whole and leaf.grad is None and notes.writer is None:  # type: ignore[union-attr]
+                        notes.writer = self
+                        self.writing.append(notes)
+                    else:
+                        buffer = None
+            buffers.append(buffer)
+        return buffers
 
     def _tied(self, value: Any, origin: Any) -> Any:
         """A saved value as a Tensor of the node it came from (`origin`: a node, a tuple of them, or None)."""
@@ -277,27 +312,24 @@ class Backward:
 
     def _collect(self, node: Node, g: Any, own: bool) -> None:
         """Add `g` into the gradient of a node; `own` says that `g` may be kept without a copy."""
-        if node.grad is None:
-            grad_buffer = _grad_buffer(node)
-            if grad_buffer is not None and not self.create_graph:
-                if g is not grad_buffer:
-                    np.copyto(grad_buffer, g)
-                node.grad = grad_buffer
+        with _collecting:
+            buffer = None if self.create_graph else _grad_buffer(node)
+            if buffer is not None and node.notes.writer not in (None, self):  # type: ignore[union-attr]
+                buffer = None  # another thread computes its gradient there
+            if node.grad is None and buffer is not None:
+                if g is not buffer:
+                    np.copyto(buffer, g)
+                node.grad = buffer
+            elif node.grad is None:
+                node.grad = g if self.create_graph or (own and g is not _grad_buffer(node)) else g.copy()
+            elif type(node.grad) is ndarray and not self.create_graph:
+                np.add(node.grad, g, out=node.grad)
             else:
-                node.grad = g if own or self.create_graph else g.copy()
-        elif type(node.grad) is ndarray and not self.create_graph:
-            np.add(node.grad, g, out=node.grad)
-        else:
-            node.grad = node.grad + g
+                node.grad = node.grad + g
 
 
 def _grad_buffer(node: Node) -> ndarray | None:
     return None if node.notes is None else node.notes.grad_buffer
-
-
-def _given(g: Any, c: Any) -> Any:
-    """A rule that has been run already."""
-    return c
 
 
 def _what(value: Any) -> str:

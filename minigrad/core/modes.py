@@ -11,20 +11,33 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from .errors import GradientError
+
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"]
 
 
 class Mode:
-    """`record`: whether operations leave nodes in the graph. `watch`: who sees them, or None."""
+    """What holds now, and `outer`, what held before: a block is left by going back to that.
 
-    __slots__ = ("record", "watch")
+    `record`: whether operations leave nodes in the graph. `watch`: who sees them, or None. `traced`: whether
+    a function runs for its derivative (as in `grad`), so that a number taken out of a tensor would be lost.
+    """
 
-    def __init__(self, record: bool, watch: Watch | None) -> None:
+    __slots__ = ("record", "watch", "traced", "outer")
+
+    def __init__(self, record: bool, watch: Watch | None, traced: bool, outer: Mode | None) -> None:
         self.record = record
         self.watch = watch
+        self.traced = traced
+        self.outer = outer
 
 
-MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=Mode(True, None))  # noqa: B039  (never changed)
+def _leave() -> None:
+    MODE.set(MODE.get().outer or _PLAIN)
+
+
+_PLAIN = Mode(True, None, False, None)
+MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
 
 
 class Watch:
@@ -53,11 +66,11 @@ class Watch:
     def __enter__(self) -> Any:
         mode = MODE.get()
         self._outer = mode.watch
-        self._token = MODE.set(Mode(mode.record, self))
+        MODE.set(Mode(mode.record, self, mode.traced, mode))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        MODE.reset(self._token)
+        _leave()
 
 
 class set_grad_enabled:
@@ -65,13 +78,13 @@ class set_grad_enabled:
 
     def __init__(self, mode: bool) -> None:
         self._record = bool(mode)
-        self._tokens: list[Any] = []
 
     def __enter__(self) -> None:
-        self._tokens.append(MODE.set(Mode(self._record, MODE.get().watch)))
+        mode = MODE.get()
+        MODE.set(Mode(self._record, mode.watch, mode.traced, mode))
 
     def __exit__(self, *exc: object) -> None:
-        MODE.reset(self._tokens.pop())
+        _leave()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
@@ -101,6 +114,19 @@ class enable_grad(set_grad_enabled):
 
     def __init__(self) -> None:
         super().__init__(True)
+
+
+class traced:
+    """Within this block a function runs for its derivative: everything is recorded, and no number leaves."""
+
+    def __enter__(self) -> None:
+        mode = MODE.get()
+        MODE.set(Mode(True, mode.watch, True, mode))
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _leave()
+        if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
+            raise error.__cause__ from None  # what NumPy was told where `array[i] = tensor` asked for a number
 
 
 def is_grad_enabled() -> bool:

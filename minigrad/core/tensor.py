@@ -8,6 +8,7 @@ in `op.py`, where each operation is defined.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -255,19 +256,70 @@ class Tensor:
         return bool(self._data)
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._number("float"))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._number("int"))
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._number("complex"))
+
+    def _number(self, kind: str) -> Any:
+        """The value of one element, where Python or NumPy asks for it; no gradient follows a number."""
+        mode = MODE.get()
+        if self._node is not None and mode.traced and mode.record:
+            raise GradientError(
+                f"{kind}() of a tensor inside a function that is being differentiated would lose its gradient; "
+                "collect such values with np.stack([...]), in place of writing them into an array, or take "
+                ".item() where a plain number is meant"
+            )
+        if self._node is not None and mode.record:
+            warnings.warn(
+                f"{kind}() of a tensor that requires gradients gives a number without one; write .item()", stacklevel=3
+            )
+        return self.item()
 
     def __index__(self) -> int:
         return self._data.__index__()
 
     def __hash__(self) -> int:
         return id(self)
+
+    # Operators that write. A tensor that needs no gradient is written into, as an array is, and so is a leaf
+    # under no_grad(). Where a gradient flows, `t += x` is `t = t + x`: a new tensor, the old one as it was.
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return _in_place(self, np.add, other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return _in_place(self, np.subtract, other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return _in_place(self, np.multiply, other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return _in_place(self, np.divide, other)
+
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return _in_place(self, np.floor_divide, other)
+
+    def __imod__(self, other: Any) -> Tensor:
+        return _in_place(self, np.remainder, other)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return _in_place(self, np.power, other)
+
+    def __imatmul__(self, other: Any) -> Tensor:
+        return _in_place(self, np.matmul, other)
+
+    def __iand__(self, other: Any) -> Tensor:
+        return _in_place(self, np.bitwise_and, other)
+
+    def __ior__(self, other: Any) -> Tensor:
+        return _in_place(self, np.bitwise_or, other)
+
+    def __ixor__(self, other: Any) -> Tensor:
+        return _in_place(self, np.bitwise_xor, other)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
@@ -290,7 +342,10 @@ class Tensor:
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise GradientError("pickle: only a leaf can be pickled; use detach()")
-        return type(self), (self._data, self.requires_grad)
+        return type(self), (self._data, self.requires_grad), None if self.grad is None else self.grad._data
+
+    def __setstate__(self, gradient: ndarray) -> None:
+        self.grad = gradient
 
     # -- NumPy ------------------------------------------------------------------------------------
 
@@ -428,6 +483,26 @@ def _unwrapped(value: Any) -> Any:
     return {key: _unwrapped(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
+def _in_place(t: Tensor, ufunc: np.ufunc, other: Any) -> Tensor:
+    """`t += other` and its kind; see the note in `Tensor`."""
+    if not writable(t, ufunc.__name__, other):
+        return DISPATCH[ufunc](t, other)
+    ufunc(t._data, unwrap(other), out=t._data)
+    mark_changed(t._data)
+    return t
+
+
+def writable(t: Tensor, name: str, *others: Any) -> bool:
+    """Whether `t` may be written into: no gradient flows into it or from it. An error for a leaf that has one."""
+    recording = MODE.get().record
+    if t._node is not None and recording and t._node.op is None:
+        raise GradientError(
+            f"{name}: a leaf that requires gradients cannot be changed in place while operations are recorded; "
+            "do it under no_grad(), as in a step of training, or make a new tensor"
+        )
+    return t.is_leaf and not (recording and any(isinstance(x, Tensor) and x._node is not None for x in others))
+
+
 def _write_into(out: tuple[Any, ...], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
     """`array += tensor`: fine while no gradient is lost."""
     if any(isinstance(o, Tensor) for o in out):
@@ -437,7 +512,10 @@ def _write_into(out: tuple[Any, ...], ufunc: np.ufunc, method: str, inputs: tupl
             f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be written into an "
             "ndarray; use .detach() or .data, or the result as a new tensor"
         )
-    return getattr(ufunc, method)(*map(unwrap, inputs), out=out, **options)
+    result = getattr(ufunc, method)(*map(unwrap, inputs), out=out, **options)
+    for array in out:
+        mark_changed(array)
+    return result
 
 
 def _no_rule(name: str) -> str:

@@ -17,14 +17,20 @@ from ..core.modes import Watch
 
 __all__ = ["detect_anomaly"]
 
-_HOME = str(Path(__file__).parent.parent)
-_NN = str(Path(__file__).parent.parent.parent / "nn")
+_BESIDE = Path(__file__).parent.parent.parent  # where our packages lie, and maybe other people's
+
+
+def _is_ours(frame: Any) -> bool:
+    """Whether a frame runs a module of `minigrad` or `nn`: by its package, and by where that package lies."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    file = getattr(sys.modules.get(package), "__file__", None)
+    return package in ("minigrad", "nn") and file is not None and Path(file).parent.parent == _BESIDE
 
 
 def caller_line() -> str:
     """The innermost line of the stack that is not in this library."""
     frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_HOME, _NN)):
+    while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
     code, number = frame.f_code, frame.f_lineno
     text = linecache.getline(code.co_filename, number).strip()
@@ -43,14 +49,15 @@ class detect_anomaly(Watch):
 
     It names the operation and the line that called it, in a forward pass as in `backward()` (which
     needs to be inside the block too). Values that a graph still needs and that were written to
-    behind its back (`t.data[0] = 1`) raise a `GradientError` in `backward()`. All this costs time.
+    behind its back (`t.data[0] = 1`) raise a `GradientError` in `backward()`. A NaN that was in the data is
+    reported by the first operation that passes it on. All this costs time.
     """
 
     def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         with np.errstate(all="ignore"):
             y = super().forward(op, function, args, options)
-        if not _finite(y) and _finite(args) and _finite(tuple(options.values())):
-            raise AnomalyError(f"{op.name}: made {_kind(y)} from finite operands; called at {caller_line()}")
+        if not _finite(y) and (origin := _origin(y, (args, tuple(options.values())), "operands")):
+            raise AnomalyError(f"{op.name}: {origin}; called at {caller_line()}")
         return y
 
     def recorded(self, node: Node) -> None:
@@ -65,18 +72,31 @@ class detect_anomaly(Watch):
             raise GradientError(f"{node.op.name}: values that its gradient needs were changed since {line}")
         with np.errstate(all="ignore"):
             c = super().backward(node, rule, g, args)
-        if not _finite(c) and _finite(g):
+        if not _finite(c) and (origin := _origin(c, g, "gradients")):
             raise AnomalyError(
-                f"{node.op.name}: its gradient made {_kind(c)} from a finite one; the operation was called at "
+                f"{node.op.name}: its gradient {origin}; the operation was called at "
                 f"{line or 'a line outside detect_anomaly()'}"
             )
         return c
 
 
-def _kind(value: Any) -> str:
-    values = value if isinstance(value, (tuple, list)) else [value]
-    arrays = [getattr(v, "_data", v) for v in values]
-    return "NaN" if any(np.isnan(a).any() for a in arrays if isinstance(a, (np.ndarray, np.generic, float))) else "Inf"
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_nan, value))
+    array = getattr(value, "_data", value)
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "fc":
+        return False
+    return isinstance(array, (np.ndarray, np.floating, float)) and bool(np.isnan(array).any())
+
+
+def _origin(made: Any, given: Any, what: str) -> str | None:
+    """How a NaN or an Inf came about; None for an Inf that was there before, as the -Inf of a mask is."""
+    kind = "NaN" if _has_nan(made) else "Inf"
+    if _finite(given):
+        return f"made {kind} from finite {what}"
+    if kind == "Inf":
+        return None
+    return f"passed on a NaN in its {what}" if _has_nan(given) else f"made NaN from {what} with an Inf"
 
 
 def _checksum(node: Node) -> int:

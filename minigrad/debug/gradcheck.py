@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core.errors import GradcheckError
-from ..core.modes import no_grad
-from ..core.tensor import Tensor
+from ..core.modes import no_grad, traced
+from ..core.tensor import Tensor, unwrap
 from ..derivatives import gradients, vjp
 
 __all__ = ["gradcheck", "gradgradcheck"]
@@ -39,6 +39,9 @@ def gradcheck(
     points at `eps` and 2 `eps` (error about eps⁴), so `f` needs to be smooth over that distance;
     with `complex_step` they use one point at an imaginary distance instead, exact to rounding,
     which needs an `f` that is analytic and accepts complex tensors.
+
+    A floating result that requires no gradient must not depend on the inputs: gradients that got lost on
+    the way are found. `f` must not change its inputs, and must return the same for the same inputs.
     """
     checker = _Checker(f, inputs, seed, eps, complex_step)
     problems = checker.directional(directions, atol, rtol)
@@ -56,6 +59,8 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
     """
     checker = _Checker(f, inputs, seed, 1e-4, False)
     xs, weights = checker.xs, checker.weights
+    if not checker.tracked:
+        return True
     plain = checker.analytic
     with_graph = checker.pull(create_graph=True)
     for i, a, b in zip(checker.checked, plain, with_graph):
@@ -69,19 +74,21 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
             given = list(xs)
             for i, value in zip(checker.checked, values):
                 given[i] = value
-            ys = _tensors(f(*given))
-            return [ys[i] for i in checker.outputs]
+            ys = _results(f(*given))
+            return [ys[i] for i in checker.tracked]
 
         return vjp(of_checked, *args[: len(plain)])[1](*args[len(plain) :])
 
     leaves = [Tensor(xs[i].data, requires_grad=True) for i in checker.checked]
-    cotangents = [Tensor(w, requires_grad=True) for w in weights]
+    cotangents = [Tensor(weights[i], requires_grad=True) for i in checker.tracked]
     gradient.__name__ = f"the gradient of {checker.name}"
     return gradcheck(gradient, [*leaves, *cotangents], seed=seed + 1, **options)
 
 
-def _tensors(result: Any) -> list[Tensor]:
-    return [y for y in (result if isinstance(result, (tuple, list)) else [result]) if isinstance(y, Tensor)]
+def _results(result: Any) -> list[Any]:
+    """The floating results: tensors, and arrays and numbers, which lost their gradient if they had one."""
+    results = result if isinstance(result, (tuple, list)) else [result]
+    return [y for y in results if isinstance(y, float) or getattr(getattr(y, "dtype", None), "kind", "") in ("f", "c")]
 
 
 class _Checker:
@@ -105,19 +112,32 @@ class _Checker:
             for i, x in enumerate(given)
         ]
         self.size = sum(self.xs[i].size for i in self.checked)
-        ys = _tensors(f(*self.xs))
-        self.weights = [self.rng.standard_normal(y.shape) for y in ys if y.requires_grad]
-        self.outputs = [i for i, y in enumerate(ys) if y.requires_grad]
+        before = [self.xs[i].data.copy() for i in self.checked]
+        with traced():
+            ys = _results(f(*self.xs))
+        self.weights = [self.rng.standard_normal(np.shape(y)) for y in ys]
+        self.tracked = [i for i, y in enumerate(ys) if isinstance(y, Tensor) and y.requires_grad]
         self.analytic: list[Any] = [g.data for g in self.pull()]
+        self.refuse_side_effects(before)
+
+    def refuse_side_effects(self, before: list[np.ndarray]) -> None:
+        """An error if `f` changed its inputs, or gives other values for the same ones."""
+        values = [self.value([x.copy() for x in before]) for _ in range(2)]
+        if not np.array_equal(values[0], values[1], equal_nan=True):
+            raise GradcheckError(f"{self.name}: gave {values[0]} and then {values[1]} for the same inputs")
+        for i, x in zip(self.checked, before):
+            if not np.array_equal(self.xs[i].data, x, equal_nan=True):
+                raise GradcheckError(f"{self.name}: changed its input {i} in place:\n{self.xs[i].data}\nwas\n{x}")
 
     def pull(self, create_graph: bool = False) -> list[Tensor]:
         """The gradients that the backward pass gives; zeros where nothing depends on an input."""
         leaves = [self.xs[i] for i in self.checked]
-        if not self.outputs:
+        if not self.tracked:
             return [Tensor(np.zeros(x.shape)) for x in leaves]
-        ys = _tensors(self.f(*self.xs))
-        live = [ys[i] for i in self.outputs]
-        found = gradients(live, leaves, self.weights, create_graph=create_graph, allow_unused=True)
+        with traced():
+            ys = _results(self.f(*self.xs))
+        live, weights = [ys[i] for i in self.tracked], [self.weights[i] for i in self.tracked]
+        found = gradients(live, leaves, weights, create_graph=create_graph, allow_unused=True)
         return [Tensor(np.zeros(x.shape)) if g is None else g for x, g in zip(leaves, found)]
 
     def value(self, arrays: list[np.ndarray]) -> Any:
@@ -126,8 +146,8 @@ class _Checker:
         for i, array in zip(self.checked, arrays):
             args[i] = Tensor(array)
         with no_grad():
-            ys = _tensors(self.f(*args))
-        return sum(((ys[i].data * w).sum() for i, w in zip(self.outputs, self.weights)), start=0.0)
+            ys = _results(self.f(*args))
+        return sum(((np.asarray(unwrap(y)) * w).sum() for y, w in zip(ys, self.weights)), start=0.0)
 
     def slope(self, direction: list[np.ndarray]) -> float:
         """The numerical derivative along `direction`."""

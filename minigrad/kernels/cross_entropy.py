@@ -14,7 +14,7 @@ import numpy as np
 from ..core.modes import is_grad_enabled
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
-from ..ops.indexing import take_along_axis
+from ..ops.indexing import as_indices, take_along_axis
 from ..ops.reduction import sum
 from ..ops.softmax import log_softmax
 from .blocks import as_rows, needs_shift, ones, row_blocks
@@ -45,7 +45,7 @@ class Targets:
             raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
         flat = targets.reshape(-1)
         valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
-        self.index = np.where(valid, flat, 0)  # (rows,)
+        self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
         if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
             raise IndexError(
                 f"{name}: expected targets from 0 to {classes - 1}"

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
 from ..ops.elementwise import where
-from ..ops.indexing import getitem
+from ..ops.indexing import as_indices, getitem
 
 __all__ = ["embedding"]
 
@@ -64,4 +64,4 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
         raise TypeError(f"embedding: expected integer indices, got dtype {indices.dtype}")
     if indices.size and not (indices.min() >= 0 and indices.max() < length):
         raise IndexError(f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to {indices.max()}")
-    return _embedding(weight, indices=indices, padding_idx=padding_idx)
+    return _embedding(weight, indices=as_indices(indices), padding_idx=padding_idx)

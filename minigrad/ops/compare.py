@@ -5,14 +5,18 @@ They see the arrays inside tensors, and their results never require gradients.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ..core.errors import GradientError
 from ..core.forms import spoken
+from ..core.graph import mark_changed
+from ..core.modes import MODE
 from ..core.op import function
-from ..core.tensor import DISPATCH, on_arrays, wrap
+from ..core.tensor import DISPATCH, Tensor, on_arrays, unwrap, wrap, writable
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
@@ -77,7 +81,46 @@ searchsorted = _on_arrays(np.searchsorted, "Where values would be inserted into 
 
 for _numpy in (
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.may_share_memory,
-    np.shares_memory, np.zeros_like, np.ones_like, np.full_like, np.empty_like, np.array_repr, np.array_str,
-    np.array2string, np.isneginf, np.isposinf, np.unique, np.bincount, np.copyto,
+    np.shares_memory, np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str,
+    np.array2string, np.isneginf, np.isposinf,
 ):  # fmt: skip
     _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")
+
+
+# -- functions of values, without a rule ---------------------------------------------------------------
+
+
+def _untracked(numpy: Callable[..., Any], instead: str) -> None:
+    """Answer a NumPy function with what it makes of arrays, and refuse it where a gradient would be lost."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        values = [*args, *options.values()]
+        if MODE.get().record and builtins.any(isinstance(x, Tensor) and x.requires_grad for x in values):
+            raise GradientError(f"np.{numpy.__name__}: its result would carry no gradient; {instead}")
+        result = on_arrays(numpy, args, options)
+        return Tensor(result) if numpy is np.full_like else result
+
+    DISPATCH[numpy] = call
+
+
+_untracked(np.full_like, "write np.broadcast_to(value, shape)")
+_untracked(np.unique, "index the tensor with what np.unique(x.detach(), return_index=True) returns")
+_untracked(np.bincount, "write index_add(zeros(n), x, weights)")
+
+
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    """Write into an array, or a tensor that no gradient flows through; graphs that saved it will notice."""
+    if isinstance(dst, Tensor):
+        allowed = writable(dst, "np.copyto", src)
+    else:
+        allowed = not (MODE.get().record and isinstance(src, Tensor) and src.requires_grad)
+    if not allowed:
+        raise GradientError(
+            "np.copyto, which np.full and np.full_like use too: what is copied would lose its gradient; write "
+            "np.where(mask, source, target) or np.broadcast_to(value, shape)"
+        )
+    np.copyto(unwrap(dst), unwrap(src), casting, unwrap(where))
+    mark_changed(unwrap(dst))
+
+
+DISPATCH[np.copyto] = _copyto

@@ -46,11 +46,26 @@ def _is_distinct(index: Any) -> bool:
     return not arrays or (len(arrays) == 1 and np.asarray(arrays[0]).dtype == bool)
 
 
+INTP: Any = np.intp
+"""What NumPy indexes with: integers of the machine's width, 32 bits in a browser and on small boards."""
+
+
+def as_indices(indices: np.ndarray) -> np.ndarray:
+    """Integers in the dtype that NumPy indexes with; what does not fit is no index."""
+    if indices.dtype.kind not in "iu" or indices.dtype == INTP:
+        return indices
+    narrow = indices.astype(INTP)
+    if indices.dtype.itemsize >= narrow.dtype.itemsize and not np.array_equal(narrow, indices):
+        raise IndexError(f"expected indices that fit into {np.dtype(INTP)}, got {indices.min()} to {indices.max()}")
+    return narrow
+
+
 def _plain_index(index: Any) -> Any:
     """An index with the arrays inside its tensors."""
     if isinstance(index, tuple):
-        return tuple([unwrap(part) for part in index])
-    return unwrap(index)
+        return tuple([_plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part for part in index])
+    index = unwrap(index)
+    return as_indices(index) if isinstance(index, np.ndarray) else index
 
 
 @function(methods="__getitem__")

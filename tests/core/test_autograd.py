@@ -420,3 +420,36 @@ def test_shares_of_infinite_terms() -> None:
     x = Tensor([[-np.inf, -np.inf], [np.inf, 1.0], [-np.inf, 1.0]], requires_grad=True)
     mg.logsumexp(x, axis=1).backward(np.array([1.0, 2.0, 3.0]))
     assert x.grad.tolist() == [[0, 0], [2, 0], [0, 3]]
+
+
+def test_one_no_grad_object_is_shared_by_tasks_and_nests() -> None:
+    shared = mg.no_grad()
+    seen: list[bool] = []
+
+    async def task(pause: float) -> None:
+        for _ in range(5):
+            with shared:
+                await asyncio.sleep(pause)
+                seen.append(mg.is_grad_enabled())
+                with shared:
+                    await asyncio.sleep(pause / 2)
+                seen.append(mg.is_grad_enabled())
+            seen.append(not mg.is_grad_enabled())
+
+    async def both() -> None:
+        await asyncio.gather(task(0.001), task(0.0017), task(0.0005))
+
+    asyncio.run(both())
+    assert len(seen) == 45 and not any(seen) and mg.is_grad_enabled()
+
+
+def test_copies_keep_gradients_and_what_is_shared() -> None:
+    x = Tensor(np.arange(3.0), requires_grad=True)
+    (x * x).sum().backward()
+    one, two, again = copy.deepcopy((x, {"weight": x}, x.grad))
+    assert one is two["weight"] and one.requires_grad and one is not x
+    np.testing.assert_array_equal(one.grad.data, [0, 2, 4])
+    assert not np.shares_memory(one.grad.data, x.grad.data) and not np.shares_memory(one.data, x.data)
+    one, two = pickle.loads(pickle.dumps((x, [x])))
+    assert one is two[0] and one.requires_grad
+    np.testing.assert_array_equal(one.grad.data, [0, 2, 4])

@@ -102,13 +102,6 @@ def test_unary_and_boolean_operators() -> None:
     np.testing.assert_array_equal((m & ~m | m ^ m).data, [False, False])
 
 
-def test_in_place_operators_make_new_tensors() -> None:
-    x = Tensor([1.0], requires_grad=True)
-    y = x
-    y += 1
-    assert y is not x and x.item() == 1.0 and y.item() == 2.0 and y.requires_grad
-
-
 # -- NumPy -------------------------------------------------------------------------------------------
 
 

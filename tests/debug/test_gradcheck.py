@@ -200,3 +200,103 @@ def test_custom_op_refuses_unknown_names() -> None:
         @custom_op(w=lambda g: g)
         def f(x, /):  # type: ignore[no-untyped-def]
             return x
+
+
+# -- gradients that get lost, and functions that are none ------------------------------------------------
+
+
+def _lost_as_array() -> Any:
+    return lambda x: np.bincount([0, 0, 1], weights=x.detach()), [np.arange(1.0, 4.0)]
+
+
+def _lost_in_one_of_two() -> Any:
+    return lambda x: (x * 2, Tensor(x.data.sum() ** 2)), [A]
+
+
+def _lost_as_a_number() -> Any:
+    return lambda x: (x * x.sum().item()).sum(), [A]
+
+
+def _imaginary_part_dropped() -> Any:
+    """|z x| of a complex z, with the rule of a real one."""
+    z = 0.6 + 0.8j
+    return custom_op(x=lambda g, x: g * np.sign(x) * z.real)(lambda x: np.abs(z * x)), [A]
+
+
+def _gradient_of_masked_entries() -> Any:
+    where = A > 0
+
+    def log(x: Any) -> Any:
+        return np.log(x, where=where, out=np.zeros_like(x))
+
+    return custom_op(x=lambda g, x: g / x)(log), [np.abs(A) + 1]
+
+
+def _changes_its_input() -> Any:
+    def f(x: Any) -> Any:
+        y = (x**3).sum()
+        np.copyto(x.data, 5.0)
+        return y
+
+    return f, [A.copy()]
+
+
+def _random() -> Any:
+    return lambda x: mg.dropout(x, 0.5).sum(), [A]
+
+
+def _length_one_taken_for_the_whole() -> Any:
+    """A broadcast label of length 1: the gradient goes to the first element alone."""
+
+    def first(g: Any, b: Any) -> Any:
+        return (g[:, None] * A[:3, :1])[:1].sum(1)
+
+    return custom_op(b=first)(lambda b: (A[:3, :1] * b).sum(1)), [np.ones(1)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _lost_as_array, _lost_in_one_of_two, _lost_as_a_number, _imaginary_part_dropped, _gradient_of_masked_entries,
+        _changes_its_input, _random, _length_one_taken_for_the_whole,
+    ],
+    ids=lambda f: f.__name__.strip("_"),
+)  # fmt: skip
+@pytest.mark.parametrize("elementwise", [True, False])
+def test_lost_gradients_and_side_effects_are_rejected(make: Any, elementwise: bool) -> None:
+    f, inputs = make()
+    with pytest.raises(GradcheckError):
+        mg.gradcheck(f, inputs, elementwise=elementwise)
+
+
+def test_the_backward_that_fails_is_an_error() -> None:
+    def fails(g: Any, x: Any) -> Any:
+        raise ValueError("no gradient of an empty row")
+
+    with pytest.raises(ValueError, match="no gradient of an empty row"):
+        mg.gradcheck(custom_op(x=fails)(lambda x: x * 2), [np.ones((2, 0))])
+
+
+def test_a_constant_that_hides_a_dependence_is_found_by_the_second_derivative() -> None:
+    """The rule of power with a test on the exponent: right at first order, also at integers."""
+
+    def by_base(g: Any, a: Any, b: Any) -> Any:
+        return g * (b * a ** np.where(b == 0, 1, b - 1))
+
+    power = custom_op(a=by_base, b=lambda g, y, a: g * y * np.log(a))(lambda a, b: a**b)
+    inputs = [np.array([2.0, 3.0]), np.array([0.0, 1.0])]
+    assert mg.gradcheck(power, inputs)
+    with pytest.raises(GradcheckError, match="gradient of the gradient of"):
+        mg.gradgradcheck(power, inputs)
+    assert mg.gradgradcheck(np.power, inputs)
+    other = custom_op(a=lambda g, a, b: g * b * a ** (b - 1), b=lambda g, y, a: g * y * np.log(np.where(a == 1, 1, a)))
+    power = other(lambda a, b: a**b)
+    inputs[0] = np.array([1.0, 3.0])
+    assert mg.gradcheck(power, inputs)
+    with pytest.raises(GradcheckError, match="gradient of the gradient of"):
+        mg.gradgradcheck(power, inputs)
+
+
+def test_constant_results_need_no_gradient() -> None:
+    assert mg.gradcheck(lambda x: (x.sum(), np.floor(x), 3.0, np.argmax(x)), A)
+    assert mg.gradcheck(np.floor, A) and mg.gradgradcheck(np.floor, A)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,38 @@ def test_anomaly_lets_infinities_through_that_were_given() -> None:
     with mg.detect_anomaly():
         mg.softmax(mg.masked_fill(x, np.array([True, False]), -np.inf)).sum().backward()
     assert np.isfinite(x.grad.data).all()
+
+
+def test_anomaly_reports_a_nan_that_was_given() -> None:
+    x = Tensor([1.0, math.nan], requires_grad=True)
+    with mg.detect_anomaly():
+        with pytest.raises(AnomalyError, match=r"multiply: passed on a NaN in its operands; called at .*test_trust.py"):
+            x * 2
+        with pytest.raises(AnomalyError, match="subtract: made NaN from operands with an Inf"):
+            Tensor([math.inf], True) - math.inf
+        y = (Tensor([1.0, 2.0], True) * 3).sum()
+        with pytest.raises(AnomalyError, match="sum: its gradient passed on a NaN in its gradients"):
+            y.backward(np.array(math.nan))
+        assert np.where(np.isnan(x.data), 0.0, Tensor([1.0, 2.0])).sum().item() == 1.0
+
+
+def test_anomaly_knows_its_own_files_by_their_package(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """A module of a user's package whose name starts as ours does is the user's, wherever it lies."""
+    for name in ("nnproject", "minigrad_models", "nn"):
+        folder = tmp_path / name
+        folder.mkdir()
+        source = "import numpy as np\ndef f(x):\n    return np.log(x)\n"
+        (folder / "__init__.py").write_text(source, encoding="utf-8")
+        module = type(sys)(name)
+        module.__file__ = str(folder / "__init__.py")
+        monkeypatch.setitem(sys.modules, name, module)
+        for file in (folder / "__init__.py", Path(mg.__file__).parent.parent / name / "__init__.py"):
+            if name == "nn" and file.parent.parent != tmp_path:
+                continue
+            exec(compile(source, str(file), "exec"), vars(module))
+            with np.errstate(divide="ignore"), mg.detect_anomaly(), pytest.raises(AnomalyError) as error:
+                module.f(Tensor([0.0], True))
+            assert f"{file}:3 in f" in str(error.value)
 
 
 def test_anomaly_notices_a_write_through_a_view() -> None:

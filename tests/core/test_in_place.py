@@ -1,0 +1,217 @@
+"""Writing into tensors, and taking numbers out of them: done, noticed, or refused, and never a lost gradient."""
+
+from __future__ import annotations
+
+import math
+import operator
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import GradientError, Tensor
+
+OPERATORS = [
+    operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", OPERATORS, ids=lambda f: f.__name__)
+def test_operators_write_into_a_leaf_under_no_grad(write: Callable[..., Any]) -> None:
+    a = np.array([3.0, 5.0, 7.0])
+    expected = write(a.copy(), np.array(2.0))
+    p = Tensor(a, requires_grad=True)
+    kept = (p**2).sum()
+    with mg.no_grad():
+        q = write(p, Tensor(2.0))
+    assert q is p and p.data is a and p.requires_grad and p.is_leaf
+    np.testing.assert_array_equal(a, expected)
+    with pytest.raises(GradientError, match="power: an array of shape .* was changed in place after it was used"):
+        kept.backward()
+    with pytest.raises(
+        GradientError, match=r"a leaf that requires gradients cannot be changed in place.*under no_grad"
+    ):
+        write(p, 2.0)
+    np.testing.assert_array_equal(a, expected)
+
+
+def test_the_loop_of_every_tutorial() -> None:
+    target = np.array([1.0, -2.0])
+    p = Tensor(np.zeros(2), requires_grad=True)
+    for _ in range(100):
+        p.grad = None
+        ((p - target) ** 2).sum().backward()
+        with mg.no_grad():
+            p -= 0.1 * p.grad
+    np.testing.assert_allclose(p.data, target, atol=1e-8)
+
+
+def test_operators_where_a_gradient_flows_make_new_tensors() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = h = x * 1
+    y += 1
+    assert y is not h
+    np.testing.assert_array_equal(h.data, [1, 2])
+    total = start = Tensor(0.0)
+    for i in range(2):
+        total += x[i] * y[i]  # a constant that a gradient comes into
+    assert start.item() == 0.0 and total is not start
+    total.backward()
+    np.testing.assert_array_equal(x.grad.data, [3, 5])
+
+
+def test_operators_write_into_constants_as_into_arrays() -> None:
+    m = Tensor([[6, 7]])
+    alias = m
+    m &= 3
+    m |= 8
+    m ^= 1
+    assert alias is m and m.tolist() == [[11, 10]]
+    square = Tensor(np.eye(2))
+    square @= np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(square.data, [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match="broadcast"):
+        m += np.ones((3, 2), int)
+    with pytest.raises(TypeError, match="same_kind"):
+        m += 0.5
+
+
+@pytest.mark.parametrize("view", [lambda t: t, lambda t: t[1:], lambda t: t.reshape(3, 2).T, lambda t: t[::-1]])
+def test_a_constant_written_into_is_noticed_through_views(view: Callable[..., Any]) -> None:
+    x, c = Tensor(np.ones(6), requires_grad=True), Tensor(np.arange(6.0))
+    y = (view(x) * view(c)).sum()
+    with mg.no_grad():
+        part = c[2:4]
+        part += 1
+    with pytest.raises(GradientError, match="changed in place"):
+        y.backward()
+
+
+def test_a_write_beside_what_a_graph_saved_is_allowed() -> None:
+    memory = np.ones(6)
+    x = Tensor(np.ones(3), requires_grad=True)
+    y = (x * memory[:3]).sum()
+    other = Tensor(memory[3:])
+    other += 1
+    y.backward()
+    np.testing.assert_array_equal(x.grad.data, [1, 1, 1])
+
+
+# -- NumPy's functions that write, or that have no rule ------------------------------------------------
+
+
+def test_copyto_and_ufuncs_with_out_are_noticed() -> None:
+    for write in (
+        lambda c: np.copyto(c, 5.0),
+        lambda c: np.copyto(c.data, Tensor(np.ones(3))),
+        lambda c: np.add(c, Tensor(1.0), out=c.data),
+    ):
+        x, c = Tensor(np.ones(3), requires_grad=True), Tensor(np.arange(3.0))
+        y = (x * c).sum()
+        write(c)
+        with pytest.raises(GradientError, match="multiply: an array of shape .* was changed in place"):
+            y.backward()
+    p = Tensor(np.zeros(3), requires_grad=True)
+    with mg.no_grad():
+        np.copyto(p, 5.0, where=np.array([True, False, True]))
+    assert p.tolist() == [5, 0, 5]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda t: np.copyto(t, 5.0), "np.copyto: a leaf that requires gradients cannot be changed in place"),
+        (lambda t: np.copyto(np.zeros(3), t), "np.copyto.* would lose its gradient; write np.where"),
+        (lambda t: np.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient; .* np.broadcast_to"),
+        (lambda t: np.full_like(t, t[0]), "np.full_like: .*no gradient; write np.broadcast_to"),
+        (lambda t: mg.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient"),
+        (lambda t: np.unique(t), r"np.unique: .* no gradient; index the tensor with .*return_index=True"),
+        (lambda t: np.bincount([0, 0, 1], weights=t), r"np.bincount: .*write index_add\(zeros\(n\), x, weights\)"),
+    ],
+)
+def test_functions_that_would_drop_a_gradient_refuse(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises(GradientError, match=message):
+        call(Tensor([1.0, 2.0, 3.0], requires_grad=True))
+    with mg.no_grad():
+        call(Tensor([1.0, 2.0, 3.0], requires_grad=True))
+
+
+# -- numbers out of tensors ----------------------------------------------------------------------------
+
+
+def _written(a: Any) -> Any:
+    out = np.zeros(3)
+    for i in range(3):
+        out[i] = a[i] ** 2
+    return out
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        _written,
+        lambda a: a.sum() * float(a[0]),
+        lambda a: a.sum() * int(a[0]),
+        lambda a: a.sum() * math.sin(a[0]),
+        lambda a: np.array([float(v) for v in a]).sum(),
+    ],
+)
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda f: mg.grad(f)(np.ones(3)), lambda f: mg.value_and_grad(f)(np.ones(3)), lambda f: mg.vjp(f, np.ones(3)),
+        lambda f: mg.jvp(f, np.ones(3), np.ones(3)), lambda f: mg.jacobian(f)(np.ones(3)),
+        lambda f: mg.hessian(f)(np.ones(3)), lambda f: mg.hvp(f, np.ones(3), np.ones(3)),
+        lambda f: mg.gradcheck(f, np.ones(3)),
+    ],
+)  # fmt: skip
+def test_a_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any) -> None:
+    with pytest.raises(GradientError, match=r"would lose its gradient; collect such values with np.stack\(\[...\]\)"):
+        derivative(f)
+
+
+def test_numbers_that_were_meant() -> None:
+    g = mg.grad(lambda a: (a * a.detach().sum().item()).sum() * float(a.detach()[0]))(np.full(3, 2.0))
+    np.testing.assert_array_equal(g.data, [12, 12, 12])
+    with mg.no_grad():
+        assert float(Tensor(1.5, requires_grad=True)) == 1.5
+    assert float(Tensor(2.5)) == 2.5 and f"{Tensor(2.5, requires_grad=True):.1f}" == "2.5"
+
+
+def test_a_number_taken_out_elsewhere_warns_and_names_item() -> None:
+    x = Tensor(1.5, requires_grad=True)
+    for convert in (float, int, complex):
+        with pytest.warns(
+            UserWarning, match=rf"{convert.__name__}\(\) of a tensor that requires grad.*write .item\(\)"
+        ):
+            assert convert(x) == convert(1.5)
+
+
+# -- threads ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_buffer", [False, True])
+def test_two_threads_add_into_one_large_leaf(with_buffer: bool) -> None:
+    """NumPy lets go of the interpreter in an addition, so that two of them could meet in one element."""
+    n, rounds = 400_000, 20
+    p = Tensor(np.zeros((n, 1)), requires_grad=True)
+    if with_buffer:
+        from minigrad.core.graph import notes_of
+
+        notes_of(p._node).grad_buffer = np.zeros((n, 1))
+    rows = np.ones((1, n))
+
+    def work() -> None:
+        for _ in range(rounds):
+            mg.linear(rows, mg.swapaxes(p, 0, 1)).sum().backward()
+            mg.linear(np.ones((1, 1)), p).sum().backward()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(p.grad.data, np.full((n, 1), 4.0 * rounds))
