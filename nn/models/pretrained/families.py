@@ -24,7 +24,8 @@ class Family:
     (where that depends on our configuration, a function of it), `heads` what comes with a head: "mlm",
     "classes" or "tokens" of an encoder, "" of the other models. "@" stands for one of `prefixes`: the first is
     that of models with a head, the last that of a bare model. `classes` are settings of ours for that head.
-    `copies` are arrays that are ours under a second name, `ignored` patterns of names that are not used.
+    `copies` are arrays that are ours under a second name, `ignored` patterns of names that are not used;
+    `pooler` is a map that their bare models have and ours do not: it is kept, or saved as zeros.
     """
 
     base: str
@@ -35,6 +36,7 @@ class Family:
     classes: Mapping[str, Any] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    pooler: str = ""
 
 
 # -- what settings are called ------------------------------------------------------------------------------
@@ -59,12 +61,13 @@ def _only(s: Settings, **expected: Any) -> None:
 
 
 def _id(s: Settings, name: str, default: int | None = None) -> Any:
-    return s.integer(name, default, low=0)
+    """The id of a mark; null says that there is none."""
+    return s.integer(name, None if name in s else default, low=0)
 
 
 def _ends(s: Settings, default: int | None = None) -> Any:
     """The end mark, or a tuple of several."""
-    found = s.take("eos_token_id", (int, list), default)
+    found = s.take("eos_token_id", (int, list), None if "eos_token_id" in s else default)
     return tuple(s.list("eos_token_id", int)) if isinstance(found, list) else found
 
 
@@ -190,12 +193,12 @@ ENCODERS = {
             "tokens": "output classifier",
         },
         _POOLED, {"cls.predictions.decoder.weight": "output.weight", "cls.predictions.decoder.bias": "output.bias"},
-        ("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"),
+        ("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"), "pooler.dense",
     ),
     "roberta": Family(
         "Roberta", _roberta, _BERT, ("roberta.", ""), _ROBERTA_HEADS, _POOLED,
         {"lm_head.decoder.weight": "output.weight", "lm_head.decoder.bias": "output.bias"},
-        ("@embeddings.position_ids", "@pooler.*"),
+        ("@embeddings.position_ids", "@pooler.*"), "pooler.dense",
     ),
     "distilbert": Family(
         "DistilBert", _distilbert, _DISTILBERT, ("distilbert.", ""),
@@ -226,7 +229,7 @@ ENCODERS = {
             "tokens": "output classifier",
         },
         _POOLED, {"predictions.decoder.weight": "output.weight", "predictions.decoder.bias": "output.bias"},
-        ("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"),
+        ("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"), "pooler",
     ),
 }  # fmt: skip
 ENCODERS["xlm-roberta"] = Family(**{**vars(ENCODERS["roberta"]), "base": "XLMRoberta"})

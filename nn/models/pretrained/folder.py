@@ -28,7 +28,8 @@ class Origin:
 
     `settings` are those of its config.json, `prefix` that of its names; `kept` are arrays that the model does
     not use, `copies` names of arrays that are others once more, `spelled` names that the file writes in an
-    older way, `files` those beside the weights. `generation` are options for `generate`.
+    older way, `files` those beside the weights.
+    `generation` are options for `generate`; `native`: the head is that of the folder.
     """
 
     family: str
@@ -40,6 +41,7 @@ class Origin:
     spelled: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     generation: dict[str, Any] = field(default_factory=dict)
+    native: bool = True
 
 
 class Weights(Mapping[str, Entry]):

@@ -74,6 +74,7 @@ def load(
     origin = Origin(name, dict(settings), head, prefix, generation=_options(generation, settings, family))
     _fill(model, family, origin, weights, is_native, generator)
     if not is_native:
+        origin.native = False
         origin.prefix = family.prefixes[-1 if head == "none" else 0]
     origin.files = {p.name: p.read_bytes() for p in [directory / "generation_config.json"] if p.is_file()}
     model.origin = origin

@@ -12,9 +12,10 @@ from minigrad.files.json import write_json
 from minigrad.files.safetensors import write_safetensors
 
 from ..base import Model
+from .adopt import adopted, in_halves
 from .families import FAMILIES
 from .folder import Origin
-from .load import parameter_at, plan
+from .load import SUFFIXES, parameter_at, plan
 
 __all__ = ["save"]
 
@@ -28,12 +29,9 @@ def save(directory: str | Path, model: Any, text: Any = None, *, dtype: str | No
     "bfloat16"; None: that of the model.
     """
     directory = Path(directory)
-    if getattr(model.config, "pruned_heads", None):
+    if model.config.pruned_heads:
         raise ValueError("save: a model with pruned heads has no form that others read; nn.save_weights keeps it")
-    origin = getattr(model, "origin", None)
-    if origin is None:
-        raise ValueError("TODO")
-    FAMILIES[origin.family]
+    origin = model.origin or adopted(model)
     write_safetensors(directory / "model.safetensors", _arrays(model, origin), {"format": "pt"}, dtype)
     write_json(directory / "config.json", _settings(model, origin, dtype), 2)
     for name, data in origin.files.items():
@@ -44,9 +42,11 @@ def save(directory: str | Path, model: Any, text: Any = None, *, dtype: str | No
 
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     """All arrays of the file, by their names."""
-    family, own = FAMILIES[origin.family], dict(model.named_parameters())
+    family, own = FAMILIES[origin.family], {name: p.data for name, p in model.named_parameters()}
+    if model.config.positions == "sinusoidal":
+        own = {name: in_halves(name, array, model.config.d_model) for name, array in own.items()}
     arrays = {
-        name: place.join([own[ours].data for ours in place.ours])
+        name: place.join([own[ours] for ours in place.ours])
         for name, place in plan(model, family, origin.head, origin.prefix).items()
     }
     for name in origin.copies:
@@ -55,15 +55,29 @@ def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
         if parameter is not None:
             arrays[name] = parameter.data
     arrays.update(origin.kept)
+    if origin.head == "none" and family.pooler:
+        width = model.config.d_model
+        arrays.setdefault(f"{origin.prefix}{family.pooler}.weight", np.zeros((width, width), model.config.dtype))
+        arrays.setdefault(f"{origin.prefix}{family.pooler}.bias", np.zeros(width, model.config.dtype))
     return {origin.spelled.get(name, name): array for name, array in arrays.items()}
 
 
 def _settings(model: Model, origin: Origin, dtype: str | None) -> dict[str, Any]:
     """config.json: what was read, with what changed since."""
     settings, stored = dict(origin.settings), dtype or model.config.dtype
-    for name in ("dtype", "torch_dtype"):
-        if name in settings:
-            settings[name] = stored
-    if not {"dtype", "torch_dtype"} & set(settings):
-        settings["torch_dtype"] = stored
+    for name in {"dtype", "torch_dtype"} & set(settings) or {"torch_dtype"}:
+        settings[name] = stored
+    if origin.head:
+        settings["architectures"] = [_architecture(settings, origin)]
+    if origin.head in ("classes", "tokens"):
+        count, labels = model.config.num_classes, settings.get("id2label") or {}
+        if len(labels) != count:
+            settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(count)}
+            settings["label2id"] = {f"LABEL_{i}": i for i in range(count)}
     return settings
+
+
+def _architecture(settings: dict[str, Any], origin: Origin) -> str:
+    """The class of theirs; the one that was read, if its head is still there."""
+    read = settings.get("architectures")
+    return read[0] if origin.native and read else FAMILIES[origin.family].base + SUFFIXES[origin.head]

@@ -1,0 +1,304 @@
+"""Folders of published models, without their makers' libraries: what is refused, and what goes round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+
+GPT2 = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, bos_id=1, eos_id=2)
+LLAMA = nn.LanguageModelConfig(
+    30, 16, 4, 2, 32, max_len=20, norm="rms", norm_eps=1e-6, gated=True, activation="silu", bias=False,
+    positions="rotary", num_kv_heads=2, tie=False,
+)  # fmt: skip
+ENCODER: dict[str, Any] = {
+    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "max_len": 20,
+}  # fmt: skip
+BERT = nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, **ENCODER)
+MARIAN = nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie="all", max_len=20)
+MADE: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: nn.LanguageModel(GPT2),
+    "llama": lambda: nn.LanguageModel(LLAMA),
+    "marian": lambda: nn.Transformer(MARIAN),
+    "bert": lambda: nn.EncoderModel(BERT),
+    "bert, masked": lambda: nn.MaskedLanguageModel(BERT),
+    "bert, classes": lambda: nn.EncoderClassifier(
+        nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", **ENCODER)
+    ),
+    "distilbert, tokens": lambda: nn.TokenClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)),
+}
+
+
+def result(model: Any) -> np.ndarray:
+    ids = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
+    return model(ids, ids).data if isinstance(model, nn.Transformer) else model(ids).data
+
+
+def folder(path: Path, name: str = "gpt2", **changes: Any) -> Path:
+    """A saved model, with changes to its config.json (None takes a setting out)."""
+    nn.save(path, MADE[name]().eval())
+    settings = json.loads((path / "config.json").read_text())
+    settings |= changes
+    (path / "config.json").write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+    return path
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_was_made_here_goes_round(tmp_path: Path, name: str) -> None:
+    model = MADE[name]().eval()
+    nn.save(tmp_path / "1", model)
+    again = nn.load(tmp_path / "1")
+    assert type(again) is type(model) and not again.training
+    np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
+    nn.save(tmp_path / "2", again)
+    for file in ("model.safetensors", "config.json"):
+        assert (tmp_path / "1" / file).read_bytes() == (tmp_path / "2" / file).read_bytes()
+
+
+def test_interleaved_sines_become_halves(tmp_path: Path) -> None:
+    """Only the order of the numbers of a position differs: the results do not."""
+    for tie in ("none", "target", "all"):
+        model = nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie=tie, max_len=20)).eval()
+        for parameter in model.parameters():
+            parameter.data[...] += np.random.default_rng(0).standard_normal(parameter.shape)
+        nn.save(tmp_path, model)
+        again = nn.load(tmp_path)
+        assert again.config.positions == "sinusoidal_halves" and again.config.tie == tie
+        np.testing.assert_allclose(result(again), result(model), rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
+    for model, message in (
+        (nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, norm_first=True)), r"Marian can describe: norm_first=True \(expected False\), final_norm=True"),
+        (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="alibi")), r"GPT2 can describe: positions='alibi'"),
+        (nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)), r"DistilBert can describe: pool='mean' \(expected 'first'\)"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"save: not a model that {message}.*nn.save_weights"):
+            nn.save(tmp_path / "x", model)
+    assert not (tmp_path / "x").exists()
+    pruned = nn.LanguageModel(GPT2)
+    pruned.prune_heads({"layers.layers.0.self_attention": [1]})
+    with pytest.raises(ValueError, match="pruned heads has no form that others read"):
+        nn.save(tmp_path / "x", pruned)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no model_type": ({"model_type": None}, "config.json: model_type: expected one of albert, bart, bert, .*xlm-roberta, got ''"),
+    "unknown model_type": ({"model_type": "mamba"}, "config.json: model_type: expected one of .* got 'mamba'"),
+    "quantised": ({"quantization_config": {"bits": 4}}, "config.json: quantization_config: quantised weights"),
+    "no size": ({"n_embd": None}, "config.json: n_embd is missing"),
+    "a text for a size": ({"n_embd": "16"}, 'config.json: n_embd: expected an integer, got "16"'),
+    "heads that do not divide": ({"n_head": 3}, "config.json: d_model must be divisible by num_heads"),
+    "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
+    "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected False"),
+    "10^12 words": ({"vocab_size": 10**12}, "config.json: the vocabulary would have 16,000,000,000,000 numbers, but .*model.safetensors holds"),
+    "10^12 wide": ({"n_embd": 10**12}, "config.json: the vocabulary would have .* numbers, but"),
+    "10^12 positions": ({"n_positions": 10**12}, "config.json: the table of positions would have"),
+    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: the feed-forward net would have"),
+    "10^12 layers": ({"n_layer": 10**12}, "config.json: 1,000,000,000,000 layers, but"),
+    "a layer too many": ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
+    "a layer too few": ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
+    "another width": ({"n_inner": 31}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(31,\), got \(32,\)\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_settings_that_do_not_fit(tmp_path: Path, name: str) -> None:
+    changes, message = BAD[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        nn.load(folder(tmp_path, **changes))
+    assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+
+
+def test_rotary_positions_of_other_kinds(tmp_path: Path) -> None:
+    for scaling, message in (
+        (
+            {"rope_type": "longrope", "factor": 2.0},
+            'rope_scaling: rope_type: expected one of default, linear, llama3, yarn, got "longrope"',
+        ),
+        ({"type": "linear", "factor": "2"}, "rope_scaling: factor: expected a number"),
+        ({"rope_type": "llama3", "factor": 2.0}, "config.json: .*'llama3' needs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.load(folder(tmp_path, "llama", rope_scaling=scaling))
+    with pytest.raises(ValueError, match="config.json: partial_rotary_factor: expected 1.0"):
+        nn.load(folder(tmp_path, "llama", partial_rotary_factor=0.25))
+
+
+def test_folders_that_lack_something(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="config.json: no such file; expected a folder with .*hf download"):
+        nn.load(tmp_path / "nothing")
+    path = folder(tmp_path / "x")
+    (path / "model.safetensors").rename(path / "kept")
+    with pytest.raises(FileNotFoundError, match="model.safetensors: no such file; expected a folder with"):
+        nn.load(path)
+    (path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+    with pytest.raises(
+        ValueError,
+        match=r"pytorch_model.bin is not read, since it is not safetensors \(a pickle can run any code\); convert it",
+    ):
+        nn.load(path)
+    (path / "model.safetensors").write_bytes((path / "kept").read_bytes()[:-4])
+    with pytest.raises(ValueError, match="model.safetensors: not a whole safetensors file"):
+        nn.load(path)
+    (path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json: not JSON"):
+        nn.load(path)
+
+
+def sharded(path: Path) -> Path:
+    file = SafetensorsFile(path / "model.safetensors")
+    names = list(file)
+    places = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(names)}
+    for shard in set(places.values()):
+        write_safetensors(path / shard, {n: file.read(n) for n in names if places[n] == shard}, {"format": "pt"})
+    (path / "model.safetensors").unlink()
+    (path / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 1}, "weight_map": places})
+    )
+    return path
+
+
+def test_weights_in_several_files(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    expected = result(nn.load(path))
+    index = sharded(path) / "model.safetensors.index.json"
+    np.testing.assert_array_equal(result(nn.load(path)), expected)
+    whole = json.loads(index.read_text())
+    for name, message in (
+        (
+            "../model-00001-of-00002.safetensors",
+            "weight_map: expected names of files in the same folder, got '../model",
+        ),
+        ("model-00002-of-00002.safetensors", "transformer.wte.weight not in the files that it names"),
+        (3, "weight_map: transformer.wte.weight: expected a text, got 3"),
+    ):
+        index.write_text(json.dumps({"weight_map": {**whole["weight_map"], "transformer.wte.weight": name}}))
+        if "00002" in str(name) and whole["weight_map"]["transformer.wte.weight"] == name:
+            continue
+        with pytest.raises(ValueError, match=message):
+            nn.load(path)
+    index.write_text(json.dumps(whole))
+    (path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model-00002-of-00002.safetensors: no such file"):
+        nn.load(path)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_weights_are_widened_and_saved_again(tmp_path: Path, dtype: str) -> None:
+    nn.save(tmp_path / "1", MADE["llama"]().eval(), dtype=dtype)
+    model = nn.load(tmp_path / "1")
+    assert {p.dtype for p in model.parameters()} == {np.dtype("float32")}
+    nn.save(tmp_path / "2", model, dtype=dtype)
+    assert (tmp_path / "1/model.safetensors").read_bytes() == (tmp_path / "2/model.safetensors").read_bytes()
+    assert json.loads((tmp_path / "2/config.json").read_text())["torch_dtype"] == dtype
+    nn.save(tmp_path / "3", model)
+    np.testing.assert_array_equal(result(nn.load(tmp_path / "3")), result(model))
+    assert nn.load(tmp_path / "1", dtype="float64").config.dtype == "float64"
+
+
+def test_arrays_of_dtypes_that_numpy_lacks(tmp_path: Path) -> None:
+    path = folder(tmp_path)
+    data = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(data.replace(b'"F32","shape":[16],', b'"F8_E4M3","shape":[64],'))
+    with pytest.raises(ValueError, match="model.safetensors: "):
+        nn.load(path)
+
+
+def test_heads(tmp_path: Path) -> None:
+    path = folder(tmp_path / "masked", "bert, masked")
+    model = nn.load(path, head="classes", num_classes=4, generator=np.random.default_rng(0))
+    assert isinstance(model, nn.EncoderClassifier) and model.output.out_features == 4
+    np.testing.assert_array_equal(model.hidden(np.array([[3, 4]])).data, nn.load(path).hidden(np.array([[3, 4]])).data)
+    nn.save(tmp_path / "classes", model)
+    settings = json.loads((tmp_path / "classes/config.json").read_text())
+    assert settings["architectures"] == ["BertForSequenceClassification"] and len(settings["id2label"]) == 4
+    again = nn.load(tmp_path / "classes")
+    np.testing.assert_array_equal(result(again), result(model))
+    wider = nn.load(tmp_path / "classes", head="classes", num_classes=7)  # another number of classes: a new head
+    assert wider.output.out_features == 7
+    np.testing.assert_array_equal(wider.dense.weight.data, model.dense.weight.data)  # on the pooler that there is
+    tokens = nn.load(tmp_path / "classes", head="tokens", num_classes=4)
+    assert not np.array_equal(tokens.output.weight.data, model.output.weight.data)  # of other classes
+    assert type(nn.load(path, head="none")) is nn.EncoderModel
+    for head, options, message in (
+        ("words", {}, "head: expected one of none, mlm, classes, tokens for bert, got 'words'"),
+        ("classes", {}, "head='classes': expected num_classes"),
+        ("mlm", {"num_classes": 2}, "num_classes is for head='classes' or 'tokens', got head='mlm'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.load(path, head=head, **options)
+    with pytest.raises(ValueError, match="config.json: a gpt2 model takes no other head, got head='classes'"):
+        nn.load(folder(tmp_path / "gpt2"), head="classes", num_classes=2)
+
+
+def test_norms_that_have_gamma_and_beta(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", "bert, masked")
+    file = SafetensorsFile(path / "model.safetensors")
+    older = {
+        n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): file.read(n)
+        for n in file
+    }
+    expected = result(nn.load(path))
+    write_safetensors(path / "model.safetensors", older, {"format": "pt"})
+    model = nn.load(path)
+    np.testing.assert_array_equal(result(model), expected)
+    nn.save(tmp_path / "again", model)  # in the names that it was loaded by
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
+
+
+def test_tied_projections(tmp_path: Path) -> None:
+    """A projection that is there and differs counts, whatever config.json says; one that is equal is tied."""
+    path = folder(tmp_path / "x")
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    write_safetensors(
+        path / "model.safetensors", {**arrays, "lm_head.weight": arrays["transformer.wte.weight"]}, {"format": "pt"}
+    )
+    same = nn.load(path)
+    assert same.output.weight is same.embedding.tokens.weight
+    nn.save(tmp_path / "again", same)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
+    write_safetensors(
+        path / "model.safetensors", {**arrays, "lm_head.weight": 2 * arrays["transformer.wte.weight"]}, {"format": "pt"}
+    )
+    other = nn.load(path)
+    assert other.output.weight is not other.embedding.tokens.weight
+    np.testing.assert_allclose(result(other), 2 * result(same), rtol=1e-5)
+    nn.save(tmp_path / "again", other)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
+
+
+def test_masks_that_others_save(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x")
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file} | {"transformer.h.0.attn.bias": np.ones((1, 1, 20, 20), bool)}
+    write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
+    nn.save(tmp_path / "again", nn.load(path))
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
+
+
+def test_settings_for_generation(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", bad_words_ids=[[7], [3, 4]], forced_bos_token_id=5)
+    data = json.dumps({"eos_token_id": [2, 9], "suppress_tokens": [8]}).encode()
+    (path / "generation_config.json").write_bytes(data)
+    model = nn.load(path)
+    assert model.config.end_ids == (2, 9)
+    assert model.origin.generation == {"first": (5,), "suppress": (8,)}
+    nn.save(tmp_path / "again", model)
+    assert (tmp_path / "again/generation_config.json").read_bytes() == data
+
+
+def test_padding_that_is_also_the_end_mark(tmp_path: Path) -> None:
+    """Where pad and end are one id (GPT-2, SmolLM2), the end mark is learned, unless a mask says otherwise."""
+    model = nn.load(folder(tmp_path, pad_token_id=2))
+    ids = np.array([[3, 4, 2, 2]])
+    assert model.num_targets(ids) == 3 and model.num_targets(ids, np.array([[True, True, True, False]])) == 2
