@@ -14,6 +14,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -104,6 +105,44 @@ def _private(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) * 1024
+
+
+def follow(pipe: Any, step: Callable[[], None]) -> None:
+    """Take a step whenever the other end of the pipe asks for one, until it is closed."""
+    while True:
+        try:
+            pipe.recv()
+        except EOFError:
+            return
+        step()
+        pipe.send(None)
+
+
+def in_processes(prepare: Callable[[], Callable[[], None]], processes: int) -> Callable[[], None]:
+    """A step that this process and forked ones take at once; each prepares its own part."""
+    import multiprocessing
+
+    def part(pipe: Any) -> None:
+        step = prepare()
+        pipe.send(None)
+        follow(pipe, step)
+
+    pipes = []
+    for _ in range(processes - 1):
+        own, other = multiprocessing.Pipe()
+        multiprocessing.get_context("fork").Process(target=part, args=(other,), daemon=True).start()
+        own.recv()
+        pipes.append(own)
+    own_part = prepare()
+
+    def step() -> None:
+        for pipe in pipes:
+            pipe.send(None)
+        own_part()
+        for pipe in pipes:
+            pipe.recv()
+
+    return step
 
 
 def serve(library: str, task: str, config: dict[str, Any]) -> None:

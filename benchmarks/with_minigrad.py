@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
-import nn.layers.folding
 import numpy as np
+from harness import in_processes
 from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
 
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
-from minigrad.core.graph import Backward
-from minigrad.core.op import OPS
 from minigrad.runtime import keep_freed_memory
 
 VERSION = mg.__version__
@@ -57,25 +55,22 @@ def ops(name: str, n: int, side: int) -> Callable[[], None]:
     return step
 
 
-def _take_out(part: str) -> None:
-    """Leave out something that is there for speed; a kernel gives way to its definition."""
-    if part in OPS:
-        kernel = OPS[part]
-        setattr(sys.modules[kernel.forward.__module__], kernel.forward.__name__, kernel.definition)
-    elif part == "gradients in place":
-        Backward._grad_buffers = lambda self, node, grads: [None] * len(node.inputs)  # type: ignore[method-assign]
-    elif part == "kept memory":
+_contexts = ExitStack()  # what was left out stays so, to the end of the process
+
+
+def _leave_out(part: str) -> None:
+    """Leave out something that is there for speed: a kernel gives way to its definition."""
+    if part == "kept memory":
         os.environ["MINIGRAD_MALLOC"] = "default"
-    else:
-        raise ValueError(f"unknown part {part!r}")
+    elif part:
+        _contexts.enter_context(mg.use_definitions(part))
 
 
 def train(
     size: str, processes: int = 2, activation: str = "relu", without: str = "", **changes: int
 ) -> Callable[[], None]:
     """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
-    if without:
-        _take_out(without)
+    _leave_out(without)
     s = SIZES[size]._replace(**changes)
     mg.manual_seed(0)
     config = nn.TransformerConfig(
@@ -99,10 +94,8 @@ def train(
     return step
 
 
-def decode(path: str, batch: int, beams: int, length: int, steps: int, without: str = "") -> Callable[[], Any]:
+def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
     """Exactly `steps` tokens for `batch` sources, with the cache."""
-    if without:
-        _take_out(without)
     model = nn.load(path)
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     if beams == 1:
@@ -110,21 +103,28 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int, without: 
     return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
 
 
-def gemm(size: str) -> Callable[[], None]:
-    """The matrix products of a training step alone: forward, gradient of the input, gradient of the weight."""
+def gemm(size: str, processes: int = 2) -> Callable[[], None]:
+    """The matrix products of a training step alone: forward, gradient of the input, gradient of the weight.
+
+    Split as `train` splits them: each process has its rows of the batch, and one thread.
+    """
     s = SIZES[size]
-    rng = np.random.Generator(np.random.SFC64(0))
-    n, d = s.batch * s.length, s.d_model
+    n, d = s.batch * s.length // processes, s.d_model
     shapes = [(d, d, 12 * s.layers), (d, s.d_ff, 2 * s.layers), (s.d_ff, d, 2 * s.layers), (d, s.vocab, 1)]
-    work = []
-    for n_in, n_out, times in shapes:
-        x, w, g = (rng.random(shape, np.float32) for shape in ((n, n_in), (n_out, n_in), (n, n_out)))
-        work += [(x, w, g)] * times
 
-    def step() -> None:
-        for x, w, g in work:
-            x @ w.T
-            g @ w
-            g.T @ x
+    def products() -> Callable[[], None]:
+        mg.set_num_threads(1)
+        rng = np.random.Generator(np.random.SFC64(0))
+        work = [([rng.random(shape, np.float32) for shape in ((n, n_in), (n_out, n_in), (n, n_out))], times)
+                for n_in, n_out, times in shapes]  # fmt: skip
 
-    return step
+        def step() -> None:
+            for (x, w, g), times in work:
+                for _ in range(times):
+                    x @ w.T
+                    g @ w
+                    g.T @ x
+
+        return step
+
+    return in_processes(products, processes)

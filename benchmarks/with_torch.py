@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from harness import follow
 from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
 
 VERSION = torch.__version__
@@ -79,14 +81,13 @@ class Translator(torch.nn.Module):
         return self.output(h)
 
 
-def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], None]:
+def _step(
+    s: Size, model: torch.nn.Module, source: torch.Tensor, target: torch.Tensor,
+    forward: Callable[..., torch.Tensor] | None = None,
+) -> Callable[[], None]:  # fmt: skip
     """A training step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
-    s = SIZES[size]._replace(**changes)
-    torch.manual_seed(0)
-    model = Translator(s)
-    forward = torch.compile(model) if compiled else model
     adam = torch.optim.Adam(model.parameters(), LR, fused=True)
-    source, target = map(torch.tensor, s.data())
+    forward = forward or model
 
     def step() -> None:
         adam.zero_grad()
@@ -101,9 +102,52 @@ def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], Non
     return step
 
 
+def train(size: str, compiled: bool = False, **changes: int) -> Callable[[], None]:
+    """A training step in one process with two threads."""
+    s = SIZES[size]._replace(**changes)
+    torch.manual_seed(0)
+    model = Translator(s)
+    source, target = map(torch.tensor, s.data())
+    return _step(s, model, source, target, forward=torch.compile(model) if compiled else None)
+
+
 def train_compiled(size: str, **changes: int) -> Callable[[], None]:
     """The same, through torch.compile."""
     return train(size, compiled=True, **changes)
+
+
+def train_processes(size: str, **changes: int) -> Callable[[], None]:
+    """The same in two processes with one thread each: DistributedDataParallel, gradients all-reduced by gloo."""
+    import torch.multiprocessing as multiprocessing
+
+    s = SIZES[size]._replace(**changes)
+    store = tempfile.TemporaryDirectory()
+    own, other = multiprocessing.get_context("spawn").Pipe()
+    peer = multiprocessing.get_context("spawn").Process(target=_follow, args=(other, store.name, s), daemon=True)
+    peer.start()
+    own_part = _part(store.name, s, 0)
+
+    def step() -> None:
+        own.send(None)
+        own_part()
+        own.recv()
+
+    step.store = store  # type: ignore[attr-defined]  # lives as long as the task
+    return step
+
+
+def _part(store: str, s: Size, rank: int) -> Callable[[], None]:
+    """What one of two processes does: a step with every second row of the batch."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}/store", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    source, target = (torch.tensor(ids[rank::2]) for ids in s.data())
+    model = torch.nn.parallel.DistributedDataParallel(Translator(s), gradient_as_bucket_view=True)
+    return _step(s, model, source, target)
+
+
+def _follow(pipe: Any, store: str, s: Size) -> None:
+    follow(pipe, _part(store, s, 1))
 
 
 def marian(path: str) -> dict[str, int]:

@@ -15,6 +15,7 @@ from .debug.profiler import *
 from .derivatives import *
 from .kernels.attention import *
 from .kernels.cross_entropy import *
+from .kernels.definitions import *
 from .kernels.dropout import *
 from .kernels.embedding import *
 from .kernels.gelu import *

@@ -21,7 +21,7 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.extras import require
-from minigrad.kernels.attention import attention_weights, merge_heads, split_heads
+from minigrad.kernels import attention_weights, merge_heads, split_heads
 
 HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
 P = HIDDENS // HEADS  # 20, the size of one head

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
+from .definitions import kernel
 from .dropout import dropout_mask
 
 __all__ = ["scaled_dot_product_attention"]
@@ -104,7 +105,7 @@ def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
     return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
 
 
-@op(vjp=_attention_vjp, definition=attention_definition)
+@kernel(vjp=_attention_vjp, definition=attention_definition)
 def _attention(query, key, value, /, num_heads, mask, scale, drop_mask, drop_scale):
     n, length, _ = query.shape
     q, k, v = (_heads(x, num_heads) for x in (query, key, value))

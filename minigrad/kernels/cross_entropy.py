@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ..core.modes import is_grad_enabled
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.indexing import as_indices, take_along_axis
 from ..ops.reduction import sum
 from ..ops.softmax import log_softmax
 from .blocks import as_rows, needs_shift, ones, row_blocks
+from .definitions import kernel
 from .linear import linear_definition
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
@@ -112,7 +113,7 @@ def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[A
     return (gx.reshape(logits.shape),)
 
 
-@op(vjp=_cross_entropy_vjp, definition=cross_entropy_definition)
+@kernel(vjp=_cross_entropy_vjp, definition=cross_entropy_definition)
 def _cross_entropy(logits, /, targets):
     rows = as_rows(logits)
     loss, lse = np.empty(len(rows), rows.dtype), np.empty(len(rows), rows.dtype)
@@ -166,7 +167,7 @@ def _linear_cross_entropy_vjp(
     )
 
 
-@op(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
+@kernel(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
 def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
     rows = as_rows(x)
     classes = weight.shape[0]

@@ -11,6 +11,7 @@ from ..core.random import default_generator
 from ..core.tensor import Tensor
 from ..ops.activations import relu
 from .blocks import row_blocks
+from .definitions import kernel
 
 __all__ = ["dropout", "relu_dropout"]
 
@@ -72,7 +73,7 @@ def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
     return _masked(g, y > 0, scale)
 
 
-@op(definition=relu_dropout_definition, x=_relu_dropout_rule)
+@kernel(definition=relu_dropout_definition, x=_relu_dropout_rule)
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))

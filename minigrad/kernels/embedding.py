@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.elementwise import where
 from ..ops.indexing import as_indices, getitem
+from .definitions import kernel
 
 __all__ = ["embedding"]
 
@@ -50,7 +51,7 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any, gr
     return (_scattered(g, indices, table),)
 
 
-@op(vjp=_embedding_vjp, definition=embedding_definition)
+@kernel(vjp=_embedding_vjp, definition=embedding_definition)
 def _embedding(weight, /, indices, padding_idx):
     # of a table in another order than C's, take() would first copy all
     return np.take(weight, indices, axis=0) if weight.flags.c_contiguous else np.ascontiguousarray(weight[indices])

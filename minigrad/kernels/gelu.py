@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor
 from ..ops.activations import erf
 from ..ops.elementwise import tanh
 from .blocks import row_blocks
+from .definitions import kernel
 
 __all__ = ["gelu"]
 
@@ -64,7 +65,7 @@ def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
     return (gx.reshape(x.shape),)
 
 
-@op(vjp=_gelu_vjp, definition=gelu_definition)
+@kernel(vjp=_gelu_vjp, definition=gelu_definition)
 def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor
 from ..ops.linalg import matmul
 from ..ops.shape import swapaxes
 from .blocks import as_rows, ones, row_blocks
+from .definitions import kernel
 
 __all__ = ["linear"]
 
@@ -39,7 +40,7 @@ def _product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return rows @ weight.T
 
 
-@op(vjp=_linear_vjp, definition=linear_definition)
+@kernel(vjp=_linear_vjp, definition=linear_definition)
 def _linear(x, weight, bias, /):
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError("expected x (..., in) and weight (out, in), with bias (out,) or None")

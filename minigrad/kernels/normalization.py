@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.op import function
 from ..core.tensor import Tensor
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import mean
 from .blocks import BLOCK, as_rows, mean_column, row_blocks
+from .definitions import kernel
 
 __all__ = ["layer_norm", "rms_norm"]
 
@@ -56,7 +57,7 @@ def _row_norm_vjp(g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: An
     return tuple(c if needed else None for c, needed in zip(found, needs))
 
 
-@op(vjp=_row_norm_vjp, definition=row_norm_definition)
+@kernel(vjp=_row_norm_vjp, definition=row_norm_definition)
 def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
     n, width = rows.shape
