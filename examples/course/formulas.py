@@ -31,7 +31,7 @@ OPERATORS = {
     "prime": "′", "lfloor": "⌊", "rfloor": "⌋", "int": "∫", "sim": "∼", "equiv": "≡", "ll": "≪", "gg": "≫", "bar": "|",
 }  # fmt: skip
 SPACES = {"quad": "1em", "qquad": "2em", ",": "0.17em", ";": "0.28em", " ": "0.25em"}
-NAMES = {"sin", "cos", "tan", "exp", "log", "ln", "max", "min", "arg"}
+NAMES = {"sin", "cos", "tan", "tanh", "exp", "log", "ln", "max", "min", "arg"}
 SYMBOLS = {*LETTERS, *OPERATORS, *SPACES, *NAMES}
 LARGE = {"∑", "∏"}
 
@@ -112,8 +112,10 @@ class _Reader:
             mark = self.take()
             if mark == "_":
                 sub = self.group()
+            elif mark == "'":
+                sup = Node("operator", (sup.value if sup else "") + "′")
             else:
-                sup = Node("operator", "′") if mark == "'" else self.group()
+                sup = self.group()
         return base if sub is None and sup is None else Node("script", parts=[base, sub, sup])
 
     def atom(self) -> Node:
