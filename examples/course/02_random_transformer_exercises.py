@@ -406,6 +406,13 @@ def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[floa
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("random_transformer_exercises", __doc__ or "", argv)
+    lesson.source(
+        "The Random Transformer",
+        "Omar Sanseviero, translated into Chinese by yaoqih",
+        "001_a6a1c66263ca8fcf.txt",
+        "https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/",
+        "Its last section asks these questions and leaves them open.",
+    )
     positions(lesson)
     two_attentions(lesson)
     attention_size(lesson)

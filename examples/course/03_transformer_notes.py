@@ -607,6 +607,11 @@ def what_it_looks_at(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> N
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("transformer_notes", __doc__ or "", argv)
+    lesson.source(
+        "Multi-head self-attention and the Transformer (多头自注意力机制与Transformer)",
+        "notes of 6 December 2024",
+        "000_170e9c9fc48d8396.txt",
+    )
     rng = np.random.default_rng(0)
     self_attention(lesson, rng)
     multi_head(lesson, rng)

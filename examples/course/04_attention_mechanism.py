@@ -574,6 +574,7 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("attention_mechanism", __doc__ or "", argv)
+    lesson.source("The attention mechanism (注意力机制)", "lecture notes", "002_e474a81b09e7fe02.txt")
     rng = np.random.default_rng(0)
     sequence_modelling(lesson, rng)
     attention_formula(lesson, rng)

@@ -383,6 +383,7 @@ def several_heads(lesson: Lesson) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("05_self_attention", __doc__ or "", argv)
+    lesson.source("Thoughts on self-attention", "a blog's entry, in Chinese", "003_8f2a173a50e2ad60.txt")
     what_it_stands_for(lesson)
     parts = the_single_steps(lesson)
     the_scale(lesson)

@@ -368,6 +368,11 @@ def draw(path: Path, test: Scenes, models: dict[str, Segmenter], layer: int, hea
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("06_segmentation", __doc__ or "", argv)
+    lesson.source("Thoughts on self-attention", "a blog's entry, in Chinese", "003_8f2a173a50e2ad60.txt")
+    lesson.quote(
+        "应用于语义分割场景的Self-attention (待补充...)",
+        "Self-attention applied to semantic segmentation (to be added…)",
+    )
     test = scenes(300, TEST_SEED)
     floor = the_task(lesson, test)
     the_positions(lesson)

@@ -286,6 +286,13 @@ def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("08_pruning_heads", __doc__ or "", argv)
+    lesson.source(
+        "Multi-head attention (多头注意力)", "a discussion among readers of a course", "004_36d00249ebd8060a.txt"
+    )
+    lesson.quote(
+        "初始时是一样的，学习之后不一样，每个参数学到的东西不同，就不一样了。",
+        "At first they are alike; after learning they are not: what each parameter learns is different.",
+    )
     model, ids, nouns = the_model(lesson)
     found = importance(lesson, model, ids, nouns)
     curves, free = how_many_can_go(lesson, model, found, ids, nouns)

@@ -72,7 +72,7 @@ def the_attention(lesson: Lesson, p: by_hand.Parameters, rng: np.random.Generato
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None]
     layer = nn.MultiHeadAttention(D, HEADS)
     layer.load_state_dict({key[len(name) + 1 :]: t.data for key, t in p.items() if key.startswith(name + ".")})
-    gap = np.abs(layer(x, x, x, mask[:, 0, 0]).data - by_hand.attention(p, name, x, x, mask, HEADS).data).max()
+    gap = np.abs(layer(x, mask=mask).data - by_hand.attention(p, name, x, x, mask, HEADS).data).max()
     lesson.fact("`nn.MultiHeadAttention` computes the same", gap < 1e-5, f"largest gap {gap:.0e} (float32)")
     lesson.exercise(
         "Why are hidden scores set to $-10^9$ and not to 0?",
@@ -189,20 +189,20 @@ def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpu
     maps = nn.attention_maps(
         model, np.array([corpus.source.encode(source)]), np.array(corpus.target.encode(target[:-1], eos=True))
     )
-    cross = maps["cross"][0].mean(0)  # (L_t, L_s)
+    cross = maps["cross"][0]  # (h, L_t, L_s)
+    head = int(cross[:, 3, 3].argmax())
     lesson.explorer(maps, source, target, "The attention of the model that was just trained.")
     lesson.fact(
-        "to say cat it looks at 猫",
-        cross[3].argmax() == 3,
-        f"with {cross[3, 3]:.2f} of its weight, in the mean of the heads",
-    )
+        "to say cat, a head looks at 猫", cross[head, 3].argmax() == 3,
+        f"head {head + 1} gives it {cross[head, 3, 3]:.2f} of its weight",
+    )  # fmt: skip
     lesson.exercise(
         "Give `by_hand.py` a second layer, train again, and compare: does it need fewer steps?",
-        "Set LAYERS = 2. It reaches the same with about as many steps, and each takes nearly twice the time: this grammar needs one layer only.",
+        "Set LAYERS = 2. It reaches the same, and each step takes more than one and a half times as long: this grammar needs one layer only.",
     )
     lesson.exercise(
-        "Take the positions out of `embed` (return the table's rows alone). Which sentences go wrong?",
-        "Those where the same words in another order mean something else, such as 我 and 猫 changing places; the encoder then sees a bag of words (lesson 2 measures it).",
+        "Take the positions out of `embed` (return the table's rows alone). What does the encoder then make of the same words in another order?",
+        "The same vectors in that other order: it sees a bag of words (lesson 2 measures it). The decoder still knows what comes before what, by its mask.",
     )
 
 
