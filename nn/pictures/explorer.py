@@ -6,25 +6,42 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minigrad import no_grad
+from minigrad.core.tensor import unwrap
 from minigrad.serialization import write_atomically
 
+from ..layers.attention import ATTEND
+from ..layers.module import Module, evaluating
+from ..layers.probes import attentions_of, record_attention
 from ..text.vocabulary import BOS, SPECIALS
 
-__all__ = ["attention_page"]
+__all__ = ["ExplorerPage", "attention_page", "explore"]
+
+
+class ExplorerPage(str):
+    """The HTML of a page; a notebook shows it where it stands."""
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self, quote=True)
+        return f'<iframe srcdoc="{inside}" title="Attention" style="width: 100%; height: 640px; border: 0"></iframe>'
 
 
 def attention_page(
     maps: Mapping[str, Sequence[Any]], source: Sequence[str], target: Sequence[str] = (),
-    path: str | Path | None = None, title: str = "Attention",
-) -> str:  # fmt: skip
+    path: str | Path | None = None, title: str = "Attention", *,
+    vectors: Mapping[str, Sequence[tuple[Any, Any]]] | None = None, steps: Sequence[Mapping[str, Any]] = (),
+    beams: Sequence[tuple[str, float]] = (),
+) -> ExplorerPage:  # fmt: skip
     """The HTML of the page, which is written to `path` too where one is given.
 
     `maps` has a list of weights (h, L_q, L_kv) by layer under each name, and `source` and `target` are
@@ -35,22 +52,33 @@ def attention_page(
     - "encoder", and any other name: the source, and the source.
 
     What is empty is left out. A weight w is kept as one byte, 255 √w, so to within √w / 255.
+
+    More to look at, where it is given: `vectors`, for each name and layer the queries (h, L_q, d_k) and keys
+    (h, L_kv, d_k) that the scores are the products of; `steps`, for each token that was chosen a dictionary of the
+    token, "said", and "likeliest", pairs of tokens and probabilities; `beams`, other results and their logarithms
+    of probability.
+    `explore` makes all of it from a model.
     """
     seen = [SPECIALS[BOS], *target[:-1]]
     sides = {"decoder": ("target", target, "target so far", seen), "cross": ("target", target, "source", source)}
     data = [
-        _map_data(name, layers, *sides.get(name, ("source", source, "source", source)))
+        {
+            **_map_data(name, layers, *sides.get(name, ("source", source, "source", source))),
+            **_vector_data(name, (vectors or {}).get(name, ()), layers),
+        }
         for name, layers in maps.items()
         if len(layers) and np.size(layers[0])
     ]
     if not data:
         raise ValueError("attention_page: expected the weights of at least one layer")
     # Without any "<", nothing in a token or a title can end the <script> that holds the data.
-    text = json.dumps({"title": title, "maps": data}).replace("<", "\\u003c")
+    said = [{"said": str(s["said"]), "likeliest": [(str(t), float(p)) for t, p in s["likeliest"]]} for s in steps]
+    whole = {"title": title, "maps": data, "steps": said, "beams": [(str(t), float(p)) for t, p in beams]}
+    text = json.dumps(whole, allow_nan=False).replace("<", "\\u003c")
     page = resources.files(__package__).joinpath("explorer.html").read_text(encoding="utf-8").replace("@data@", text)
     if path is not None:
         write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
-    return page
+    return ExplorerPage(page)
 
 
 def _map_data(
@@ -75,3 +103,85 @@ def _map_data(
         "queries": {"label": query_label, "tokens": [str(t) for t in queries]},
         "keys": {"label": key_label, "tokens": [str(t) for t in keys]},
     }  # fmt: skip
+
+
+def _vector_data(name: str, vectors: Sequence[tuple[Any, Any]], layers: Sequence[Any]) -> dict[str, Any]:
+    """Queries and keys of each layer, as float32 in base64; nothing where there are none."""
+    if not vectors:
+        return {}
+    encoded = []
+    for i, (layer, pair) in enumerate(zip(layers, vectors), 1):
+        q, k = (np.ascontiguousarray(part, "<f4") for part in pair)
+        heads, queries, keys = np.shape(layer)
+        if q.shape[:2] != (heads, queries) or k.shape != (heads, keys, q.shape[-1]):
+            raise ValueError(
+                f"attention_page: expected queries {(heads, queries, 'd_k')} and keys {(heads, keys, 'd_k')} "
+                f"in layer {i} of the vectors of {name!r}, got {q.shape} and {k.shape}"
+            )
+        encoded.append({side: base64.b64encode(part.tobytes()).decode() for side, part in (("q", q), ("k", k))})
+    return {"vectors": encoded, "size": int(q.shape[-1])}
+
+
+# -- from a model --------------------------------------------------------------------------------------
+
+
+def explore(
+    model: Module, ids: Any, tokens: Sequence[str], target: Any = None, target_tokens: Sequence[str] = (),
+    path: str | Path | None = None, title: str = "Attention", *, vocabulary: Sequence[str] | None = None,
+    beams: Sequence[tuple[str, float]] = (),
+) -> ExplorerPage:  # fmt: skip
+    """The page of any model, for one sequence: ids (L,) and their tokens; for a Transformer also the target's.
+
+    The target's ids (L_t,) begin after the mark of the beginning, as `attention_maps` takes them. A language model
+    and an encoder have one map, of their own sequence. Where the scores of a vocabulary come out and `vocabulary`
+    names its tokens, the five likeliest of each step are shown.
+    """
+    ids = np.asarray(ids).reshape(1, -1)
+    seen: list[Any] = [ids]
+    if target is not None:
+        after = np.asarray(target).reshape(1, -1)
+        seen.append(np.concatenate([[[model.config.bos_id]], after[:, :-1]], 1))  # type: ignore[attr-defined]
+    with evaluating(), no_grad(), record_attention(model) as weights, _record_vectors(model) as pairs:
+        scores = unwrap(model(*seen))
+    maps: dict[str, list[np.ndarray]] = {}
+    vectors: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for name, found in weights.items():
+        own = "encoder" if target is None or name.startswith("encoder.") else "decoder"
+        kind = "cross" if name.endswith("cross_attention") else own
+        maps.setdefault(kind, []).extend(w[0] for w in found)
+        vectors.setdefault(kind, []).extend(pairs[name])
+    said = list(target_tokens) if target is not None else list(tokens[1:])
+    steps = _steps(scores, said, vocabulary) if vocabulary is not None and scores.ndim == 3 else []
+    return attention_page(maps, tokens, target_tokens, path, title, vectors=vectors, steps=steps, beams=beams)
+
+
+def _steps(scores: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], count: int = 5) -> list[dict[str, Any]]:
+    """The likeliest tokens at each step, of scores (1, L, vocabulary)."""
+    found = []
+    for row, token in zip(scores[0], said):
+        p = np.exp(row - row.max())
+        p /= p.sum()
+        found.append({"said": token, "likeliest": [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]]})
+    return found
+
+
+@contextmanager
+def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[np.ndarray, np.ndarray]]]]:
+    """Within this block, the queries and keys of every attention of `model`, as they enter the scores."""
+    found = attentions_of(model)
+    recorded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in found}
+    lists = {id(module): recorded[name] for name, module in found.items()}
+    inner = ATTEND.get()
+
+    def record(module: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        if id(module) in lists:
+            heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
+            shared = np.repeat(heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0)
+            lists[id(module)].append((heads(q, module.num_heads), shared))
+        return inner(module, q, k, v, mask)
+
+    token = ATTEND.set(record)
+    try:
+        yield recorded
+    finally:
+        ATTEND.reset(token)

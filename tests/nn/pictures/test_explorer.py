@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+import nn
 from minigrad.serialization import save_arrays
-from nn import Transformer, TransformerConfig, Translator, attention_page
+from nn import Transformer, TransformerConfig, Translator, attention_page, explore
 from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
 
 SOURCE = ["我", "有", "一只", "猫"]
@@ -270,6 +272,7 @@ def test_pointing_at_a_token_draws_where_it_attends(page: Page) -> None:
 
 def test_heads_are_switched_and_isolated(page: Page) -> None:
     page.open(MAPS, SOURCE, TARGET)
+    page.choose("map", 0)
     boxes = page.all("#heads button")
     everything = page.drawn()
     page.act(("click", boxes[1]))
@@ -292,7 +295,8 @@ def test_keys_do_all_that_the_mouse_does(page: Page) -> None:
     page.open(MAPS, SOURCE, TARGET)
     page.press("TAB", "TAB", "ARROW_RIGHT")  # past the theme, to the views
     assert page.all("#tokens")[0].is_displayed() is False
-    page.press("ARROW_LEFT", "TAB", "ARROW_RIGHT", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "SPACE")
+    page.press("ARROW_LEFT")
+    page.press("TAB", "TAB", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "SPACE")  # it opens on "cross"
     weights = MAPS["cross"][1][[0, 2, 3]].mean(0)  # the map and the layer that were chosen, without head 2
     assert page.focused() == "head 2" and page.heads_on() == [0, 2, 3]
 
@@ -410,3 +414,124 @@ def test_two_hundred_tokens_in_twelve_layers_of_twelve_heads(page: Page) -> None
     page.choose("view", 1)
     assert len(page.all("#grid canvas")) == 144
     assert page.run("window.longest") < 1000
+
+
+# -- the matrix, the way to a cell, what was said ------------------------------------------------------
+
+
+def models() -> list[tuple[Any, dict[str, Any]]]:
+    """A model of each kind, and what `explore` is given for it."""
+    rng = np.random.default_rng(5)
+    words = [f"w{i}" for i in range(12)]
+    two = nn.TransformerConfig(12, 12, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=16)
+    one = nn.LanguageModelConfig(12, d_model=16, num_heads=4, num_kv_heads=2, num_layers=2, d_ff=16, positions="rotary")
+    enc = nn.EncoderConfig(12, d_model=16, num_heads=4, num_layers=2, d_ff=16)
+    ids, target = [4, 5, 6, 7], [8, 9, 2]
+    own = {"ids": ids, "tokens": [words[i] for i in ids]}
+    return [
+        (nn.Transformer(two, rng), {**own, "target": target, "target_tokens": ["w8", "w9", "<eos>"], "vocabulary": words}),
+        (nn.LanguageModel(one, rng), {**own, "vocabulary": words}),
+        (nn.EncoderModel(enc, rng), own),
+    ]  # fmt: skip
+
+
+def decoded(text: str, *shape: int) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_explore_takes_any_model(which: int) -> None:
+    """The weights are the softmax of the products of the vectors that are given with them."""
+    model, given = models()[which]
+    page = explore(model, **given)
+    data = data_of(page)
+    assert [m["name"] for m in data["maps"]] == [["encoder", "decoder", "cross"], ["encoder"], ["encoder"]][which]
+    for found in data["maps"]:
+        Q, K, h, d = len(found["queries"]["tokens"]), len(found["keys"]["tokens"]), found["heads"], found["size"]
+        for weights, pair in zip(found["layers"], found["vectors"]):
+            w = (np.frombuffer(base64.b64decode(weights), np.uint8).reshape(h, Q, K) / 255.0) ** 2
+            scores = decoded(pair["q"], h, Q, d) @ decoded(pair["k"], h, K, d).swapaxes(1, 2) / np.sqrt(d)
+            if which == 1 or found["name"] == "decoder":
+                scores[:, ~np.tri(Q, dtype=bool)] = -np.inf
+            e = np.exp(scores - scores.max(-1, keepdims=True))
+            np.testing.assert_allclose(w, e / e.sum(-1, keepdims=True), atol=0.006)
+    assert len(data["steps"]) == [3, 3, 0][which]
+    for step in data["steps"]:
+        p = [p for _, p in step["likeliest"]]
+        assert len(p) == 5 and p == sorted(p, reverse=True) and 0 < sum(p) <= 1 + 1e-6
+    assert page._repr_html_().startswith("<iframe srcdoc=") and "<script" not in page._repr_html_()
+
+
+def test_vectors_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"vectors of 'cross', got \(4, 5, 3\) and \(4, 5, 3\)"):
+        attention_page(MAPS, SOURCE, TARGET, vectors={"cross": [(np.zeros((4, 5, 3)), np.zeros((4, 5, 3)))]})
+
+
+def test_the_matrix_and_the_way_to_a_cell(page: Page, tmp_path: Path) -> None:
+    model, given = models()[0]
+    path = tmp_path / "way.html"
+    whole = explore(model, **given, path=path, beams=[("w8 w9", -0.2), ("w8", -1.5)])
+    page.driver.get(path.resolve().as_uri() + "#view=matrix&map=cross&layer=1&heads=2&cell=1.3&step=2")
+    page.settle()
+    assert page.heads_on() == [2] and page.all("#field canvas")[0].is_displayed()
+    found = data_of(whole)["maps"][2]
+    q, k = decoded(found["vectors"][1]["q"], 4, 3, 4)[2, 1], decoded(found["vectors"][1]["k"], 4, 4, 4)[2, 3]
+    way = page.all("#way")[0].text
+    assert f"Their sum: {q @ k:.3f}; divided by √4: {q @ k / 2:.3f}" in way
+    products = sorted((q * k).tolist(), key=abs, reverse=True)
+    assert re.findall(r"q·k, dimension \d+\n(-?[\d.]+)", way) == [f"{p:.2f}" for p in products]
+    weight = float(re.search(r"makes it ([\d.]+)", way)[1])
+    assert page.readout().startswith(f"w92 → w74 weight {weight:.3f}")
+    assert page.all("#now")[0].text == "w8 w9 <eos>" and len(page.all("#likeliest i")) == 5
+    assert "0.819" in page.all("#said")[0].text
+    page.run("document.querySelector('#field canvas').focus()")
+    page.press("ARROW_LEFT", "ARROW_UP")
+    assert page.readout().startswith("w81 → w63 weight") and "cell=0.2" in page.run("location.hash")
+
+
+def test_threshold_mean_rollout_and_behaviour(page: Page) -> None:
+    eye = np.stack([np.eye(6), np.roll(np.eye(6), -1, axis=1), np.full((6, 6), 1 / 6), np.eye(6)[::-1]])
+    eye[1, 0] = eye[1, :, 5] = 0
+    eye[1, 0, 0] = 1  # the second head looks at the word before
+    page.open({"encoder": [eye, eye]}, list("abcdef"), [])
+    said = page.all("#behaviour")[0].text
+    assert "head 1: looks at itself 1.00" in said and "head 2: looks at the previous 1.00" in said
+    assert "head 3: spread over all 6 words" in said
+    everything = page.drawn()
+    page.run(
+        "(() => { const s = document.getElementById('least'); s.value = 0.9; s.dispatchEvent(new Event('input')); })()"
+    )
+    page.settle()
+    assert (page.drawn() != everything).any() and page.drawn()[..., 3].any()
+    page.all("#mean")[0].click()
+    page.settle()
+    assert page.all("#mean")[0].get_attribute("aria-pressed") == "true"
+    page.choose("layer", 2)
+    mean = 0.5 * eye.mean(0) + 0.5 * np.eye(6)
+    page.choose("view", 2)
+    page.run("document.querySelector('#field canvas').focus()")
+    page.press("ARROW_DOWN", "ARROW_DOWN")
+    assert page.readout().startswith(f"b2 → a1 weight {(mean @ mean)[1, 0]:.2f}")
+
+
+def test_a_drawing_to_keep_and_to_print(page: Page) -> None:
+    page.open(MAPS, [*HOSTILE[:3], "\u202eabc"], TARGET)
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    texts = page.run("[...document.querySelectorAll('#paper text')].map((t) => t.textContent)")
+    assert set(TARGET) <= set(texts) and "⟨202E⟩abc" in texts
+    assert page.run("document.querySelectorAll('#paper path').length") > 10
+    xml = page.run("new XMLSerializer().serializeToString(document.querySelector('#paper svg'))")
+    assert ElementTree.fromstring(xml).tag.endswith("}svg")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert page.all("#paper svg")[0].is_displayed() and not page.all("#stage")[0].is_displayed()
+        assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_forty_tokens_open_without_a_ball_of_wool(page: Page) -> None:
+    page.open({"encoder": random_weights(4, 1, 4, 45, 45)}, [f"t{i}" for i in range(45)], [])
+    assert float(page.run("document.getElementById('least').value")) == 0.3
+    drawn = page.drawn()[..., 3]
+    assert (drawn > 0).mean() < 0.5
