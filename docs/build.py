@@ -24,7 +24,15 @@ from builder import check, diagrams, lessons, page, reference
 from builder.markdown import render
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
-WRITTEN = {"index": "", "start": "Start", "design": "More", "speed": "More", "scale": "More", "results": "More"}
+WRITTEN = {
+    "index": "",
+    "start": "Start",
+    "design": "More",
+    "speed": "More",
+    "scale": "More",
+    "results": "More",
+    "operations": "Reference",
+}
 
 
 def written() -> list[page.Page]:

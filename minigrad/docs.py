@@ -1,4 +1,4 @@
-"""The table of all operations, made from the registry: `python -m minigrad.docs README.md` puts it in place."""
+"""The table of all operations, made from the registry: `python -m minigrad.docs docs/operations.md` renews it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = {
     "Networks": (linear, normalization, dropout, embedding, attention, cross_entropy),
     "Without gradient": (compare,),
 }
-_BEGIN, _END = "<!-- ops: made by python -m minigrad.docs README.md -->", "<!-- end of ops -->"
+_BEGIN, _END = "<!-- ops: made by python -m minigrad.docs docs/operations.md -->", "<!-- end of ops -->"
 
 
 def _numpy_name(function: Any) -> str:

@@ -1,4 +1,4 @@
-"""The README's examples run, its table is that of the registry, and importing is quick and light."""
+"""The examples of README and pages run, the table of operations is that of the registry, and importing is quick and light."""
 
 from __future__ import annotations
 
@@ -19,18 +19,32 @@ from minigrad.docs import op_table
 ROOT = Path(__file__).parent.parent
 
 
-def test_readme_examples() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/start.md"])
+def test_examples_of_pages(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What begins with >>> prints what stands below it; other code runs, and prints what its last comment says."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     examples = "\n".join(block for block in blocks if block.startswith(">>>"))
-    test = doctest.DocTestParser().get_doctest(examples, {}, "README", "README.md", 0)
-    result = doctest.DocTestRunner().run(test)
-    assert result.attempted > 5 and result.failed == 0
+    if examples:
+        test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
+        assert doctest.DocTestRunner().run(test) == (len(test.examples), 0) or capsys.readouterr().out == ""
+    for block in blocks:
+        if not block.startswith(">>>"):
+            exec(compile(block, name, "exec"), {})
+            said = capsys.readouterr().out.strip()
+            assert said == block.strip().splitlines()[-1].partition("  # ")[2], said
+    assert blocks
 
 
-def test_readme_has_the_table_of_operations() -> None:
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 130
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", "\n".join(lines))
+    assert links and all((ROOT / link).is_file() for link in links)
+
+
+def test_the_table_of_operations() -> None:
     table = op_table()
-    assert table in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert table in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
     public = {
         name
@@ -72,6 +86,7 @@ def test_imports_point_down() -> None:
         ["minigrad.core.modes"],
         ["minigrad.core.graph"],
         ["minigrad.core.tensor", "minigrad.core.random"],
+        ["minigrad.core.forms"],
         ["minigrad.core.op", "minigrad.core.creation"],
         ["minigrad.ops"],
         ["minigrad.kernels"],

@@ -596,6 +596,11 @@ def what_it_looks_at(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> N
         f"to say cat it looks at 猫 most: with {cross.mean(0)[3, 3]:.2f} of its weight, in the mean of the heads",
     )
     lesson.fact("The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all())
+    page = nn.explore(
+        model, corpus.sources([SOURCE]), SOURCE, target[1:], [*TARGET, "<eos>"], title=" ".join(SOURCE),
+        vocabulary=corpus.target_vocab.tokens,
+    )  # fmt: skip
+    lesson.explorer(page, "All its heads, to look at: the decoder's second attention is called cross.")
     says, reads = [f"says {word}" for word in words(target[1:])], words(target[:-1])
     title = "attention to the encoder (mean of heads)"
     lesson.picture("cross_attention.png", lambda path: attention_heatmap(cross.mean(0), says, SOURCE, title, path))

@@ -186,12 +186,14 @@ def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpu
     model.load_state_dict({name: t.data for name, t in p.items()})
     model.eval()
     source, target = ["我", "有", "一只", "猫"], [*["I", "have", "a", "cat"], "<eos>"]
-    maps = nn.attention_maps(
-        model, np.array([corpus.source.encode(source)]), np.array(corpus.target.encode(target[:-1], eos=True))
-    )
+    read, said = np.array([corpus.source.encode(source)]), np.array(corpus.target.encode(target[:-1], eos=True))
+    maps = nn.attention_maps(model, read, said)
     cross = maps["cross"][0]  # (h, L_t, L_s)
     head = int(cross[:, 3, 3].argmax())
-    lesson.explorer(maps, source, target, "The attention of the model that was just trained.")
+    page = nn.explore(model, read, source, said, target, title=" ".join(source), vocabulary=corpus.target.tokens)
+    lesson.explorer(
+        page, "The attention of the model that was just trained: choose a head, point at a word, open the matrix."
+    )
     lesson.fact(
         "to say cat, a head looks at 猫", cross[head, 3].argmax() == 3,
         f"head {head + 1} gives it {cross[head, 3, 3]:.2f} of its weight",

@@ -16,7 +16,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ import terminal
 from corpora import chinese_english
 
 from minigrad import MissingExtraError
-from nn.pictures import attention_page
 from nn.pictures.style import style
 
 __all__ = ["Lesson", "chinese_english", "fastest"]
@@ -174,15 +173,13 @@ class Lesson:
         """One of the drawings of docs/builder/diagrams.py; a terminal has its caption."""
         self._add("diagram", name=name, caption=_one_line(caption))
 
-    def explorer(
-        self, maps: Mapping[str, Sequence[Any]], source: Sequence[str], target: Sequence[str], caption: str
-    ) -> None:
-        """A page to explore the weights of attention in, as `nn.attention_page` makes it."""
+    def explorer(self, page: str, caption: str) -> None:
+        """A page to explore the weights of attention in, as `nn.explore` makes it."""
         if not self.draws:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         path = self.out / "explorer.html"
-        attention_page(maps, source, target, path, title=caption)
+        path.write_text(page, encoding="utf-8")
         self._add("explorer", file=path.name, path=str(path), caption=_one_line(caption))
 
     # -- checking --------------------------------------------------------------------------------------
