@@ -159,7 +159,7 @@ class _View:
     def _diagram(self, name: str, caption: str) -> str:
         return diagrams.figure(name, caption)
 
-    def _explorer(self, file: str, caption: str) -> str:
+    def _explorer(self, file: str, path: str, caption: str) -> str:
         self.files[f"{self.path}-{file}"] = (self.folder / file).read_bytes()
         name = f"{Path(self.path).name}-{file}"
         return (

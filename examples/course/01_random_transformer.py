@@ -126,7 +126,12 @@ def embedding_and_position(lesson: Lesson) -> Array:
         "the first two columns come back after 44 ≈ 7 · 2π positions",
     )
     lesson.fact("the code is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
-    lesson.picture("positions.png", lambda path: plots.position_picture(60, 32, path=path))
+    lesson.picture(
+        "positions.png",
+        lambda path: plots.position_picture(60, 32, path=path),
+        caption="The table of positions: fast waves on the left, slow ones on the right; no two rows are the same.",
+        alt="A heat map of 60 positions by 32 dimensions, with stripes that get longer from left to right.",
+    )
 
     lesson.section("Encoder 3. The two are added")
     x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
@@ -278,6 +283,8 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
             ["Hello", "World"],
             path,
         ),
+        caption="Divided by √3 all weight goes to World; divided by 30 both words get some.",
+        alt="Four 2 by 2 maps of weights: in the first two all weight is in the column of World, in the last two some is in that of Hello.",
     )
 
     lesson.section("Encoder 4.3.5. The heads side by side, and projected")
@@ -436,7 +443,12 @@ def explosion(lesson: Lesson, x: Array) -> None:
         "with them": (range(1, 7), np.median(cured(x.data), 0)),
     }
     about = ("encoder block", "largest value (median of draws)", "Six random encoder blocks, with a stable softmax")
-    lesson.picture("explosion.png", lambda path: draw_lines(lines, *about, path))
+    lesson.picture(
+        "explosion.png",
+        lambda path: draw_lines(lines, *about, path),
+        caption="Without residual connections and norms the values grow tenfold and more in each block; with them they stay below √3.",
+        alt="Two lines over six blocks on a logarithmic axis: one rises to about ten million, one stays flat near 1.",
+    )
 
 
 def _blame(x: Any, seed: int) -> str:
@@ -820,7 +832,12 @@ def trained_generation(lesson: Lesson) -> None:
     lesson.fact(
         "and other sentences that it has never seen", share > 0.8, f"{share:.0%} of {len(held)} without an error"
     )
-    lesson.picture("cross_attention.png", lambda path: draw_cross_attention(larger, path))
+    lesson.picture(
+        "cross_attention.png",
+        lambda path: draw_cross_attention(larger, path),
+        caption="What each new word looks at in the source, in the model of size 16: it has learned to go along.",
+        alt="A map for each head of the weights between the words of a translation and those of its source.",
+    )
 
 
 def draw_cross_attention(model: nn.Transformer, path: Any) -> None:

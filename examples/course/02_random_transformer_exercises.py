@@ -168,7 +168,12 @@ def attention_size(lesson: Lesson) -> None:
     )
     lines = {"examples": (sizes, results[:, 0]), "new ones": (sizes, results[:, 1])}
     about = ("attention size d_k", "share found", f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers")
-    lesson.picture("attention_size.png", lambda path: draw_lines(lines, *about, path, log="x"))
+    lesson.picture(
+        "attention_size.png",
+        lambda path: draw_lines(lines, *about, path, log="x"),
+        caption="Too small, it cannot learn the examples; too large, it learns them by heart.",
+        alt="The share of keys found against the attention size: on examples it rises to 100 %, on new ones it peaks at 4 to 8 and falls.",
+    )
 
 
 def feed_forward(lesson: Lesson) -> None:
@@ -310,6 +315,8 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
         lambda path: draw_lines(
             lines, "layer", "norm of the gradient", "The gradient on its way back from layer 24 to the input", path
         ),
+        caption="Only with residual connections does the gradient reach the first of 24 layers.",
+        alt="Four lines of the gradient's norm by layer: without residual connections it falls by many orders of magnitude.",
     )
 
 

@@ -284,7 +284,12 @@ def compare_norms(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
     lesson.fact("Batch norm: each column does, over all samples", is_normal[1])
     lesson.fact("They differ only in the axis", np.allclose(columns, by_rows(TABLE.T).data.T), "BN(X) = LN(Xᵀ)ᵀ")
-    lesson.picture("norms.png", lambda path: norms_picture(path, rows, columns))
+    lesson.picture(
+        "norms.png",
+        lambda path: norms_picture(path, rows, columns),
+        caption="The same matrix, normalised by rows and by columns; the lines show what is normalised together.",
+        alt="Three 4 by 4 matrices with their numbers: as given, by rows, and by columns.",
+    )
 
     companions = np.concatenate([TABLE[:1], 10 * rng.standard_normal((3, d))])  # the first sample in another batch
     moved = [np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max() for layer in (by_rows, by_columns)]
@@ -603,11 +608,26 @@ def what_it_looks_at(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> N
     lesson.explorer(page, "All its heads, to look at: the decoder's second attention is called cross.")
     says, reads = [f"says {word}" for word in words(target[1:])], words(target[:-1])
     title = "attention to the encoder (mean of heads)"
-    lesson.picture("cross_attention.png", lambda path: attention_heatmap(cross.mean(0), says, SOURCE, title, path))
+    lesson.picture(
+        "cross_attention.png",
+        lambda path: attention_heatmap(cross.mean(0), says, SOURCE, title, path),
+        caption="What the decoder looks at in the source to say each word.",
+        alt="A heat map of five English words by four Chinese ones; most rows have one dark cell.",
+    )
     title = "self-attention: encoder"
-    lesson.picture("heads.png", lambda path: attention_grid([maps["encoder"][0]], SOURCE, SOURCE, title, path))
+    lesson.picture(
+        "heads.png",
+        lambda path: attention_grid([maps["encoder"][0]], SOURCE, SOURCE, title, path),
+        caption="The encoder's eight heads for 我 有 一只 猫: no two are the same.",
+        alt="Eight 4 by 4 heat maps of weights.",
+    )
     title = "masked self-attention: decoder"
-    lesson.picture("masked_heads.png", lambda path: attention_grid([masked], reads, reads, title, path))
+    lesson.picture(
+        "masked_heads.png",
+        lambda path: attention_grid([masked], reads, reads, title, path),
+        caption="The decoder's eight heads: above the diagonal all is 0, since no word sees one to come.",
+        alt="Eight 5 by 5 heat maps, empty above the diagonal.",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -205,7 +205,12 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
         "words of 6 features can ask words of 9",
     )  # fmt: skip
     titles = "scores: X Xᵀ / √D", "scores: X W_Q (X W_K)ᵀ / √D", "weights: each to the next"
-    lesson.picture("asymmetry.png", lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))))
+    lesson.picture(
+        "asymmetry.png",
+        lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))),
+        caption="Without a linear map the scores are symmetric (left); with one they are not, and each word can attend to the next (right).",
+        alt="Three 5 by 5 maps: a symmetric one, one that is not, and one with all weight beside the diagonal.",
+    )
 
 
 def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
@@ -292,7 +297,12 @@ def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
         "It comes close to 0 when they do", gradient[-1, 0] < 1e-6 and gradient[:, 1].min() > 0.1,
         f"its norm is {gradient[-1, 0]:.0e} (median) at d_k = {SIZES[-1]}; with √d_k it stays at {gradient[-1, 1]:.2f}",
     )  # fmt: skip
-    lesson.picture("root_of_d_k.png", lambda path: root_picture(path, variance, gradient))
+    lesson.picture(
+        "root_of_d_k.png",
+        lambda path: root_picture(path, variance, gradient),
+        caption="Without the root the scores spread with d_k, and the gradient of the softmax vanishes.",
+        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
+    )
 
 
 def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
@@ -526,7 +536,12 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
         "padding (of sequence 2)": np.repeat(padding[1:], L, 0), "causal": causal, "both": padding[1] & causal,
         "memory": memory,
     }  # fmt: skip
-    lesson.picture("masks.png", lambda path: mask_picture(named, path))
+    lesson.picture(
+        "masks.png",
+        lambda path: mask_picture(named, path),
+        caption="A padding mask, a causal one, both together, and a mask between two sequences.",
+        alt="Four grids of filled and empty cells; filled cells may attend.",
+    )
 
 
 def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:

@@ -176,7 +176,12 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
         apart.mean() > 0.2,
         f"in one of the layers, {apart.mean():.0%} of their weight lies on different words",
     )
-    lesson.picture("it.png", lambda path: draw_it(path, model))
+    lesson.picture(
+        "it.png",
+        lambda path: draw_it(path, model),
+        caption="What it attends to when the street is too wide and when the animal is too tired, in each head.",
+        alt="Two heat maps of four heads by eleven words; the weight lies on animal in the first and on street in the second.",
+    )
     return model
 
 

@@ -380,7 +380,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     layer, head = what_it_looks_at(lesson, test, models["all"])
     what_changes_its_mind(lesson, test, models["all"], floor)
     rows = [n for n in range(len(test.images)) if min(far_patch(test, n, 1), far_patch(test, n, 2)) >= 0][:4]
-    lesson.picture("segmentation.png", lambda path: draw(path, test, models, layer, head, rows))
+    lesson.picture(
+        "segmentation.png",
+        lambda path: draw(path, test, models, layer, head, rows),
+        caption="Four images: what is true, what a model says that sees its neighbours, what one says that sees all, and where two pixels look.",
+        alt="Four rows of six small pictures: an image, three maps of classes, two maps of attention with their peak on the sign in the corner.",
+    )
     return lesson.end()
 
 

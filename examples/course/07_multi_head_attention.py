@@ -325,6 +325,8 @@ def additive_and_dot_product(lesson: Lesson) -> None:
     lesson.picture(
         "additive_and_dot_product.png",
         lambda path: draw_maps(path, maps, "queries", "keys (the last two are padding)"),
+        caption="With keys that differ, additive and dot-product attention differ; the last two keys are padding and get nothing.",
+        alt="Two heat maps of six queries by ten keys, the last two columns empty.",
     )
 
 
@@ -375,9 +377,21 @@ def the_exercise(lesson: Lesson) -> None:
     lesson.say(
         "A reader asks what a picture was drawn with. These are drawn with matplotlib, from the weights themselves."
     )
-    for name, w in (("heads_of_ones.png", weights), ("heads_of_random.png", random)):
+    about = {
+        "heads_of_ones.png": (
+            weights.data,
+            "Inputs of ones: every head spreads its weight evenly over the keys that are not padding.",
+            "Ten heat maps, all alike within a sequence: even columns, and empty ones for padding.",
+        ),
+        "heads_of_random.png": (
+            random.data,
+            "Random inputs: now the heads differ.",
+            "Ten heat maps of four queries by six keys, each with its own pattern.",
+        ),
+    }
+    for name, (w, caption, alt) in about.items():
         maps = {f"sequence {n + 1}, head {h + 1}": w[n, h] for n in range(N) for h in range(HEADS)}
-        lesson.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"))
+        lesson.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"), caption, alt)
 
 
 # -- learning -----------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ a window.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,22 +20,33 @@ from minigrad.core.tensor import unwrap
 from minigrad.extras import require
 
 from ..layers.position import sinusoidal_table
+from .style import SHADES, style
 
 __all__ = [
     "attention_grid", "attention_heatmap", "loss_curve", "mask_picture", "position_picture", "schedule_curve",
-    "text_heatmap",
+    "smoothing_floor", "text_heatmap",
 ]  # fmt: skip
 
 _CJK_FONTS = (
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
     "WenQuanYi Micro Hei", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "AR PL UMing CN",
 )  # fmt: skip
-_BLUES = "Blues"
 
 
-def _pyplot() -> Any:
-    """matplotlib.figure and friends, without a display."""
-    return require("matplotlib.figure", "plots", "plotting")
+def _figure(width: float, height: float) -> Any:
+    """A figure without a display."""
+    return require("matplotlib.figure", "plots", "plotting").Figure(figsize=(width, height), layout="constrained")
+
+
+def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """`draw` within the style of all pictures."""
+
+    @functools.wraps(draw)
+    def styled(*args: Any, **options: Any) -> Any:
+        with style():
+            return draw(*args, **options)
+
+    return styled
 
 
 def _save(figure: Any, path: str | Path | None) -> Any:
@@ -48,13 +61,35 @@ def _is_wide(text: str) -> bool:
 
 
 def _font_for(*texts: str) -> dict[str, Any] | None:
-    """The font for texts, as options of matplotlib's; None where no font here has their Chinese characters."""
+    """How to draw texts as they are, as options of matplotlib's; None where no font here has their characters.
+
+    `$` is a dollar: what comes from data is text, never a formula.
+    """
+    as_text: dict[str, Any] = {"parse_math": False}
     if not any(map(_is_wide, texts)):
-        return {}
+        return as_text
+    found = _wide_font() or _wide_font(rescan=True)
+    return None if found is None else {**as_text, "fontfamily": [found, "DejaVu Sans"]}
+
+
+@functools.lru_cache(maxsize=1)
+def _rescanned() -> None:
+    """Add the fonts that were installed after matplotlib made its list of them."""
+    manager = require("matplotlib.font_manager", "plots", "plotting")
+    known = {font.fname for font in manager.fontManager.ttflist}
+    for path in manager.findSystemFonts():
+        if path not in known:
+            with contextlib.suppress(OSError, RuntimeError):  # a file that is no font, or a broken one
+                manager.fontManager.addfont(path)
+
+
+def _wide_font(rescan: bool = False) -> str | None:
+    """A font for Chinese, Japanese and Korean, by its name."""
+    if rescan:
+        _rescanned()
     manager = require("matplotlib.font_manager", "plots", "plotting")
     installed = {font.name for font in manager.fontManager.ttflist}
-    found = next((name for name in _CJK_FONTS if name in installed), None)
-    return None if found is None else {"fontfamily": [found, "DejaVu Sans"]}
+    return next((name for name in _CJK_FONTS if name in installed), None)
 
 
 def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
@@ -67,14 +102,15 @@ def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
     if font is not None:
         return tokens, font, ""
     numbered = [f"#{i}" if _is_wide(t) else t for i, t in enumerate(tokens, 1)]
-    return numbered, {}, "no font for these characters is installed: tokens are numbered"
+    return numbered, {"parse_math": False}, "no font for these characters is installed: tokens are numbered"
 
 
 def _entitle(set_title: Callable[..., Any], title: str, size: int) -> None:
     """Set a title; what no font here can draw of it becomes an ellipsis."""
     font = _font_for(title)
     if font is None:
-        title, font = re.sub(r"\s*…[\s…]*", " … ", "".join("…" if _is_wide(c) else c for c in title)).strip(), {}
+        shown = "".join("…" if _is_wide(c) else c for c in title)
+        title, font = re.sub(r"\s*…[\s…]*", " … ", shown).strip(), {"parse_math": False}
     set_title(title, fontsize=size, **font)
 
 
@@ -86,7 +122,7 @@ def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> 
 def _draw_heatmap(axes: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> tuple[Any, str]:
     """Draw a map with its labels: the image, and a note on the labels."""
     _check(weights, rows, columns)
-    image = axes.imshow(weights, cmap=_BLUES, vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     (columns, font, note), (rows, row_font, row_note) = _labels(columns), _labels(rows)
     axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", **font)
     axes.set_yticks(range(len(rows)), rows, **row_font)
@@ -96,13 +132,14 @@ def _draw_heatmap(axes: Any, weights: np.ndarray, rows: Sequence[str], columns: 
     return image, note or row_note
 
 
+@_styled
 def attention_heatmap(
     weights: Any, queries: Sequence[str], keys: Sequence[str], title: str = "", path: str | Path | None = None
 ) -> Any:
     """One map of weights (L_q, L_kv), a row for each query, with tokens as labels."""
     weights = np.asarray(unwrap(weights))
     width, height = 2.0 + 0.4 * len(keys), 1.2 + 0.34 * len(queries)
-    figure = _pyplot().Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, height)
     axes = figure.add_subplot()
     image, note = _draw_heatmap(axes, weights, queries, keys)
     axes.set_xlabel("attends to (keys)" + (f"\n{note}" if note else ""), fontsize=9)
@@ -112,6 +149,7 @@ def attention_heatmap(
     return _save(figure, path)
 
 
+@_styled
 def attention_grid(
     layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "",
     path: str | Path | None = None,
@@ -124,7 +162,7 @@ def attention_grid(
     layers = [np.asarray(unwrap(heads)) for heads in layers]
     cell = (max(1.6, 0.27 * len(keys) + 0.5), max(1.4, 0.25 * len(queries) + 0.4))
     size = (cell[0] * columns + 2.4, cell[1] * rows + 1.4)
-    figure = _pyplot().Figure(figsize=size, layout="constrained")
+    figure = _figure(*size)
     image, note = None, ""
     for i, heads in enumerate(layers):
         for j, weights in enumerate(heads):
@@ -146,18 +184,30 @@ def attention_grid(
     return _save(figure, path)
 
 
-def loss_curve(history: Iterable[Mapping[str, Any]], title: str = "", path: str | Path | None = None) -> Any:
-    """Training and validation loss by step, from the metrics of a `Trainer`; the learning rate below."""
+@_styled
+def loss_curve(
+    history: Iterable[Mapping[str, Any]], title: str = "", path: str | Path | None = None, *,
+    vocabulary: int | None = None, label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
+    """Training and validation loss by step, from the metrics of a `Trainer`; the learning rate below.
+
+    Lines show the loss of guessing among `vocabulary` tokens, log V, and what label smoothing leaves of the training
+    loss at best: the entropy of the smoothed target.
+    """
     entries = list(history)
-    figure = _pyplot().Figure(figsize=(7, 5), layout="constrained")
+    figure = _figure(7, 5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    for key, label, style in (
+    for key, label, look in (
         ("loss", "training", {"alpha": 0.8}),
         ("valid_loss", "validation", {"marker": "o", "ms": 3}),
     ):
         found = [(e["step"], e[key]) for e in entries if key in e]
         if found:
-            loss.plot(*zip(*found), label=label, lw=1.3, **style)
+            loss.plot(*zip(*found), label=label, lw=1.3, **look)
+    if vocabulary:
+        _level(loss, float(np.log(vocabulary)), "guessing")
+        if label_smoothing:
+            _level(loss, smoothing_floor(label_smoothing, vocabulary), "least possible in training (label smoothing)")
     loss.set_ylabel("loss per token (nats)")
     loss.set_yscale("log")
     low, high = loss.get_ylim()
@@ -175,11 +225,25 @@ def loss_curve(history: Iterable[Mapping[str, Any]], title: str = "", path: str 
     return _save(figure, path)
 
 
+def _level(axes: Any, value: float, name: str) -> None:
+    """A dashed line at a value, and its name."""
+    axes.axhline(value, ls="--", lw=1, color="gray")
+    axes.text(1, value, f"{name} ", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
+
+
+def smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
+    """The least cross-entropy against a target that is 1 - s + s / V on the right token and s / V on all others."""
+    other = label_smoothing / vocabulary
+    right = 1 - label_smoothing + other
+    return float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other)) if other else 0.0
+
+
+@_styled
 def position_picture(
     max_len: int = 100, d_model: int = 64, halves: bool = False, path: str | Path | None = None
 ) -> Any:
     """The table of sinusoidal positions: a row for each position, a column for each dimension."""
-    figure = _pyplot().Figure(figsize=(8, 5), layout="constrained")
+    figure = _figure(8, 5)
     axes = figure.add_subplot()
     image = axes.imshow(sinusoidal_table(max_len, d_model, halves), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     axes.set_xlabel("dimension")
@@ -189,12 +253,13 @@ def position_picture(
     return _save(figure, path)
 
 
+@_styled
 def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None) -> Any:
     """Boolean masks (L_q, L_kv) side by side: filled = may attend."""
-    figure = _pyplot().Figure(figsize=(3.2 * len(masks), 3.8), layout="constrained")
+    figure = _figure(3.2 * len(masks), 3.8)
     for i, (name, mask) in enumerate(masks.items(), 1):
         axes = figure.add_subplot(1, len(masks), i)
-        axes.pcolormesh(np.asarray(unwrap(mask), float), cmap=_BLUES, vmin=0, vmax=1.4, edgecolors="white", linewidth=1)
+        axes.pcolormesh(np.asarray(unwrap(mask), float), cmap=SHADES, vmin=0, vmax=1.4, edgecolors="white", linewidth=1)
         axes.invert_yaxis()
         axes.set_aspect("equal")
         axes.set_xticks([])
@@ -206,9 +271,10 @@ def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None
     return _save(figure, path)
 
 
+@_styled
 def schedule_curve(schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None) -> Any:
     """Learning rates by step."""
-    figure = _pyplot().Figure(figsize=(7, 3.5), layout="constrained")
+    figure = _figure(7, 3.5)
     axes = figure.add_subplot()
     at = np.arange(1, steps + 1)
     for name, schedule in schedules.items():
@@ -216,7 +282,8 @@ def schedule_curve(schedules: Mapping[str, Callable[[int], float]], steps: int, 
     axes.set_xlabel("step")
     axes.set_ylabel("learning rate")
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    for text in axes.legend().get_texts():
+        text.set_parse_math(False)
     return _save(figure, path)
 
 

@@ -16,7 +16,7 @@ SHADES = "Blues"  # weights from 0 (white) to 1
 
 _SETTINGS: dict[str, Any] = {
     "font.size": 10, "axes.titlesize": 11, "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9,
-    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "grid.alpha": 0.25, "grid.linewidth": 0.8, "lines.linewidth": 1.6, "lines.markersize": 5, "legend.frameon": False,
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
     "figure.facecolor": "white", "savefig.facecolor": "white", "image.cmap": SHADES, "svg.hashsalt": "minigrad",

@@ -65,6 +65,7 @@ def no_chinese_font(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matplotlib's own fonts were the only ones."""
     own = [f for f in font_manager.fontManager.ttflist if f.name.startswith(("DejaVu", "STIX", "cm"))]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    monkeypatch.setattr(plots, "_rescanned", lambda: None)
 
 
 @pytest.fixture
@@ -256,3 +257,43 @@ def test_text_heatmap(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     with pytest.raises(ValueError, match=r"weights of shape \(2, 2\) do not fit 1 queries and 2 keys"):
         plots.text_heatmap(np.eye(2), ["a"], ["x", "y"])
+
+
+@pytest.mark.parametrize("text", ["$5 and $6", "$^$", "$\\frac{", "a_b^c", "\\alpha", "100 % of $x$"])
+def test_text_from_data_is_drawn_as_text(tmp_path: Path, text: str) -> None:
+    """A dollar begins no formula: neither an error nor another look than that of its characters."""
+    weights = np.eye(2)
+    figures = [
+        plots.attention_heatmap(weights, [text, "b"], ["a", text], text, tmp_path / "a.png"),
+        plots.attention_grid([weights[None]], [text, "b"], ["a", text], text, tmp_path / "b.png"),
+        plots.loss_curve([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], text, tmp_path / "c.png"),
+        plots.mask_picture({text: weights}, tmp_path / "d.png"),
+        plots.schedule_curve({text: lambda step: 1.0}, 3, tmp_path / "e.png"),
+    ]
+    from matplotlib.text import Text
+
+    for figure in figures:
+        own = [found for found in figure.findobj(Text) if found.get_text() == text]
+        assert own and not any(found.get_parse_math() for found in own)
+
+
+def test_levels_of_the_loss() -> None:
+    figure = plots.loss_curve([{"step": 1, "loss": 3.0}], vocabulary=50, label_smoothing=0.1)
+    levels = [line.get_ydata()[0] for line in figure.axes[0].lines if line.get_linestyle() == "--"]
+    target = np.full(50, 0.1 / 50)
+    target[7] += 0.9
+    np.testing.assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
+    assert plots.smoothing_floor(0.0, 50) == 0
+
+
+def test_a_font_that_came_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list that matplotlib made lacks it; it is looked for once more before tokens are numbered."""
+    manager = pytest.importorskip("matplotlib.font_manager").fontManager
+    wide = [font for font in manager.ttflist if font.name in plots._CJK_FONTS]
+    if not wide:
+        pytest.skip("no font for Chinese is installed")
+    files = {font.fname for font in wide}
+    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.fname not in files])
+    plots._rescanned.cache_clear()
+    figure = plots.attention_heatmap(np.eye(2), ["我", "b"], ["我", "b"])
+    assert figure.axes[0].get_yticklabels()[0].get_text() == "我"
