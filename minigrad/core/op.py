@@ -95,13 +95,8 @@ class Op:
         if unknown := [operand for operand in rules if operand not in operands]:
             raise TypeError(f"{name}: rules for {unknown}, which are no operands; the operands are {operands}")
         self.picks = {rule: _picker([self.frame.index(read) for read in reads]) for rule, reads in self.reads.items()}
-        special = variadic or self.joint or any(read in ("needs", "saved") for r in self.reads.values() for read in r)
-        make = _general
-        if not special and len(operands) == 1:
-            make = _unary
-        elif not special and len(operands) == 2 and not self.options:
-            make = _binary
-        self.function: Callable[..., Tensor] = functools.wraps(forward)(make(self))
+        self.saves = any("saved" in reads for reads in self.reads.values())
+        self.function: Callable[..., Tensor] = functools.wraps(forward)(_caller(self))
         self.function.__name__ = self.function.__qualname__ = name
         self.function.__doc__ = doc
         self.function.op = self  # type: ignore[attr-defined]
@@ -113,6 +108,13 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}({', '.join(self.operands)})>"
+
+    def sorted_out(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The operands, and the options with those among them that were given by position."""
+        arity = len(self.operands)
+        if len(args) < arity:
+            raise TypeError(f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands")
+        return args[:arity], {**dict(zip(self.options, args[arity:])), **options}
 
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
@@ -167,153 +169,90 @@ def _picker(places: list[int]) -> Callable[[Any], tuple[Any, ...]]:
     return itemgetter(*places)
 
 
-def _shapes(values: Any) -> list[tuple[int, ...]]:
-    return [x.shape if type(x) is ndarray else np.shape(x) for x in values]
-
-
-# -- calls: run the forward function, and record it where a gradient will be wanted --------------------
-# `_unary` and `_binary` are `_general` for the ops that run most, without its loops.
-
-
-def _operand(value: Any) -> Any:
-    """What rules can read: lists as arrays; numbers as they are, so that they stay weak."""
-    return np.asarray(value) if type(value) is list or type(value) is tuple else value
-
-
-def _recorded(op: Op, edges: tuple[Edge, ...], inputs: Any, y: ndarray, mode: Any) -> Node | None:
-    """A new node; none for a result that has no gradient, such as integers."""
-    kind = y.dtype.kind
-    if kind != "f":
-        if kind == "c":
-            raise TypeError(
-                f"{op.name}: the result is complex, and complex numbers have no gradients here; "
-                "compute with real and imaginary parts, or use .detach() where no gradient is needed"
-            )
-        return None
-    node = Node(op, edges, inputs, y)
-    if mode.watch is not None:
-        mode.watch.recorded(node)
-    return node
-
+# -- calls ---------------------------------------------------------------------------------------------
+# On a first reading, `call` is enough: arrays out of tensors, compute, a tensor around the result. `record`,
+# which leaves a node in the graph, is about what each rule of the op wants to be kept for it.
 
 _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 
 
-def _unary(op: Op) -> Callable[..., Tensor]:
-    forward, get_mode, defaults = op.forward, MODE.get, op.options
-    rule: Any = next(iter(op.rules.values()), None)
-    reads, pick = op.reads.get(rule, ()), op.picks.get(rule, tuple)
-    short = all(read in ("y", *op.operands) for read in reads)
-
-    def call(x: Any, *values: Any, **options: Any) -> Tensor:
-        if options:
-            options = spoken(op.name, options)
-        if values:
-            options = {**dict(zip(defaults, values)), **options}
-        mode = get_mode()
-        a, node = (x._data, x._node) if isinstance(x, Tensor) else (x, None)
-        try:
-            y = forward(a, **options) if mode.watch is None else mode.watch.forward(op, forward, (a,), options)
-        except _FAILURES as error:
-            raise op.explained(error, (a,), options) from None
-        if type(y) is not ndarray:
-            y = np.asarray(y)
-        t = Tensor.__new__(Tensor)
-        t._data = y
-        if node is None or rule is None or not mode.record:
-            t._node = None
-        else:
-            frame = (y, a) if short else (y, a, *[options.get(k, v) for k, v in defaults.items()], a.shape)
-            t._node = _recorded(op, ((node, rule, pick(frame)),), (node,), y, mode)
-        return t
-
-    return call
-
-
-def _binary(op: Op) -> Callable[..., Tensor]:
-    forward, get_mode = op.forward, MODE.get
-    rules: list[Any] = [op.rules.get(operand) for operand in op.operands]
-    (rule_a, rule_b), (pick_a, pick_b) = rules, [op.picks.get(rule, tuple) for rule in rules]
-    shapes = any(read.endswith("_shape") for reads in op.reads.values() for read in reads)
-
-    def call(a: Any, b: Any) -> Tensor:
-        mode = get_mode()
-        x, node_a = (a._data, a._node) if isinstance(a, Tensor) else (_operand(a), None)
-        w, node_b = (b._data, b._node) if isinstance(b, Tensor) else (_operand(b), None)
-        try:
-            y = forward(x, w) if mode.watch is None else mode.watch.forward(op, forward, (x, w), {})
-        except _FAILURES as error:
-            raise op.explained(error, (x, w), {}) from None
-        if type(y) is not ndarray:
-            y = np.asarray(y)
-        t = Tensor.__new__(Tensor)
-        t._data = y
-        t._node = None
-        if mode.record and (node_a is not None or node_b is not None):
-            frame = (y, x, w, *_shapes((x, w))) if shapes else (y, x, w)
-            edges: tuple[Edge, ...]
-            if rule_a is None or node_a is None:
-                edges = () if rule_b is None or node_b is None else ((node_b, rule_b, pick_b(frame)),)
-            elif rule_b is None or node_b is None:
-                edges = ((node_a, rule_a, pick_a(frame)),)
-            else:
-                edges = ((node_a, rule_a, pick_a(frame)), (node_b, rule_b, pick_b(frame)))
-            if edges:
-                t._node = _recorded(op, edges, (node_a, node_b), y, mode)
-        return t
-
-    return call
-
-
-def _general(op: Op) -> Callable[..., Tensor]:
-    forward, defaults, joint, variadic = op.forward, op.options, op.vjp, op.variadic
-    arity = len(op.operands)
-    ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
-    keeps = "saved" in {read for reads in op.reads.values() for read in reads}
+def _caller(op: Op) -> Callable[..., Tensor]:
+    """The function that an op is for its users."""
+    forward, arity, saves, get_mode = op.forward, len(op.operands), op.saves, MODE.get
+    record = _recorder(op)
 
     def call(*args: Any, **options: Any) -> Tensor:
-        if len(args) != arity and not variadic:  # options given by position
-            if len(args) < arity:
-                raise TypeError(f"{op.name}: expected {', '.join(op.operands)}, got {len(args)} operands")
-            options.update(zip(defaults, args[arity:]))
-            args = args[:arity]
         if options:
             options = spoken(op.name, options)
-        mode = MODE.get()
-        arrays = [x._data if isinstance(x, Tensor) else _operand(x) for x in args]
+        if len(args) != arity and not op.variadic:
+            args, options = op.sorted_out(args, options)
+        mode = get_mode()
+        arrays: list[Any] = []
+        inputs: list[Node | None] = []
+        for x in args:
+            if isinstance(x, Tensor):
+                arrays.append(x._data)
+                inputs.append(x._node)
+            else:  # a list becomes an array, which rules can read; a number stays as it is, so that it is weak
+                arrays.append(np.asarray(x) if type(x) is list or type(x) is tuple else x)
+                inputs.append(None)
         try:
-            if mode.watch is None:
-                y = forward(*arrays, **options)
-            else:
-                y = mode.watch.forward(op, forward, tuple(arrays), options)
+            y = (
+                forward(*arrays, **options)
+                if mode.watch is None
+                else mode.watch.forward(op, forward, tuple(arrays), options)
+            )
         except _FAILURES as error:
             raise op.explained(error, arrays, options) from None
         saved = None
-        if keeps:
+        if saves:
             y, saved = y
-        if type(y) is not ndarray:
-            y = np.asarray(y)
-        t = wrap(y, None)
-        if mode.record and op.reads:
-            inputs = tuple([x._node if isinstance(x, Tensor) else None for x in args])
-            needs = tuple([node is not None for node in inputs])
-            if any(needs):
-                shapes = _shapes(arrays)
-                values = [options.get(name, default) for name, default in defaults.items()]
-                frame = [y, *([tuple(arrays)] if variadic else arrays), *values]
-                frame += [tuple(shapes)] if variadic else shapes
-                frame += [needs, saved]
-                edges: tuple[Any, ...]
-                if joint is not None:
-                    read = op.picks[joint](frame)
-                    edges = tuple([(node, joint, read) for node in inputs if node is not None])
-                else:
-                    edges = tuple([(inputs[i], rule, pick(frame)) for i, rule, pick in ruled if needs[i]])
-                if edges:
-                    t._node = _recorded(op, edges, inputs, y, mode)
+        t = Tensor.__new__(Tensor)
+        t._data = y = y if type(y) is ndarray else np.asarray(y)
+        t._node = record(inputs, arrays, options, y, saved, mode) if mode.record and any(inputs) else None
         return t
 
     return call
+
+
+def _recorder(op: Op) -> Callable[..., Node | None]:
+    """The function that makes the node of a call: an edge for each operand that wants a gradient and has a rule."""
+    joint, defaults, variadic = op.vjp, op.options, op.variadic
+    ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
+    short = not variadic and all(read in ("y", *op.operands) for reads in op.reads.values() for read in reads)
+
+    def record(
+        inputs: list[Node | None], arrays: list[Any], options: Any, y: ndarray, saved: Any, mode: Any
+    ) -> Node | None:
+        frame = [y, *arrays]  # in the order of op.frame, from which the rules' values are picked
+        if not short:
+            shapes = [np.shape(x) for x in arrays]
+            frame = [y, tuple(arrays)] if variadic else frame
+            frame += [options.get(name, default) for name, default in defaults.items()]
+            frame += [tuple(shapes)] if variadic else shapes
+            frame += [tuple([node is not None for node in inputs]), saved]
+        edges: list[Edge] = []
+        if joint is None:
+            for i, rule, pick in ruled:
+                node = inputs[i]
+                if node is not None:
+                    edges.append((node, rule, pick(frame)))
+        else:
+            values = op.picks[joint](frame)
+            edges = [(node, joint, values) for node in inputs if node is not None]
+        if not edges or y.dtype.kind != "f":
+            if edges and y.dtype.kind == "c":
+                raise TypeError(
+                    f"{op.name}: the result is complex, and complex numbers have no gradients here; "
+                    "compute with real and imaginary parts, or use .detach() where no gradient is needed"
+                )
+            return None
+        node = Node(op, tuple(edges), tuple(inputs), y)
+        if mode.watch is not None:
+            mode.watch.recorded(node)
+        return node
+
+    return record
 
 
 # -- declarations ----------------------------------------------------------------------------------
