@@ -96,7 +96,8 @@ def train(
 
 def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
     """Exactly `steps` tokens for `batch` sources, with the cache."""
-    model = nn.load(path)
+    keep_freed_memory()
+    model = nn.for_inference(nn.load(path))
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     if beams == 1:
         return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)

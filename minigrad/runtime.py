@@ -39,6 +39,15 @@ def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
     return None
 
 
+@cache
+def has_blas() -> bool:
+    """Whether NumPy multiplies matrices by a BLAS library, rather than by loops of its own."""
+    try:
+        return bool(np.show_config(mode="dicts")["Build Dependencies"]["blas"].get("found"))
+    except (KeyError, TypeError, AttributeError):
+        return True
+
+
 def available_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

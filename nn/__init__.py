@@ -1,7 +1,7 @@
 """nn: layers and models on minigrad, up to the whole Transformer, and what trains and uses them."""
 
 from . import text as text
-from .generate import *
+from .generation import *
 from .layers import *
 from .layers import init as init
 from .models import *

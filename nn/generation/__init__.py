@@ -2,6 +2,7 @@
 
 from .beam import *
 from .decoding import *
+from .inference import *
 from .rules import *
 from .search import *
 from .translator import *

@@ -18,6 +18,7 @@ from ..models.weights import load_weights
 from ..text import EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from .beam import beam_search
 from .decoding import Hypothesis
+from .inference import for_inference
 from .search import attention_maps, greedy_search
 
 __all__ = ["Translation", "Translator"]
@@ -75,8 +76,11 @@ class Translator:
         return _json(Path(run_dir) / "vocab.json") == own
 
     @classmethod
-    def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors") -> Translator:
-        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model untrained."""
+    def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors", inference: bool = True) -> Translator:
+        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model untrained.
+
+        Its model is a copy made by `for_inference`; `inference=False` gives one that can be trained on.
+        """
         run_dir = Path(run_dir)
         data, vocabs = (_json(run_dir / name) for name in ("config.json", "vocab.json"))
         try:
@@ -89,7 +93,7 @@ class Translator:
         translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
         if weights is not None:
             load_weights(run_dir / weights, model)
-        model.eval()
+        translator.model = for_inference(model) if inference else model.eval()
         return translator
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:

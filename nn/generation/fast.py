@@ -1,0 +1,297 @@
+"""The layers of models that only infer: subclasses with fused and absorbed projections, without gradients.
+
+`for_inference` makes them of the layers of a model. They compute the same, to rounding. What one row asks
+for is done with numbers and vectors, where NumPy's cost by the call would count.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor, unwrap
+from minigrad.runtime import get_num_threads
+
+from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention, attend
+from ..layers.cache import AttentionCache, KeysAndValues
+from ..layers.feedforward import FeedForward
+from ..layers.linear import Dropout, Linear
+from ..layers.masks import allowed_keys
+from ..layers.module import Module
+from ..layers.norm import LayerNorm, RMSNorm
+from ..models.stacks import Encoder
+from .products import in_parallel, laid_out, product
+
+__all__ = ["FAST"]
+
+
+def plain(x: Any) -> np.ndarray:
+    """The array of x; an error where a gradient is asked for, which would be cut here."""
+    if isinstance(x, Tensor):
+        if x.requires_grad:
+            raise RuntimeError("a copy for inference has no gradients: use the model that it was made of")
+        return x.data
+    return np.asarray(x)
+
+
+class FastLinear(Linear):
+    def prepare(self) -> None:
+        """Lay the weight out for reading."""
+        self.weight._data = laid_out(self.weight.data)
+
+    def forward(self, x: Any) -> Tensor:
+        return Tensor(mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data))
+
+
+def mapped(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """x @ weight.T + bias, in new memory."""
+    y = product(x.reshape(-1, x.shape[-1]), weight)
+    if bias is not None:
+        y += bias
+    return y.reshape(*x.shape[:-1], len(weight))
+
+
+class FastDropout(Dropout):
+    def forward(self, x: Any) -> Tensor:
+        return x
+
+
+class _FastNorm(Module):
+    weight: Any
+    bias: Any = None
+    eps: float
+    centred: bool
+
+    def forward(self, x: Any) -> Tensor:
+        x = plain(x)
+        weight, bias = self.weight.data, None if self.bias is None else self.bias.data
+        if x.size == len(weight):
+            return Tensor(normal_row(x.reshape(-1), weight, bias, self.eps, self.centred).reshape(x.shape))
+        if self.centred:
+            return mg.layer_norm(x, weight, bias, self.eps)
+        return mg.rms_norm(x, weight, self.eps)
+
+
+def normal_row(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, eps: float, centred: bool) -> np.ndarray:
+    """The norm of one row (d,)."""
+    if centred:
+        x = x - float(x.sum()) / len(x)
+    variance = float(np.dot(x, x)) / len(x) + eps
+    y = x * (variance**-0.5 if variance > 0 else math.inf)
+    y *= weight
+    if bias is not None:
+        y += bias
+    return y
+
+
+class FastLayerNorm(_FastNorm, LayerNorm):
+    centred = True
+
+
+class FastRMSNorm(_FastNorm, RMSNorm):
+    centred = False
+    bias = None
+
+
+class FastFeedForward(FeedForward):
+    """`linear1` and `gate` as one product."""
+
+    def prepare(self) -> None:
+        """Put their weights one below the other."""
+        self.fused, self.fused_bias = fuse([self.linear1, self.gate] if self.gate else [self.linear1])
+
+    def forward(self, x: Any) -> Tensor:
+        if self.linear1.has_hooks or (self.gate is not None and self.gate.has_hooks):
+            return super().forward(x)
+        h = mapped(plain(x), self.fused, self.fused_bias)
+        width = self.linear1.out_features
+        first = h[..., :width]
+        first = np.maximum(first, 0, out=first) if self.activation == "relu" else unwrap(self.function(first))
+        return self.linear2(first * h[..., width:] if self.gate is not None else first)
+
+
+def fuse(maps: list[Linear]) -> tuple[np.ndarray, np.ndarray | None]:
+    """The weights and biases of maps of one input, one below the other; those of the maps become views of them."""
+    weight = laid_out(np.concatenate([m.weight.data for m in maps]))
+    bias = None
+    if any(m.bias is not None for m in maps):
+        parts = [np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps]
+        bias = np.concatenate(parts)
+        bias.flags.writeable = False
+    start = 0
+    for m in maps:
+        own = slice(start, start + m.out_features)
+        m.weight._data = weight[own]
+        if m.bias is not None and bias is not None:
+            m.bias._data = bias[own]
+        start += m.out_features
+    return weight, bias
+
+
+class FastMemory(KeysAndValues):
+    """Keys and values of a memory; those of a single source serve all rows that `select` makes of it."""
+
+    absorbed: Absorbed | None = None
+
+    def select(self, rows: np.ndarray) -> None:
+        if len(self.keys) > 1:
+            super().select(rows)
+
+
+class _FastAttention(MultiHeadAttention):
+    def _watched(self) -> bool:
+        """Whether anybody looks at, or acts on, what happens inside."""
+        parts = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+        return ATTEND.get() is not attend or any(part.has_hooks for part in parts)
+
+
+class FastSelfAttention(_FastAttention, MultiHeadSelfAttention):
+    """Queries, keys and values by one product."""
+
+    def prepare(self) -> None:
+        """Put the weights of the three projections one below the other."""
+        self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
+
+    def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
+        if self._watched() or self.position_bias is not None:
+            return super().forward(x, mask, **options)
+        return self._attended(plain(x), mask, **options)
+
+    def _attended(
+        self, x: np.ndarray, mask: Any, is_causal: bool = False, cache: AttentionCache | None = None,
+        positions: Any = None,
+    ) -> Tensor:  # fmt: skip
+        h, kv, d = self.num_heads, self.num_kv_heads, self.d_k
+        n, length = x.shape[:2]
+        qkv = mapped(x, self.fused, self.fused_bias)
+        heads = qkv[..., : (h + kv) * d].reshape(n, length, h + kv, d)  # queries and keys
+        if self.q_norm is not None and self.k_norm is not None:
+            heads[:, :, :h] = unwrap(self.q_norm(heads[:, :, :h]))
+            heads[:, :, h:] = unwrap(self.k_norm(heads[:, :, h:]))
+        if self.rotary is not None:
+            at = positions if positions is not None else 0 if cache is None else cache.length
+            rotate(heads, *self.rotary.cos_sin(at, length, x.dtype))
+        q, k, v = qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
+        if cache is not None:
+            k, v = cache.append(k, v)
+        allowed = allowed_keys(mask, is_causal, length, k.shape[1], self.window)
+        if length > 1 or allowed is not None:
+            return self.out_proj(attend(self, q, k, v, allowed))
+        keys, values = (z.reshape(n, -1, kv, d) for z in (k, v))
+        weights = q.reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
+        softmax_rows(weights, self.scale)
+        return self.out_proj((weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d))
+
+
+class FastCrossAttention(_FastAttention, MultiHeadCrossAttention):
+    """Attention to a memory that is projected once; for a short source, with the projections absorbed in it."""
+
+    def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
+        return FastMemory(*super().keys_and_values(plain(key), value))
+
+    def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
+        x = plain(x_q)
+        if not isinstance(x_kv, FastMemory):
+            return super().forward(x, x_kv, mask, **options)
+        n, one = len(x), len(x_kv.keys) == 1
+        if n > 1 and one:  # queries of one sequence
+            x, mask = x.reshape(1, -1, x.shape[-1]), None if mask is None else mask[:1]
+        if not one or mask is not None or self._watched() or not Absorbed.pays(self, x_kv):
+            y = super().forward(x, x_kv, mask, **options)
+        else:
+            if x_kv.absorbed is None:
+                x_kv.absorbed = Absorbed(self, x_kv)
+            y = Tensor(x_kv.absorbed(x))
+        return y if n == len(x) else mg.reshape(y, n, -1, self.d_model)
+
+
+class Absorbed:
+    """Keys and values of one source, with the projections of query and output absorbed in them.
+
+    The score of key k in a head, (W x + b) · k / √d_k, is x · (Wᵀ k) / √d_k plus a constant, and the output is
+    the sum of the values, each times its weight and the head's columns of the output's projection. Both
+    products depend on the source alone. For a short source they hold fewer numbers than the projections
+    do, and a step of decoding takes as long as reading them.
+    """
+
+    def __init__(self, attention: MultiHeadAttention, memory: KeysAndValues) -> None:
+        h, d = attention.num_heads, attention.d_k
+        k, v = (unwrap(x).reshape(-1, h, d).transpose(1, 0, 2) for x in memory)  # (h, L, d_k)
+        query, out = attention.q_proj, attention.out_proj
+        k = k * k.dtype.type(attention.scale)
+        self.shape = (-1, h, k.shape[1])
+        self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(h * k.shape[1], -1)  # (h·L, d_model)
+        columns = out.weight.data.reshape(-1, h, d).transpose(1, 2, 0)  # (h, d_k, d_model)
+        self.values = (v @ columns).reshape(h * k.shape[1], -1)
+        self.constants = None if query.bias is None else (k @ query.bias.data.reshape(h, d, 1))[..., 0]  # (h, L)
+        self.bias = None if out.bias is None else out.bias.data
+
+    @staticmethod
+    def pays(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
+        """Whether each head has keys of its own, and what is absorbed is at most half as large as the projections."""
+        plain_heads = attention.num_kv_heads == attention.num_heads and attention.q_norm is None
+        return plain_heads and 2 * attention.num_heads * memory.keys.shape[1] <= attention.d_model
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """(1, L_q, d_model) from x of that shape."""
+        weights = (x[0] @ self.keys.T).reshape(self.shape)  # (L_q, h, L)
+        if self.constants is not None:
+            weights += self.constants
+        softmax_rows(weights, 1.0)
+        y = weights.reshape(len(weights), -1) @ self.values
+        if self.bias is not None:
+            y += self.bias
+        return y[None]
+
+
+def softmax_rows(scores: np.ndarray, scale: float) -> None:
+    """scores to softmax(scale · scores) over the last axis, in place."""
+    scores *= scale
+    scores -= scores.max(-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(-1, keepdims=True)
+
+
+def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
+    """Heads (N, L, h, d), turned in place: see `RotaryPositions`."""
+    half = heads.shape[-1] // 2
+    turned = heads * sin
+    heads *= cos
+    heads[..., :half] -= turned[..., half:]
+    heads[..., half:] += turned[..., :half]
+
+
+class FastEncoder(Encoder):
+    """A stack whose large batches are shared out to the cores."""
+
+    def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None) -> Tensor:
+        n, count = len(x), get_num_threads()
+        if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or self._watched():
+            return super().forward(x, mask, caches, positions)
+        x = plain(x)
+        ends = [n * i // count for i in range(count + 1)]
+        run = super().forward
+
+        def of_rows(rows: slice) -> np.ndarray:
+            own = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
+            return unwrap(run(x[rows], own[0], None, own[1]))
+
+        found = in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)])
+        return run(x, mask, caches, positions) if found is None else Tensor(np.concatenate(found))
+
+    def _watched(self) -> bool:
+        return ATTEND.get() is not attend or any(module.has_hooks for module in self.modules())
+
+
+LARGE_BATCH = 1 << 17  # numbers in the input of a stack
+
+FAST: dict[type[Module], type[Module]] = {
+    Linear: FastLinear, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,
+    FeedForward: FastFeedForward, MultiHeadSelfAttention: FastSelfAttention,
+    MultiHeadCrossAttention: FastCrossAttention, Encoder: FastEncoder,
+}  # fmt: skip
+"""What stands for each layer in a copy for inference."""

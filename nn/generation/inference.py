@@ -1,0 +1,77 @@
+"""Copies of models for inference: read-only, and faster."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from ..layers.module import Module, Parameter
+from .fast import FAST
+
+__all__ = ["for_inference"]
+
+M = TypeVar("M", bound=Module)
+
+
+def for_inference(model: M) -> M:
+    """A read-only copy of `model`, in evaluation mode, that computes the same in less time.
+
+    Its layers are of the subclasses in `nn.generation.fast`; names, `state_dict`, hooks and `record_attention` are
+    those of the model, and its results, to rounding. It takes as much memory again, and knows nothing of
+    changes that are made to the model later. It records no gradients, and refuses to be trained or changed;
+    `copy.deepcopy` makes another copy for inference, and pickling it is refused.
+    """
+    made = _copied(model, {})
+    made.__class__ = type(type(model).__name__, (_ReadOnly, type(made)), {"__module__": type(made).__module__})
+    return made
+
+
+class _ReadOnly(Module):
+    """Refuses what would change a model that is for inference."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(
+            "this is a copy for inference, which is read-only: change the model it was made of, and call "
+            "nn.for_inference again"
+        )
+
+    load_state_dict = astype = prune_heads = requires_grad_ = __reduce_ex__ = _refuse
+
+    def train(self, mode: bool = True) -> Module:
+        return self._refuse() if mode else self
+
+    def __copy__(self) -> Any:
+        return for_inference(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return for_inference(self)
+
+
+def _copied(value: Any, memo: dict[int, Any]) -> Any:
+    """A module with all that is inside it, each part once, frozen; another value as it is."""
+    if id(value) in memo:
+        return memo[id(value)]
+    made: Any = value
+    if isinstance(value, Parameter):
+        made = memo[id(value)] = Parameter(_frozen(value.data), requires_grad=False)
+    elif isinstance(value, np.ndarray):
+        made = memo[id(value)] = _frozen(value)
+    elif isinstance(value, Module):
+        kind: Any = next(k for k in type(value).__mro__ if not issubclass(k, _ReadOnly))
+        made = memo[id(value)] = object.__new__(FAST.get(kind, kind))
+        for name, part in vars(value).items():
+            made.__dict__[name] = dict(part) if name in _HOOKS else _copied(part, memo)
+        made.__dict__["_training"] = False
+        if hasattr(made, "prepare"):
+            made.prepare()
+    return made
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array = np.array(array, order="C")
+    array.flags.writeable = False
+    return array
