@@ -1,0 +1,77 @@
+"""A character GPT: learn to write from any text, letter by letter, and write some.
+
+python examples/char_gpt.py                          learns from fables that a grammar makes: two minutes
+python examples/char_gpt.py mytext.txt --steps 2000  learns from a UTF-8 file
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from texts import tales
+
+import minigrad as mg
+from minigrad.console import run_script
+from minigrad.optim import AdamW, cosine_schedule
+from nn import LanguageModel, LanguageModelConfig, Trainer, WindowBatches, stream
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", nargs="?", type=Path, help="what to learn from (default: 100 kB of fables)")
+    parser.add_argument("--steps", type=int, default=700, metavar="N", help="steps of training (default: %(default)s)")
+    parser.add_argument(
+        "--context", type=int, default=96, metavar="N", help="letters that it sees (default: %(default)s)"
+    )
+    parser.add_argument("--d-model", type=int, default=128, metavar="N", help="width (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=3, metavar="N", help="layers (default: %(default)s)")
+    parser.add_argument("--prompt", default="Once upon a time", help="how the sample begins (default: %(default)r)")
+    parser.add_argument("--length", type=int, default=600, metavar="N", help="letters to write (default: %(default)s)")
+    parser.add_argument(
+        "--temperature", type=float, default=0.7, metavar="T", help="0: the likeliest (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="share each batch (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> str:
+    args = parse(argv)
+    mg.manual_seed(0)
+    text = args.text.read_text(encoding="utf-8") if args.text else tales()
+    letters = sorted(set(text) | set(args.prompt))
+    number = {letter: i for i, letter in enumerate(letters)}
+    ids = np.array([number[letter] for letter in text])
+    held_out = len(ids) // 20  # the last part is for validation
+
+    config = LanguageModelConfig(
+        len(letters), args.d_model, 4, args.layers, 4 * args.d_model, dropout=0.1, max_len=args.context
+    )
+    model = LanguageModel(config)
+    print(f"{len(text):,} letters, {len(letters)} different; a model of {model.num_parameters():,} parameters")
+    trainer = Trainer(
+        model, AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99), clip_norm=1.0),
+        WindowBatches(ids[:-held_out], args.context, batch_size=24),
+        valid=WindowBatches(ids[-held_out:], args.context, batch_size=24, shuffle=False),
+        schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)), max_steps=args.steps, validate_every=100,
+        parallel=args.processes, run_dir=args.out,
+    )  # fmt: skip
+    trainer.fit(resume=args.out is not None)
+    print(f"validation loss {trainer.best:.3f}, {trainer.best / np.log(2):.2f} bits a letter\n\n{args.prompt}", end="")
+
+    prompt = [number[letter] for letter in args.prompt]
+    settings = {"do_sample": args.temperature > 0, "temperature": args.temperature or 1.0}
+    written = ""
+    for token in stream(model, prompt, max_len=args.length, **settings):
+        written += letters[token]
+        print(letters[token], end="", flush=True)
+    print()
+    return args.prompt + written
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,75 @@
+"""A Transformer that classifies texts: learn from pairs of a text and its class, and judge new ones.
+
+python examples/classify.py                          learns to tell good opinions from bad ones: half a minute
+python examples/classify.py --data mine.tsv          learns from a UTF-8 file: a text, a tab, its class
+python examples/classify.py "the food is not good"   and then judges this
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from texts import opinions
+
+import minigrad as mg
+from minigrad.console import run_script
+from minigrad.optim import AdamW, cosine_schedule
+from nn import ArrayBatches, EncoderClassifier, EncoderConfig, ModelLoss, Trainer
+from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("text", nargs="*", help="texts to judge in the end")
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="texts and classes (default: opinions from a grammar)"
+    )
+    parser.add_argument("--epochs", type=int, default=12, metavar="N", help="passes over them (default: %(default)s)")
+    parser.add_argument("--d-model", type=int, default=64, metavar="N", help="width (default: %(default)s)")
+    parser.add_argument("--layers", type=int, default=2, metavar="N", help="layers (default: %(default)s)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> float:
+    args = parse(argv)
+    mg.manual_seed(0)
+    pairs = read_pairs(args.data) if args.data else opinions()
+    split, labels = WordTokenizer(lowercase=True), sorted({label for _, label in pairs})
+    order = np.random.default_rng(0).permutation(len(pairs))
+    tokens = [split(pairs[i][0]) for i in order]
+    classes = np.array([labels.index(pairs[i][1]) for i in order])
+    held_out = len(pairs) // 10
+    vocabulary = Vocabulary.build(tokens[held_out:])
+
+    def as_ids(texts: list[Any]) -> np.ndarray:
+        return padded([vocabulary.encode(text)[:128] for text in texts])
+
+    ids = as_ids(tokens)
+    config = EncoderConfig(
+        len(vocabulary), args.d_model, 4, args.layers, 4 * args.d_model, num_classes=len(labels), norm_first=True, max_len=128
+    )
+    model = EncoderClassifier(config)
+    print(f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters")
+    batches = ArrayBatches(ids[held_out:], classes[held_out:], batch_size=64)
+    accuracy = lambda model: float((model(ids[:held_out]).data.argmax(-1) == classes[:held_out]).mean())
+    trainer = Trainer(
+        model, AdamW(model.parameters(), lr=3e-3, clip_norm=1.0), batches, objective=ModelLoss(label_smoothing=0.1),
+        valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(len(batches) * args.epochs, warmup=50),
+        score=accuracy, max_epochs=args.epochs, run_dir=args.out,
+    )  # fmt: skip
+    trainer.fit(resume=args.out is not None)
+    print(f"accuracy on {held_out} held-out texts: {accuracy(model):.1%}")
+    for text in args.text:
+        probabilities = mg.softmax(model(as_ids([split(text)]))).data[0]
+        print(f"{text}: {labels[probabilities.argmax()]} ({probabilities.max():.0%})")
+    return accuracy(model)
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))
