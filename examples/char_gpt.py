@@ -17,32 +17,31 @@ from texts import tales
 import minigrad as mg
 from minigrad.console import run_script
 from minigrad.optim import AdamW, cosine_schedule
+from minigrad.runtime import available_cores
 from nn import LanguageModel, LanguageModelConfig, Trainer, WindowBatches, stream
+from nn.text import read_lines
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="?", type=Path, help="what to learn from (default: 100 kB of fables)")
-    parser.add_argument("--steps", type=int, default=700, metavar="N", help="steps of training (default: %(default)s)")
+    for name, default in {"steps": 900, "context": 192, "d-model": 128, "layers": 3, "length": 600}.items():
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help="(default: %(default)s)")
     parser.add_argument(
-        "--context", type=int, default=96, metavar="N", help="letters that it sees (default: %(default)s)"
+        "--processes", type=int, default=min(4, available_cores()), metavar="N", help="share each batch"
     )
-    parser.add_argument("--d-model", type=int, default=128, metavar="N", help="width (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=3, metavar="N", help="layers (default: %(default)s)")
     parser.add_argument("--prompt", default="Once upon a time", help="how the sample begins (default: %(default)r)")
-    parser.add_argument("--length", type=int, default=600, metavar="N", help="letters to write (default: %(default)s)")
-    parser.add_argument(
-        "--temperature", type=float, default=0.7, metavar="T", help="0: the likeliest (default: %(default)s)"
-    )
+    parser.add_argument("--temperature", type=float, default=0.6, metavar="T", help="0: no chance (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="share each batch (default: %(default)s)")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> str:
     args = parse(argv)
     mg.manual_seed(0)
-    text = args.text.read_text(encoding="utf-8") if args.text else tales()
+    text = "\n".join(read_lines(args.text)) if args.text else tales()
+    if len(text) < 20 * (args.context + 2):
+        raise ValueError(f"{args.text}: {len(text)} letters are too few for a context of {args.context}")
     letters = sorted(set(text) | set(args.prompt))
     number = {letter: i for i, letter in enumerate(letters)}
     ids = np.array([number[letter] for letter in text])
@@ -55,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> str:
     print(f"{len(text):,} letters, {len(letters)} different; a model of {model.num_parameters():,} parameters")
     trainer = Trainer(
         model, AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99), clip_norm=1.0),
-        WindowBatches(ids[:-held_out], args.context, batch_size=24),
-        valid=WindowBatches(ids[-held_out:], args.context, batch_size=24, shuffle=False),
+        WindowBatches(ids[:-held_out], args.context, batch_size=12),
+        valid=WindowBatches(ids[-held_out:], args.context, batch_size=12, shuffle=False),
         schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)), max_steps=args.steps, validate_every=100,
         parallel=args.processes, run_dir=args.out,
     )  # fmt: skip

@@ -26,9 +26,7 @@ from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="*", help="texts to judge in the end")
-    parser.add_argument(
-        "--data", type=Path, metavar="FILE", help="texts and classes (default: opinions from a grammar)"
-    )
+    parser.add_argument("--data", type=Path, metavar="FILE", help="texts, classes (default: a grammar's opinions)")
     parser.add_argument("--epochs", type=int, default=12, metavar="N", help="passes over them (default: %(default)s)")
     parser.add_argument("--d-model", type=int, default=64, metavar="N", help="width (default: %(default)s)")
     parser.add_argument("--layers", type=int, default=2, metavar="N", help="layers (default: %(default)s)")
@@ -52,7 +50,14 @@ def main(argv: Sequence[str] | None = None) -> float:
 
     ids = as_ids(tokens)
     config = EncoderConfig(
-        len(vocabulary), args.d_model, 4, args.layers, 4 * args.d_model, num_classes=len(labels), norm_first=True, max_len=128
+        len(vocabulary),
+        args.d_model,
+        4,
+        args.layers,
+        4 * args.d_model,
+        num_classes=len(labels),
+        norm_first=True,
+        max_len=128,
     )
     model = EncoderClassifier(config)
     print(f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters")

@@ -16,6 +16,7 @@ _TIMES = ["One morning", "One evening", "In the first days of spring", "On a col
 _THINGS = ["a golden ring", "a sack of corn", "a silver bell", "a loaf of bread", "a lantern", "a red apple", "a map"]
 _MOODS = ["proud", "clever", "lazy", "brave", "greedy", "patient", "lonely", "merry"]
 _FEARS = ["the storm", "the hunter", "the long night", "the deep water", "the great dog of the miller"]
+_PLEAS = ["I have not eaten for three days", "I have lost my way", "I am so tired"]
 _MORALS = {
     "shared": ["What is shared is doubled.", "A gift comes home again.", "Two friends eat better than one king."],
     "kept": ["Who keeps all keeps nothing.", "A full sack makes a lonely road.", "Greed runs fast and arrives late."],
@@ -31,12 +32,12 @@ def tale(rng: np.random.Generator) -> str:
     short = thing.split(" ")[-1]
     article = "an" if first[0] in "aeiou" else "a"
     lines = [
-        f"Once upon a time {article} {first} named {name} lived {place}. The {first} was {mood}, and was afraid of nothing "
-        f"but {fear}.",
+        f"Once upon a time {article} {first} named {name} lived {place}. The {first} was {mood}, and "
+        f"was afraid of nothing but {fear}.",
         f'{one(_TIMES)} {name} found {thing} under a stone. "{one(["What luck", "How strange", "At last"])}!" said '
         f'the {first}. "Whose {short} may this be?"',
         f'Then came the {second}, whose name was {other}. "{one(["Good day", "Good evening", "Dear friend"])}, '
-        f'{name}," said the {second}. "{one(["I have not eaten for three days", "I have lost my way", "I am so tired"])}. '
+        f'{name}," said the {second}. "{one(_PLEAS)}. '
         f'Will you help me?"',
     ]
     if rng.random() < 0.5:

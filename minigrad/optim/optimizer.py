@@ -60,7 +60,8 @@ class FlatGroup:
         """Let the gradients of the parameters be collected in this flat array."""
         self.grad = grad
         for p, place in zip(self.parameters, self.places):
-            notes_of(p._needed_node("Optimizer")).grad_buffer = grad[place].reshape(p.shape)
+            if p.requires_grad:  # not frozen since
+                notes_of(p._needed_node("Optimizer")).grad_buffer = grad[place].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
         """The stretches of the flat arrays whose parameters have a gradient, which is brought there."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["filter_pairs", "read_pairs", "split_pairs"]
+__all__ = ["filter_pairs", "read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
 
@@ -26,10 +27,15 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 yield number, text.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
-        except (gzip.BadGzipFile, EOFError) as error:
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole .gz file ({error})") from None
     if number == 0:
         raise ValueError(f"{path}: the file is empty")
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, plain or .gz, without their ends; errors (ValueError, OSError) name the file."""
+    return (line for _, line in _lines(path))
 
 
 def read_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> list[Pair]:

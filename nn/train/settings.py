@@ -6,7 +6,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_settings", "check_state"]
+from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
+
+__all__ = ["as_schedule", "check_settings", "check_state"]
 
 _OPTIONAL = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
 _COUNTS = {"accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
@@ -34,6 +36,17 @@ def check_settings(trainer: Any) -> None:
                 )
 
 
+def as_schedule(schedule: Any, optimizer: Optimizer) -> Schedule | ReduceLROnPlateau | None:
+    """A schedule of this optimizer, from one or from a function step -> factor of the learning rate."""
+    if schedule is None or isinstance(schedule, (Schedule, ReduceLROnPlateau)):
+        if schedule is not None and schedule.optimizer is not optimizer:
+            raise ValueError("Trainer: the schedule was made for another optimizer")
+        return schedule
+    if not callable(schedule):
+        raise TypeError(f"Trainer: schedule: expected a function step -> factor or a Schedule, got {schedule!r}")
+    return Schedule(optimizer, schedule)
+
+
 def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
     """An error, which begins with the path, for the numbers of a state that this trainer cannot go on from."""
 
@@ -50,11 +63,10 @@ def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
             fail(name, "a number")
     if state.get("best") is not None and not _is_number(state["best"]):
         fail("best", "a number or null")
-    if trainer.schedule is None:
-        if state.get("schedule") is not None:
-            fail("schedule", "null, as this trainer has no schedule")
-    elif not _is_count(state.get("schedule"), 1):
-        fail("schedule", "the step of a schedule, a whole number of at least 1")
+    if trainer.schedule is None and state.get("schedule") is not None:
+        fail("schedule", "null, as this trainer has no schedule")
+    if trainer.schedule is not None and not isinstance(state.get("schedule"), dict):
+        fail("schedule", "the state of a schedule")
     groups = state.get("optimizer")
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         fail("optimizer", "a list of settings")

@@ -17,7 +17,7 @@ from typing import Any
 from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.core.tensor import Tensor
-from minigrad.optim import Optimizer, Schedule
+from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from minigrad.parallel import start_parallel
 from minigrad.runtime import keep_freed_memory
 
@@ -27,7 +27,7 @@ from .checkpoint import RunDirectory
 from .interrupts import Interrupts, Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
-from .settings import check_settings, check_state
+from .settings import as_schedule, check_settings, check_state
 
 __all__ = ["Trainer"]
 
@@ -46,7 +46,8 @@ class Trainer:
       epoch -> iterable, any other iterable, or an object with `epoch(number, start)` (see `Batches`).
     - `objective`: None for `model.loss(*batch)`, a function (model, batch) -> mean loss, or an `Objective`.
       A step follows the mean over the targets of `accumulate` batches.
-    - `schedule`: a function step -> factor of the learning rate, for steps 1, 2, ..., or a `Schedule`.
+    - `schedule`: a function step -> factor of the learning rate, for steps 1, 2, ..., a `Schedule`, or a
+      `ReduceLROnPlateau`, which is told what each validation gives.
     - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
     - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
       `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
@@ -62,11 +63,11 @@ class Trainer:
 
     def __init__(
         self, model: Module, optimizer: Optimizer, batches: Any, *, objective: Any = None, valid: Any = None,
-        schedule: Schedule | Callable[[int], float] | None = None, parallel: Any = None, max_epochs: int | None = None,
-        max_steps: int | None = None, accumulate: int = 1, shuffle: bool = True, validate_every: int | None = None,
-        patience: int | None = None, score: Callable[[Any], float] | None = None, average: Any = None,
-        keep_last: int = 0, save_every: int | None = None, log_every: int = 10, skip_nonfinite: int = 0,
-        run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
+        schedule: Schedule | ReduceLROnPlateau | Callable[[int], float] | None = None, parallel: Any = None,
+        max_epochs: int | None = None, max_steps: int | None = None, accumulate: int = 1, shuffle: bool = True,
+        validate_every: int | None = None, patience: int | None = None, score: Callable[[Any], float] | None = None,
+        average: Any = None, keep_last: int = 0, save_every: int | None = None, log_every: int = 10,
+        skip_nonfinite: int = 0, run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
         on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
@@ -78,9 +79,7 @@ class Trainer:
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
-        self.schedule = (
-            schedule if schedule is None or isinstance(schedule, Schedule) else Schedule(optimizer, schedule)
-        )
+        self.schedule = as_schedule(schedule, optimizer)
         self.parallel = start_parallel(parallel, optimizer, self._share_of_loss)
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         self.step = 0
@@ -198,12 +197,14 @@ class Trainer:
             if not math.isfinite(loss):
                 raise FloatingPointError(f"the loss is {loss}; the parameters are as they were before it")
             norm = parallel.step()
+            if norm is not None and not math.isfinite(norm):  # the optimizer leaves such steps out by itself
+                self.skipped, norm, loss, count = self.skipped + 1, None, 0.0, 0.0
         except FloatingPointError as error:
             if self.skipped >= self.skip_nonfinite:
                 raise FloatingPointError(f"step {self.step + 1}: {error}") from None
             self.skipped += 1
             loss = count = 0.0
-        if self.schedule is not None:
+        if isinstance(self.schedule, Schedule):
             self.schedule.step()
         if self.average is not None:
             self.average.update(model)
@@ -266,6 +267,8 @@ class Trainer:
         except Stopped:
             set_rng_state(state)
             raise
+        if isinstance(self.schedule, ReduceLROnPlateau):
+            self.schedule.step(value)
         self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
         self.worse = 0 if better else self.worse + 1
         self.validated = self.step
@@ -335,7 +338,7 @@ class Trainer:
             "accumulate": self.accumulate,
             "entries": len(self.history),
             "optimizer": optimizer["groups"],
-            "schedule": None if self.schedule is None else self.schedule.count,
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "random": get_rng_state(),
         }
         self.run.save_state(arrays, state)
@@ -359,14 +362,14 @@ class Trainer:
             self.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
             if self.average is not None:
                 self.average.load_state_dict(parts["average"])
+            if self.schedule is not None:
+                self.schedule.load_state_dict(state["schedule"])
         except (ValueError, KeyError, TypeError) as error:
             set_rng_state(random)
             text = error.args[0] if error.args else error
             raise ValueError(text if str(text).startswith(str(self.run.last)) else f"{self.run.last}: {text}") from None
         for name in _POSITION:
             setattr(self, name, state[name])
-        if self.schedule is not None:
-            self.schedule.set(state["schedule"])
         self.history = self.run.read_metrics(state["entries"])
         last = self.history[-1] if self.history else {}
         self.seconds = float(last.get("seconds", 0.0))  # not in the state: runs of one seed write the same bytes

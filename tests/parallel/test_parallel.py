@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
+import threading
 import time
 from typing import Any
 
@@ -165,3 +169,209 @@ def test_earlier_gradients_are_added_to_once() -> None:
         together.backward([10, 20], add=True)
         together.step()
     assert a.tolist() == [-33, -33]
+
+
+# -- what cannot be ------------------------------------------------------------------------------------
+
+
+def parameter_and_optimizer() -> tuple[Tensor, optim.SGD]:
+    p = Tensor(np.zeros(2), True)
+    return p, optim.SGD([p], lr=1.0)
+
+
+@pytest.mark.parametrize(
+    "processes, message", [(1.5, "whole number of processes, got 1.5"), ("2", "got '2'"), (True, "got True")]
+)
+def test_processes_are_a_whole_number(processes: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        DataParallel(parameter_and_optimizer()[1], lambda s: s, processes)
+
+
+def test_more_processes_than_cores_are_right() -> None:
+    p, sgd = parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: (p * s).sum(), 12) as together:
+        assert together.backward(list(range(12))) == [0] * 12
+        together.step()
+    assert p.tolist() == [-66, -66]
+
+
+def test_a_second_one_on_the_same_optimizer_is_refused() -> None:
+    p, sgd = parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: p.sum()) as first:
+        first.backward([0, 0])
+        second = DataParallel(sgd, lambda s: p.sum())
+        with pytest.raises(RuntimeError, match=r"another one has processes for this optimizer; close\(\) it first"):
+            second.backward([0, 0])
+        assert first.step() == pytest.approx(8**0.5)
+    second.backward([0, 0])
+    second.step()
+    second.close()
+    assert p.tolist() == [-4, -4]
+
+
+def test_the_optimizers_own_step_is_refused_while_others_hold_gradients() -> None:
+    p, sgd = parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: p.sum()) as together:
+        together.backward([0, 0])
+        with pytest.raises(RuntimeError, match="call step\\(\\) of the DataParallel, not the optimizer's"):
+            sgd.step()
+        together.step()
+    sgd.zero_grad()
+    p.sum().backward()
+    sgd.step()  # its own again
+    assert p.tolist() == [-3, -3]
+
+
+def test_a_parameter_that_is_frozen_later_is_frozen_everywhere() -> None:
+    p, q = Tensor(np.zeros(2), True), Tensor(np.zeros(2), True)
+    sgd = optim.SGD([p, q], lr=1.0)
+    with DataParallel(sgd, lambda s: (p + q).sum()) as together:
+        together.backward([0, 0])
+        together.step()
+        q.requires_grad = False
+        together.backward([0, 0])
+        together.step()
+        assert p.tolist() == [-4, -4] and q.tolist() == [-2, -2]
+        q.requires_grad = True
+        together.backward([0, 0])
+        together.step()
+    assert p.tolist() == [-6, -6] and q.tolist() == [-4, -4]
+
+
+def in_a_thread(function: Any) -> BaseException | None:
+    """What calling it in another thread raised."""
+    found: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return found[0] if found else None
+
+
+def test_two_threads_are_refused() -> None:
+    (p, sgd), (q, other) = parameter_and_optimizer(), parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: p.sum()) as first, DataParallel(other, lambda s: q.sum()) as second:
+        first.backward([0, 0])
+        for error, message in [
+            (in_a_thread(lambda: first.backward([0, 0])), "started by another thread; use it in one thread only"),
+            (in_a_thread(first.step), "started by another thread"),
+            (in_a_thread(lambda: second.backward([0, 0])), "another thread has one with processes; fork from one"),
+        ]:
+            assert isinstance(error, RuntimeError) and message in str(error)
+        first.step()
+        second.backward([0, 0])  # two in one thread
+        second.step()
+        assert p.tolist() == q.tolist() == [-2, -2]
+
+
+@pytest.mark.parametrize("when", ["backward", "step", "between"])
+def test_a_killed_process_is_one_line(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    monkeypatch.setattr(parallel.forked, "_SMALL", 0)
+    p, sgd = parameter_and_optimizer()
+    first = os.getpid()
+
+    def loss(shard: str) -> Tensor:
+        if os.getpid() != first and shard == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return p.sum()
+
+    together = DataParallel(sgd, loss)
+    together.backward(["lives", "lives"])
+    if when == "step":
+        os.kill(together._workers[0][0].pid, signal.SIGKILL)
+        together._workers[0][0].join()
+        with pytest.raises(RuntimeError) as found:
+            together.step()
+    else:
+        together.step()
+        if when == "between":
+            os.kill(together._workers[0][0].pid, signal.SIGKILL)
+            together._workers[0][0].join()
+        with pytest.raises(RuntimeError) as found:
+            together.backward(["lives", "dies"])
+    assert re.fullmatch(
+        r"DataParallel: process \d+, .* was killed by SIGKILL, as the system does when memory runs out",
+        str(found.value),
+    )
+    assert together._workers == []
+    before = p.tolist()
+    together.backward(["lives", "lives"])  # with new processes
+    together.step()
+    together.close()
+    assert p.tolist() == [x - 2 for x in before]
+
+
+def test_an_exception_in_a_handler_does_not_hang() -> None:
+    """A TimeoutError is an OSError too, as those of a broken pipe are."""
+    p, sgd = parameter_and_optimizer()
+    first = os.getpid()
+
+    def loss(shard: str) -> Tensor:
+        if os.getpid() != first and shard == "slow":
+            time.sleep(60)
+        return p.sum()
+
+    def handler(number: int, frame: Any) -> None:
+        raise TimeoutError("too late")
+
+    together = DataParallel(sgd, loss)
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(TimeoutError, match="too late"):
+            together.backward(["", "slow"])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert together._workers == []
+
+
+def test_orphans_say_nothing() -> None:
+    """Killed while its processes work: they end in silence when they find that nobody listens."""
+    code = """
+import os, signal, time
+import numpy as np
+from minigrad import DataParallel, Tensor, optim
+p, first = Tensor(np.zeros(2), True), os.getpid()
+def loss(shard):
+    if os.getpid() != first:
+        time.sleep(0.5)
+    elif shard:
+        os.kill(first, signal.SIGKILL)
+    return p.sum()
+DataParallel(optim.SGD([p], lr=1.0), loss, 3).backward([1, 0, 0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL and done.stderr == "" and done.stdout == ""
+
+
+def test_ctrl_c_in_all_processes_is_answered_by_the_first() -> None:
+    code = """
+import os, signal, time
+import numpy as np
+from minigrad import DataParallel, Tensor, optim
+p = Tensor(np.zeros(2), True)
+def loss(shard):
+    time.sleep(0.3)
+    return p.sum()
+together = DataParallel(optim.SGD([p], lr=1.0), loss, 3)
+together.backward([0, 0, 0])
+print("ready", flush=True)
+try:
+    for _ in range(100):
+        together.backward([0, 0, 0])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    out, err = process.communicate(timeout=60)
+    assert (out, err, process.returncode) == ("interrupted\n", "", 0)

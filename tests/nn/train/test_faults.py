@@ -108,6 +108,7 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         ({"best": float("nan")}, "best: expected a number or null, got nan"),
         ({"loss_sum": None}, "loss_sum: expected a number"),
         ({"schedule": 3}, "schedule: expected null, as this trainer has no schedule"),
+        ({"optimizer": []}, "the optimizer's state does not fit"),
         ({"random": {"state": 1}}, "random: not a state of the random generator"),
         ({"random": 5}, "random: expected the state of the random generator"),
         ({"optimizer": [1]}, "optimizer: expected a list of settings"),
@@ -281,7 +282,7 @@ class Explodes:
         return loss
 
 
-@pytest.mark.parametrize("clip_norm", [1.0])
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
 @pytest.mark.parametrize("gradient_only", [True, False], ids=["gradient", "loss"])
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_numbers_that_are_not_finite_stop_before_the_step(
