@@ -25,7 +25,7 @@ from nn.text import read_lines
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="?", type=Path, help="what to learn from (default: 100 kB of fables)")
-    for name, default in {"steps": 900, "context": 192, "d-model": 128, "layers": 3, "length": 600}.items():
+    for name, default in {"steps": 900, "context": 128, "d-model": 128, "layers": 3, "length": 600}.items():
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help="(default: %(default)s)")
     parser.add_argument(
         "--processes", type=int, default=min(4, available_cores()), metavar="N", help="share each batch"
@@ -48,14 +48,21 @@ def main(argv: Sequence[str] | None = None) -> str:
     held_out = len(ids) // 20  # the last part is for validation
 
     config = LanguageModelConfig(
-        len(letters), args.d_model, 4, args.layers, 4 * args.d_model, dropout=0.1, max_len=args.context
+        len(letters),
+        args.d_model,
+        4,
+        args.layers,
+        4 * args.d_model,
+        dropout=0.0,
+        positions="rotary",
+        max_len=args.context,
     )
     model = LanguageModel(config)
     print(f"{len(text):,} letters, {len(letters)} different; a model of {model.num_parameters():,} parameters")
     trainer = Trainer(
         model, AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99), clip_norm=1.0),
-        WindowBatches(ids[:-held_out], args.context, batch_size=12),
-        valid=WindowBatches(ids[-held_out:], args.context, batch_size=12, shuffle=False),
+        WindowBatches(ids[:-held_out], args.context, batch_size=16),
+        valid=WindowBatches(ids[-held_out:], args.context, batch_size=16, shuffle=False),
         schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)), max_steps=args.steps, validate_every=100,
         parallel=args.processes, run_dir=args.out,
     )  # fmt: skip

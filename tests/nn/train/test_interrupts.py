@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import signal
 import sys
@@ -65,7 +66,7 @@ def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
     """Train from the last state; whether Ctrl-C ended it."""
     try:
         sys.settrace(tracer)
-        trainer.fit(resume=True)
+        contextvars.copy_context().run(trainer.fit, resume=True)  # no_grad() may have been left open
     except KeyboardInterrupt:
         return True
     finally:
