@@ -25,7 +25,7 @@ from nn.text import read_lines
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="?", type=Path, help="what to learn from (default: 100 kB of fables)")
-    for name, default in {"steps": 900, "context": 128, "d-model": 128, "layers": 3, "length": 600}.items():
+    for name, default in {"steps": 500, "context": 128, "d-model": 128, "layers": 3, "length": 600}.items():
         parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help="(default: %(default)s)")
     parser.add_argument(
         "--processes", type=int, default=min(4, available_cores()), metavar="N", help="share each batch"
