@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .modes import MODE
-from .tensor import DISPATCH, Tensor, needs_gradient, on_arrays, wrap
+from .tensor import DISPATCH, Tensor, needs_gradient, on_arrays, without_tensors, wrap
 
 # -- NumPy -------------------------------------------------------------------------------------------
 
@@ -73,6 +73,8 @@ class Form:
             return self.ours(*args, **self._known(kwargs, takes))
         given = dict(zip(self._theirs, args))
         given.update(kwargs)
+        if given.get("dtype") is not None and np.dtype(given["dtype"]).kind in "iub":  # integers have no gradient
+            return as_tensors(on_arrays(self.numpy, args, kwargs))
         operands = [given.pop(name) for name in list(self._theirs)[:arity] if name in given]
         return self.ours(*operands, **self._known(given, takes))
 
@@ -84,7 +86,7 @@ class Form:
                 continue
             if name not in takes:
                 raise TypeError(_refusal(self.name, name, value))
-            options[name] = value
+            options[name] = value if needs_gradient(value) else without_tensors(value)
         return options
 
 

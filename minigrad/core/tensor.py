@@ -363,7 +363,7 @@ class Tensor:
         if out is not None:
             return _write_into(out, ufunc, method, inputs, options)
         function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
-        if function is None or (options and method == "__call__"):
+        if function is None or options:
             call = getattr(ufunc, method)
             if not needs_gradient((inputs, options)):
                 return (
@@ -371,7 +371,8 @@ class Tensor:
                 )
             if function is None:
                 raise TypeError(_no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")))
-            return DISPATCH["ufunc with options"](function, ufunc, inputs, options)
+            if method == "__call__":
+                return DISPATCH["ufunc with options"](function, ufunc, inputs, options)
         return function(*inputs, **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -471,16 +472,17 @@ def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -
     """The call with the arrays inside tensors, at any depth."""
     if isinstance(kwargs.get("out"), Tensor):
         raise TypeError(f"{function.__name__}: a Tensor cannot be given as out=; use the result instead")
-    return function(*_unwrapped(args), **_unwrapped(kwargs))
+    return function(*without_tensors(args), **without_tensors(kwargs))
 
 
-def _unwrapped(value: Any) -> Any:
+def without_tensors(value: Any) -> Any:
+    """The arrays inside tensors, at any depth of lists, tuples and dicts."""
     if isinstance(value, Tensor):
         return value._data
     if isinstance(value, (list, tuple)):
-        parts = [_unwrapped(part) for part in value]
+        parts = [without_tensors(part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return {key: _unwrapped(part) for key, part in value.items()} if isinstance(value, dict) else value
+    return {key: without_tensors(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def _in_place(t: Tensor, ufunc: np.ufunc, other: Any) -> Tensor:

@@ -22,11 +22,11 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and `append` after it."""
     if n < 0:
         raise ValueError(f"diff: expected n >= 0, got {n}")
+    if n == 0:
+        return clone(x)
     if np.ndim(x) == 0:
         raise ValueError("diff: expected at least one axis, got a scalar")
     axis = one_axis("diff", axis, np.ndim(x))
-    if n == 0:
-        return clone(x)
     ends = [_end(value, x, axis) for value in (prepend, append)]
     parts = [part for part in (ends[0], x, ends[1]) if part is not None]
     if len(parts) > 1:

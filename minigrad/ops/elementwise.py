@@ -12,8 +12,8 @@ from ..core.op import either, function, op, ufunc
 from ..core.tensor import Tensor, unwrap
 
 __all__ = [
-    "add", "subtract", "multiply", "divide", "negative", "absolute", "sign", "power", "square", "reciprocal",
-    "remainder", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logaddexp", "hypot", "sin",
+    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "sign", "power", "square",
+    "reciprocal", "remainder", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logaddexp", "hypot", "sin",
     "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
     "maximum", "minimum", "where", "masked_fill", "clip",
 ]  # fmt: skip
@@ -49,6 +49,7 @@ subtract = ufunc(np.subtract, "a - b.", "__sub__ __rsub__", a=lambda g: g, b=lam
 multiply = ufunc(np.multiply, "a · b.", "__mul__ __rmul__", a=lambda g, b: g * b, b=lambda g, a: g * a)
 divide = ufunc(np.divide, "a / b.", "__truediv__ __rtruediv__", a=lambda g, b: g / b, b=lambda g, y, b: -g * y / b)
 negative = ufunc(np.negative, "-x.", "__neg__", x=lambda g: -g)
+positive = ufunc(np.positive, "+x, a copy.", "__pos__", x=lambda g: g)
 absolute = ufunc(np.absolute, "|x|; its derivative at 0 is 0.", "__abs__ abs", x=lambda g, x: g * np.sign(x))
 sign = ufunc(np.sign, "-1, 0 or 1; its derivative is 0.", "sign", x=lambda g: np.zeros_like(g))
 
@@ -76,10 +77,7 @@ def power(a, b, /):
 square = ufunc(np.square, "x².", "square", x=lambda g, x: g * x * 2.0)
 
 
-@function(numpy=np.reciprocal, methods="reciprocal")
-def reciprocal(x: Any) -> Tensor:
-    """1 / x."""
-    return divide(1.0, x)
+reciprocal = ufunc(np.reciprocal, "1 / x.", "reciprocal", x=lambda g, y: -g * y * y)
 
 
 remainder = ufunc(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.op import either, function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import one_axis, shape_of
@@ -109,7 +110,7 @@ def _along(indices: Any, axis: int) -> tuple[Any, ...]:
     return tuple(indices if i == axis else place for i, place in enumerate(places))
 
 
-@function(numpy=np.take_along_axis)
+@function()
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
     """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise; of the flattened x where it is None.
 
@@ -124,6 +125,13 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
         raise ValueError(f"take_along_axis: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
     axis = one_axis("take_along_axis", axis, indices.ndim)
     return getitem(x, _broadcast_along(indices, shape_of(x), axis))
+
+
+@numpy_form(np.take_along_axis)
+def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor:
+    if not hasattr(indices, "dtype"):
+        raise TypeError(f"np.take_along_axis: expected an array of indices, got a {type(indices).__name__}")
+    return take_along_axis(arr, indices, axis)
 
 
 def _broadcast_along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:

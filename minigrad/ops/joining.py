@@ -14,7 +14,7 @@ from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import one_axis, shape_of
 from .indexing import getitem
-from .shape import astype, atleast_1d, atleast_2d, atleast_3d, expand_dims, ravel, swapaxes
+from .shape import astype, atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis, ravel, swapaxes
 
 __all__ = [
     "concatenate", "stack", "append", "vstack", "hstack", "dstack", "column_stack", "block", "split", "array_split",
@@ -190,8 +190,8 @@ _split_along(2, 3, np.dsplit)
 @function()
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along `axis`, without it: what `stack` joins."""
-    axis = one_axis("unstack", axis, np.ndim(x))
-    return tuple([getitem(x, (slice(None),) * axis + (i,)) for i in range(shape_of(x)[axis])])
+    y = moveaxis(x, axis, 0)
+    return tuple([getitem(y, i) for i in range(len(y))])
 
 
 if hasattr(np, "unstack"):  # since NumPy 2.1

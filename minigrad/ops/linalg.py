@@ -10,7 +10,7 @@ import numpy as np
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, shape_of
-from .elementwise import where
+from .elementwise import multiply, where
 from .indexing import scatter
 from .reduction import sum
 from .shape import moveaxis, reshape, swapaxes, transpose
@@ -48,11 +48,16 @@ def matmul(a, b, /):
     return np.matmul(a, b)
 
 
+def _times(a: Any, b: Any) -> Tensor:
+    """a · b, Python numbers counting as arrays of double precision, as they do for np.dot."""
+    return multiply(*[x if isinstance(x, Tensor) else np.asarray(x) for x in (a, b)])
+
+
 @function(numpy=np.dot, methods="dot")
 def dot(a: Any, b: Any) -> Tensor:
     """`np.dot`: the sum over the last axis of a and the last but one of b (or its only one)."""
     if np.ndim(a) == 0 or np.ndim(b) == 0:
-        return a * b
+        return _times(a, b)
     return matmul(a, b) if np.ndim(b) <= 2 else tensordot(a, b, ((-1,), (-2,)))
 
 
@@ -65,7 +70,7 @@ def vdot(a: Any, b: Any) -> Tensor:
 @function(numpy=np.inner)
 def inner(a: Any, b: Any) -> Tensor:
     """The sum over the last axes of both."""
-    return a * b if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
+    return _times(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else tensordot(a, b, ((-1,), (-1,)))
 
 
 @function(numpy=np.outer, methods="outer")

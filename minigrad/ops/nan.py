@@ -9,8 +9,10 @@ import numpy as np
 from ..core.op import function
 from ..core.tensor import Tensor, unwrap
 from .axes import Axis
-from .elementwise import sqrt, square, where
+from .elementwise import sqrt, square
+from .elementwise import where as choose
 from .reduction import cumprod, cumsum, max, min, prod, sum
+from .shape import astype
 from .sorting import hundredths, ranked
 
 __all__ = [
@@ -21,7 +23,7 @@ __all__ = [
 
 def _without(x: Any, instead: float) -> Tensor:
     """x with `instead` in place of NaN, which gets no gradient."""
-    return where(np.isnan(unwrap(x)), instead, x)
+    return choose(np.isnan(unwrap(x)), instead, x)
 
 
 @function(numpy=np.nansum, methods="nansum")
@@ -36,47 +38,61 @@ def nanprod(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -
     return prod(_without(x, 1), axis, keepdims, **options)
 
 
+def _counted(x: Any, where: Any) -> Any:
+    """x with NaN in place of what does not count."""
+    return x if where is None else choose(unwrap(where), x, np.nan)
+
+
 def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:
     array = np.asarray(unwrap(x))
     return np.asarray(np.sum(~np.isnan(array), axis=axis, keepdims=keepdims)).astype(array.dtype)
 
 
 @function(numpy=np.nanmean, methods="nanmean")
-def nanmean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The mean over `axis` of what is not NaN; NaN where there is nothing else."""
+def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
+    """The mean over `axis` of what is not NaN (and counts by `where`); NaN where there is nothing else."""
+    x = _counted(x, where)
     return nansum(x, axis, keepdims) / _count(x, axis, keepdims)
 
 
 @function(numpy=np.nanvar)
-def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float = 0, ddof: float = 0) -> Tensor:
-    """The variance over `axis` of what is not NaN; NaN where too little is left for n - `correction` > 0."""
+def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
+    """The variance over `axis` of what is not NaN; NaN where too little is left for n - `correction` > 0.
+
+    Options: `correction` (or `ddof`), `dtype`, and `where`, booleans that say what counts.
+    """
+    x = _counted(x, options.pop("where", None))
+    if "dtype" in options:
+        x = astype(x, options.pop("dtype"))
+    if len(options) > 1 or options.keys() - {"ddof", "correction"}:
+        raise ValueError(f"nanvar: expected correction or ddof, and where; got {', '.join(options)}")
     middle = nanmean(x, axis, True)
-    spread = square(where(np.isnan(unwrap(x)), middle, x) - middle)
-    count = _count(x, axis, keepdims) - (ddof or correction)
+    spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
+    count = _count(x, axis, keepdims) - next(iter(options.values()), 0)
     return sum(spread, axis, keepdims) / np.where(count > 0, count, np.nan).astype(count.dtype)
 
 
 @function(numpy=np.nanstd)
-def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float = 0, ddof: float = 0) -> Tensor:
+def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
     """The square root of `nanvar`."""
-    return sqrt(nanvar(x, axis, keepdims, correction=correction, ddof=ddof))
+    return sqrt(nanvar(x, axis, keepdims, **options))
 
 
-def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float) -> Tensor:
-    y = reduction(_without(x, last), axis, keepdims)
-    return where(_count(x, axis, keepdims) == 0, np.nan, y)
+def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any) -> Tensor:
+    y = reduction(_without(x, last), axis, keepdims, initial, where)
+    return y if initial is not None else choose(_count(x, axis, keepdims) == 0, np.nan, y)
 
 
 @function(numpy=np.nanmax)
-def nanmax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def nanmax(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis` that is not NaN; NaN where there is nothing else."""
-    return _extreme(x, axis, keepdims, max, -np.inf)
+    return _extreme(x, axis, keepdims, max, -np.inf, initial, where)
 
 
 @function(numpy=np.nanmin)
-def nanmin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def nanmin(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis` that is not NaN; NaN where there is nothing else."""
-    return _extreme(x, axis, keepdims, min, np.inf)
+    return _extreme(x, axis, keepdims, min, np.inf, initial, where)
 
 
 @function(numpy=np.nancumsum)
@@ -117,5 +133,5 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
         raise ValueError("nan_to_num: a tensor is never changed in place; leave copy=True")
     limits = np.finfo(array.dtype)
     y = _without(x, nan)
-    y = where(np.isposinf(array), limits.max if posinf is None else posinf, y)
-    return where(np.isneginf(array), limits.min if neginf is None else neginf, y)
+    y = choose(np.isposinf(array), limits.max if posinf is None else posinf, y)
+    return choose(np.isneginf(array), limits.min if neginf is None else neginf, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     Over two axes (or those of a matrix) `ord` means a norm of matrices. The gradient at 0 is 0.
     """
     ndim = np.ndim(x)
+    if axis is not None and not isinstance(axis, tuple):
+        axis = index(axis)  # refuses lists, as NumPy does
     if axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)):
         return _euclidean_norm(x, axis=None, keepdims=keepdims)
     axes = all_axes("norm", axis, ndim)

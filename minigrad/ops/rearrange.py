@@ -17,7 +17,7 @@ from .axes import all_axes, one_axis, shape_of
 from .indexing import getitem, take
 from .joining import concatenate
 from .reduction import max, mean, min
-from .shape import moveaxis, ravel
+from .shape import astype, clone, moveaxis, ravel
 from .sorting import median
 
 __all__ = [
@@ -81,6 +81,8 @@ def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
 @function(numpy=np.resize)
 def resize(x: Any, new_shape: Any) -> Tensor:
     """The elements of x, over and over, until `new_shape` is full."""
+    if not np.size(x):
+        return Tensor(np.resize(unwrap(x), new_shape))  # zeros
     return _picked(np.resize, x, new_shape)
 
 
@@ -93,10 +95,11 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
 @function(numpy=np.insert)
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     """x with `values` put in before the places `obj` (an int, a slice, or ints) along `axis`, or of the flattened x."""
-    every, shape = np.arange(np.size(x)).reshape(shape_of(x)), shape_of(values)
-    new = np.arange(-np.size(unwrap(values)), 0).reshape(shape)
+    every = np.arange(np.size(x)).reshape(shape_of(x))
+    new = np.arange(-np.size(unwrap(values)), 0).reshape(shape_of(values))
     places = np.insert(every, unwrap(obj), new, axis)
-    return getitem(concatenate([ravel(x), ravel(values)]), np.where(places < 0, places + np.size(x) + new.size, places))
+    joined = concatenate([ravel(x), astype(ravel(values), np.asarray(unwrap(x)).dtype)])
+    return getitem(joined, np.where(places < 0, places + np.size(joined), places))
 
 
 # -- windows -----------------------------------------------------------------------------------------
@@ -143,6 +146,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     """
     shape = shape_of(x)
     widths = _pairs(pad_width, len(shape))
+    if not shape:
+        np.pad(np.zeros(()), pad_width, mode, **options)  # type: ignore[call-overload]  # refuses what it refuses
+        return clone(x)
     if mode == "constant" and not options:
         if needs_gradient(constant_values):
             raise TypeError("pad: constant_values cannot be tensors that require gradients; use concatenate")

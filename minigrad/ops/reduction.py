@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import Axis, shape_of
+from .axes import Axis, all_axes, shape_of
 from .elementwise import exp_share, safe_divide, sqrt, square
 from .elementwise import where as choose
 from .shape import astype
@@ -80,6 +80,8 @@ def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
 
 @op(x=_mean_gradient)
 def _mean(x, /, axis=None, keepdims=False):
+    if axis is not None and not np.ndim(x):
+        all_axes("mean", axis, 0)  # a sum over axis 0 of a number is one; a mean is not
     if getattr(x, "dtype", None) == np.float16:  # whose sums overflow: NumPy adds in single precision
         return np.mean(x, axis=axis, keepdims=keepdims)
     y = np.add.reduce(x, axis=axis, keepdims=keepdims)
@@ -91,7 +93,8 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None
     """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     if where is None or where is True:
         return _mean(x if dtype is None else astype(x, dtype), axis=axis, keepdims=keepdims)
-    return sum(x, axis, keepdims, dtype=dtype, where=where) / _count(x, axis, keepdims, where)
+    x = x if dtype is None else astype(x, dtype)
+    return sum(x, axis, keepdims, where=where) / _count(x, axis, keepdims, where)
 
 
 def _count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
@@ -115,6 +118,8 @@ def var(
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
     x = x if dtype is None else astype(x, dtype)
     middle = _average(x, axis, where) if mean is None else mean
+    if axis is not None and not np.ndim(x):
+        all_axes("var", axis, 0)
     squares = sum(square(x - middle), axis, keepdims, where=where)
     if where is None:  # one count for all slices
         count = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
@@ -168,6 +173,7 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
 
     With `returned`, a pair of it and the sum of the weights.
     """
+    axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
         y = mean(x, axis, keepdims)
         total: Any = np.full(y.shape, np.size(x) // (y.size or 1), y.dtype)
@@ -209,7 +215,8 @@ def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
 def _reduced(ufunc: np.ufunc, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     if initial is None and where is None:
         return ufunc.reduce(x, axis=axis, keepdims=keepdims)
-    options = {} if initial is None else {"initial": initial}
+    options = {} if initial is None else {"initial": unwrap(initial)}
+    where = unwrap(where)
     return ufunc.reduce(x, axis=axis, keepdims=keepdims, where=True if where is None else where, **options)
 
 

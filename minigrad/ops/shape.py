@@ -24,7 +24,7 @@ def astype(x, /, dtype):
     return np.asarray(x).astype(dtype)
 
 
-@op(methods="clone __pos__", numpy=(np.copy, np.positive), x=lambda g: g)
+@op(methods="clone", numpy=np.copy, x=lambda g: g)
 def clone(x, /):
     """A copy of x, in memory of its own."""
     return np.array(x)
@@ -150,6 +150,8 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """x with the axes `source` moved to the places `destination`; the others keep their order."""
     ndim = np.ndim(x)
+    if source is None or destination is None:
+        raise TypeError("moveaxis: expected axes as ints or sequences of them, got None")
     sources, targets = all_axes("source", source, ndim), all_axes("destination", destination, ndim)
     if len(sources) != len(targets):
         raise ValueError(f"moveaxis: expected as many sources as destinations, got {source} and {destination}")

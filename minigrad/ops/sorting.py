@@ -12,7 +12,7 @@ from .axes import all_axes, one_axis, shape_of
 from .compare import argsort
 from .elementwise import where
 from .indexing import take_along_axis
-from .shape import astype, moveaxis, ravel, reshape
+from .shape import moveaxis, ravel, reshape
 
 __all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
 
@@ -20,6 +20,8 @@ __all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
 @function(numpy=np.sort, methods="sort")
 def sort(x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None) -> Tensor:
     """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
+    if kind is not None and stable is not None:
+        raise ValueError("sort: kind and stable say the same; give one of them (sorting is always stable here)")
     x, axis = _one(x, axis, "sort")
     return take_along_axis(x, argsort(x, axis=axis, kind="stable"), axis)
 
@@ -72,7 +74,7 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 @function(numpy=np.median)
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
-    return quantile(x, 0.5, axis, keepdims=keepdims)
+    return ranked("median", x, 0.5, axis, "linear", keepdims)
 
 
 @function(numpy=np.quantile)
@@ -87,12 +89,16 @@ def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims:
 
 def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False) -> Tensor:
     """`quantile`, or with `skip_nan` that of the elements that are not NaN."""
+    if isinstance(q, (int, float)):
+        q = np.asarray(q, x.dtype if x.dtype.kind == "f" else float)
     ranks = np.asarray(unwrap(q))
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
         raise ValueError(f"{name}: expected q from 0 to 1, got {ranks}")
     last, kept = flattened_last(x, axis, name)
     if not last.shape[-1]:
-        raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
+        if name == "quantile":
+            raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
+        return Tensor(np.full((*ranks.shape, *(kept if keepdims else last.shape[:-1])), np.nan, x.dtype))
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
     if skip_nan:
@@ -100,28 +106,21 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
     else:
         ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
         counts = np.full(missing[..., :1].shape, last.shape[-1])
-    low, high, share = _ranks(reshape(q, -1), np.maximum(counts, 1), method)  # (..., number of q)
-    below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
-    y = below + where(low == high, 0, above - below) * astype(share, ordered.dtype)
-    y = moveaxis(y, -1, 0)
+    y = moveaxis(_at_ranks(ordered, reshape(q, -1) * (np.maximum(counts, 1) - 1).astype(ranks.dtype), method), -1, 0)
     return reshape(y, (*ranks.shape, *(kept if keepdims else y.shape[1:])))
 
 
-def _ranks(q: Tensor, n: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray, Tensor]:
-    """The two ranks next to each q, and how far it lies towards the second."""
-    between = q * (n - 1)
-    place = between.data
-    low, high = np.floor(place).astype(np.intp), np.ceil(place).astype(np.intp)
-    shares = {
-        "linear": between - low,
-        "lower": np.zeros(place.shape),
-        "higher": np.ones(place.shape),
-        "midpoint": np.full(place.shape, 0.5),
-        "nearest": np.round(place) - low,
-    }
-    if method not in shares:
-        raise ValueError(f"quantile: method {method!r} is not supported; use one of {', '.join(shares)}")
-    return low, high, astype(shares[method], float)
+def _at_ranks(ordered: Tensor, place: Tensor, method: str) -> Tensor:
+    """The elements at the places (..., k), which need not be whole, of rows in rising order (..., n)."""
+    whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
+    if method in whole:
+        return take_along_axis(ordered, whole[method](place.data).astype(np.intp), -1)
+    if method not in ("linear", "midpoint"):
+        raise ValueError(f"quantile: method {method!r} is not supported; use linear, midpoint, {', '.join(whole)}")
+    low, high = np.floor(place.data).astype(np.intp), np.ceil(place.data).astype(np.intp)
+    share = place - low.astype(place.dtype) if method == "linear" else np.asarray(0.5, place.dtype)
+    below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
+    return below + where(low == high, 0, above - below) * share
 
 
 def hundredths(q: Any) -> Any:

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tensor import DISPATCH, Tensor
-from .reduction import cumsum, logsumexp, max, min, prod, sum
+from ..core.tensor import DISPATCH, Tensor, without_tensors
+from .reduction import cumprod, cumsum, logsumexp, max, min, prod, sum
 from .shape import reshape
 
 
 def _reduce(reduction: Any) -> Any:
     """Reductions of ufuncs run over the first axis unless told otherwise."""
-    return lambda x, axis=0, keepdims=False: reduction(x, axis, keepdims)
+    return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **without_tensors(options))
 
 
 DISPATCH[np.add, "reduce"] = _reduce(sum)
@@ -21,7 +21,8 @@ DISPATCH[np.multiply, "reduce"] = _reduce(prod)
 DISPATCH[np.maximum, "reduce"] = _reduce(max)
 DISPATCH[np.minimum, "reduce"] = _reduce(min)
 DISPATCH[np.logaddexp, "reduce"] = _reduce(logsumexp)
-DISPATCH[np.add, "accumulate"] = lambda x, axis=0: cumsum(x, axis)
+DISPATCH[np.add, "accumulate"] = lambda x, axis=0, **options: cumsum(x, axis, **options)
+DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, axis, **options)
 
 
 def _outer(f: Any) -> Any:

@@ -22,6 +22,7 @@ def unary(
 
 
 unary("negative", lambda x: 0 - x)
+unary("positive", lambda x: x + 0)
 unary("absolute", by_element(abs), kinks=(0,), analytic=False)
 unary("sign", by_element(lambda v: math.copysign(1, v)), kinks=(0,), analytic=False)
 unary("square", by_element(lambda v: v**2))

@@ -54,7 +54,7 @@ for _name, _scale in (("nanquantile", 1), ("nanpercentile", 100)):
     _with_nan(
         _name,
         lambda d, scale=_scale: Sample(
-            _reduced(d).operands, {"q": np.multiply(d.one_of(0.3, [0.2, 0.9]), scale), "axis": d.one_of(None, -1)}
+            _reduced(d).operands, {"q": d.one_of(0.3, 0.9) * scale, "axis": d.one_of(None, -1)}
         ),
         analytic=False,
     )

@@ -135,7 +135,11 @@ add(
     call=lambda x, weights, axis, keepdims: mg.average(x, axis, weights, keepdims=keepdims),
     errors=[
         (lambda: mg.average(np.ones((2, 3)), weights=np.ones(2)), TypeError, r"expected weights of shape \(2, 3\)"),
-        (lambda: mg.average(np.ones((2, 3)), 1, np.ones(2)), ValueError, r"weights of shape \(2,\) do not fit axis 1"),
+        (
+            lambda: mg.average(np.ones((2, 3)), 1, np.ones(2)),
+            ValueError,
+            r"weights of shape \(2,\) do not fit axis .1,. of shape",
+        ),
         (lambda: mg.average(np.ones(2), weights=[1, -1]), ZeroDivisionError, "the weights of a slice sum to zero"),
     ],
 )

@@ -51,7 +51,11 @@ def _ranked(d: Draw) -> Sample:
 def _quantiles(scale: float = 1.0) -> Any:
     def samples(d: Draw) -> Sample:
         sample = _ranked(d)
-        sample.options["q"] = np.multiply(d.one_of(0.0, 0.31, 1.0, [0.25, 0.8], [[0.1], [0.47]]), scale)
+        sample.options["q"] = (
+            d.one_of(0.0, 0.31 * scale, 1.0 * scale, np.float32([0.25, 0.75]), np.float32([[0.125], [0.5]]))
+            if scale == 1
+            else d.one_of(31.0, 80.0)
+        )
         sample.options["method"] = d.one_of("linear", "linear", "lower", "higher", "midpoint", "nearest")
         return sample
 

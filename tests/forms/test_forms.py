@@ -1,0 +1,161 @@
+"""Every NumPy spelling that is registered, with random forms of its arguments: as NumPy, or an error in both.
+
+The calls are drawn from NumPy's own signatures (see `arguments.py`), so that a new op is covered by being
+registered. What needs a gradient may be refused by name; everything else has to be NumPy's in value, dtype
+and shape. Where a gradient is recorded, it is compared with a difference of NumPy's own values.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from forms.arguments import Call, draw_call, draw_ufunc_call
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.core.tensor import DISPATCH
+
+INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
+CALLS = 4000 if INTENSE else 25
+
+NOT_CALLED = {
+    np.einsum: "its subscripts have a test of their own",
+    np.copyto: "writes into its first argument",
+    np.empty_like: "what it returns is not set",
+    np.may_share_memory: "about memory",
+    np.shares_memory: "about memory",
+    np.array2string: "text",
+    np.array_repr: "text",
+    np.array_str: "text",
+    np.can_cast: "about dtypes",
+    np.result_type: "about dtypes",
+}
+
+FUNCTIONS = sorted(
+    (f for f in DISPATCH if not isinstance(f, (tuple, str, np.ufunc)) and f not in NOT_CALLED),
+    key=lambda f: (f.__module__, f.__name__),
+)
+UFUNCS = sorted((f for f in DISPATCH if isinstance(f, np.ufunc)), key=lambda f: f.__name__)
+SYMMETRIC = {np.linalg.cholesky, getattr(np.linalg, "eigh", None), getattr(np.linalg, "eigvalsh", None)}
+"""Functions that presume a symmetric matrix: the gradient is that of its symmetric part."""
+REFUSED = (
+    "has no rule for tensors that require gradients", "is not supported", "cannot be written into", "leaves elements unset",
+    "means nothing for tensors", "requires gradients", "never changed in place", "the result is complex", "needs a singular value",
+)  # fmt: skip
+
+
+def outcome(call: Call, change: Any) -> Any:
+    """What the call returns, or its exception."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            return call.of(change)
+        except (ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, RuntimeError, AttributeError) as e:
+            return e
+
+
+def flat(value: Any) -> list[Any]:
+    """The arrays and numbers of a result, in order."""
+    return [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+
+
+def plain(value: Any) -> Any:
+    return value.data if isinstance(value, Tensor) else value
+
+
+def wrapped(tracked: bool, leaves: list[Tensor]) -> Any:
+    """A change of arrays into tensors, which are noted in `leaves`."""
+
+    def change(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+            leaf = Tensor(value.copy(), requires_grad=tracked and value.dtype.kind == "f")
+            leaves.append(leaf)
+            return leaf
+        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+            return type(value)([change(v) for v in value])
+        return value
+
+    return change
+
+
+def assert_alike(call: Call, found: Any, expected: Any, tracked: bool) -> None:
+    if isinstance(expected, Exception):
+        assert isinstance(found, Exception), f"{call}: NumPy raises {expected!r}, ours returns {found!r}"
+        return
+    if isinstance(found, Exception):
+        named = tracked and any(text in str(found) for text in REFUSED)
+        assert named, f"{call}: NumPy returns {expected!r}, ours raises {found!r}"
+        return
+    ours, theirs = flat(found), flat(expected)
+    inputs = [v for value in [*call.args, *call.kwargs.values()] for v in flat(value) if isinstance(v, np.ndarray)]
+    coarsest = min([v.itemsize for v in [*inputs, *map(np.asarray, theirs)] if v.dtype.kind == "f"], default=8)
+    assert len(ours) == len(theirs), f"{call}: {len(ours)} results, expected {len(theirs)}"
+    for y, e in zip(ours, theirs):
+        y, e = np.asarray(plain(y)), np.asarray(e)
+        assert y.shape == e.shape and y.dtype == e.dtype, f"{call}: {y.dtype} {y.shape}, expected {e.dtype} {e.shape}"
+        tolerance = {2: 2e-2, 4: 1e-4}.get(coarsest, 1e-9) if e.dtype.kind == "f" else 0
+        np.testing.assert_allclose(y, e, rtol=tolerance, atol=tolerance, err_msg=str(call))
+
+
+def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random.Generator) -> None:
+    """The derivative in a random direction, against a difference of what NumPy returns."""
+    ys = [y for y in flat(found) if isinstance(y, Tensor) and y.requires_grad]
+    leaves = [x for x in leaves if x.requires_grad]
+    if not ys or call.function in SYMMETRIC:
+        return
+    gs = [rng.standard_normal(y.shape).astype(y.dtype) for y in ys]
+    with np.errstate(all="ignore"):
+        grads = mg.gradients(ys, leaves, gs, allow_unused=True)
+    for x, g in zip(leaves, grads):
+        assert g is None or (g.shape == x.shape and g.dtype == x.dtype), f"{call}: gradient {g!r} of {x!r}"
+    if any(x.dtype != np.float64 or not (np.abs(x.data) < 1e6).all() for x in [*leaves, *ys]):
+        return
+    vs = [rng.standard_normal(x.shape) for x in leaves]
+    slope = sum(float((g.data * v).sum()) for g, v in zip(grads, vs) if g is not None)
+
+    def moved(step: float) -> float:
+        places = iter([x.data + step * v for x, v in zip(leaves, vs)])
+
+        def change(value: Any) -> Any:
+            if isinstance(value, np.ndarray):
+                return next(places) if value.dtype.kind == "f" else value
+            if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+                return type(value)([change(v) for v in value])
+            return value
+
+        results = [np.asarray(y) for y in flat(outcome(call, change))]
+        results = [r for r, y in zip(results, flat(found)) if isinstance(y, Tensor) and y.requires_grad]
+        return sum(float((r * g).sum()) for r, g in zip(results, gs))
+
+    differences = [(moved(h) - moved(-h)) / (2 * h) for h in (1e-6, 2e-6)]
+    if np.isfinite([slope, *differences]).all() and abs(differences[0] - differences[1]) < 1e-5 * (1 + abs(slope)):
+        assert abs(slope - differences[0]) < 1e-3 * (1 + abs(slope)), (
+            f"{call}: slope {slope}, expected {differences[0]}"
+        )
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, *UFUNCS], ids=lambda f: f"{f.__name__}")
+def test_as_numpy(function: Any) -> None:
+    start = int(np.random.default_rng().integers(2**32)) if INTENSE else zlib.crc32(function.__name__.encode())
+    draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
+    for seed in range(start, start + CALLS):
+        rng = np.random.default_rng(seed)
+        call = draw(function, rng)
+        expected = outcome(call, lambda value: value)
+        for tracked in (False, True):
+            leaves: list[Tensor] = []
+            found = outcome(call, wrapped(tracked, leaves))
+            if not leaves or not call.has_arrays:
+                continue
+            assert_alike(call, found, expected, tracked)
+            if tracked and not isinstance(found, Exception):
+                assert_gradient(call, found, leaves, rng)
+
+
+def test_every_spelling_is_called() -> None:
+    assert NOT_CALLED.keys() <= DISPATCH.keys()
