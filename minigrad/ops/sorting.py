@@ -112,7 +112,7 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
 
 def _at_ranks(ordered: Tensor, place: Tensor, method: str) -> Tensor:
     """The elements at the places (..., k), which need not be whole, of rows in rising order (..., n)."""
-    whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
+    whole: dict[str, Any] = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
     if method in whole:
         return take_along_axis(ordered, whole[method](place.data).astype(np.intp), -1)
     if method not in ("linear", "midpoint"):
