@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
 
-__all__ = ["Settings", "dataclass_from", "read_json", "write_json"]
+__all__ = ["Settings", "dataclass_from", "read_json", "read_list", "write_json"]
 
 T = TypeVar("T")
 _REQUIRED: Any = object()
@@ -29,16 +29,25 @@ def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
 
 def read_json(path: str | Path, expected: str = "") -> Settings:
     """The JSON object in a file. `expected` says, where there is no such file, what a folder should have."""
+    data = _read(path, expected)
+    if not isinstance(data, dict):
+        raise ValueError(f"{path}: expected an object, got {_shown(data)}")
+    return Settings(data, str(path))
+
+
+def read_list(path: str | Path, kind: Any) -> list[Any]:
+    """The JSON list in a file, whose items are all of one kind."""
+    return Settings({"": _read(path, "")}, str(path)).list("", kind)
+
+
+def _read(path: str | Path, expected: str) -> Any:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file" + (f"; {expected}" if expected else ""))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error})") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected an object, got {_shown(data)}")
-    return Settings(data, str(path))
 
 
 def _shown(value: Any) -> str:

@@ -5,4 +5,5 @@ from .decoding import *
 from .inference import *
 from .rules import *
 from .search import *
+from .texts import *
 from .translator import *

@@ -31,6 +31,10 @@ def save(directory: str | Path, model: Any, text: Any = None, *, dtype: str | No
     directory = Path(directory)
     if model.config.pruned_heads:
         raise ValueError("save: a model with pruned heads has no form that others read; nn.save_weights keeps it")
+    if any(name.endswith(".lora_a") for name, _ in model.named_parameters()):
+        raise ValueError(
+            "save: the model has adapters; make them part of it by merge_lora, or keep them by save_adapter"
+        )
     origin = model.origin or adopted(model)
     write_safetensors(directory / "model.safetensors", _arrays(model, origin), {"format": "pt"}, dtype)
     write_json(directory / "config.json", _settings(model, origin, dtype), 2)

@@ -1,0 +1,82 @@
+"""Looking inside models: hidden states, attention, what a prediction owes to each token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+
+ENCODER: dict[str, Any] = {"positions": "learned", "scale_embedding": False, "max_len": 20, "dtype": "float64"}
+IDS = np.array([3, 4, 5, 9])
+
+
+def classifier() -> nn.EncoderClassifier:
+    return nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER), np.random.default_rng(0))
+
+
+def test_hidden_states_are_recorded() -> None:
+    model = classifier().eval()
+    with nn.record_hidden(model) as states:
+        result = model.hidden(IDS[None])
+    assert list(states) == ["embedding", "encoder.layers.0", "encoder.layers.1"]
+    np.testing.assert_array_equal(states["encoder.layers.1"][0], result.data)
+    model.hidden(IDS[None])
+    assert len(states["embedding"]) == 1  # the block has ended
+
+
+def moved(model: Any, table: np.ndarray, i: int, logit: Any) -> float:
+    """How the logit changes with the embedding of token i, stretched: by central differences."""
+    step, row = 1e-5, table[i].copy()
+    results = []
+    for sign in (1, -1):
+        table[i] = row * (1 + sign * step)
+        results.append(logit())
+    table[i] = row
+    return (results[0] - results[1]) / (2 * step)
+
+
+def test_attribution_is_gradient_times_input() -> None:
+    model = classifier()
+    scores = nn.attribute(model, IDS, 2)
+    model.eval()
+    table = model.embedding.tokens.weight.data
+    expected = [moved(model, table, i, lambda: model(IDS[None]).data[0, 2]) for i in IDS]
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
+    best = int(model(IDS[None]).data[0].argmax())
+    np.testing.assert_array_equal(nn.attribute(model, IDS), nn.attribute(model, IDS, best))
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_attribution_of_the_next_token() -> None:
+    lm = nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)).eval()
+    expected = [moved(lm, lm.embedding.tokens.weight.data, i, lambda: lm(IDS[None]).data[0, -1, 7]) for i in IDS]
+    np.testing.assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
+    model = nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, dtype="float64")).eval()
+    target = np.array([1, 6, 8])
+    for found, table, row in zip(
+        nn.attribute(model, IDS, 7, target=target),
+        (model.source_embedding, model.target_embedding),
+        (IDS, target),
+    ):
+        logit = lambda: model(IDS[None], target[None]).data[0, -1, 7]
+        expected = [moved(model, table.tokens.weight.data, i, logit) for i in row]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+    with pytest.raises(ValueError, match="one sequence of ids, and a target where the model has one"):
+        nn.attribute(model, IDS)
+
+
+def test_attention_of_a_loaded_model_in_the_explorer(tmp_path: Path) -> None:
+    config = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20)
+    nn.save(tmp_path, nn.LanguageModel(config))
+    model = nn.load(tmp_path)
+    with nn.record_attention(model) as recorded:
+        model(IDS[None])
+    assert [w[0].shape for w in recorded.values()] == [(1, 4, 4, 4)] * 2
+    page = nn.attention_page(
+        {"layers": [w[0][0] for w in recorded.values()]}, ["a", "b", "c", "d"], path=tmp_path / "page.html"
+    )
+    assert "layers" in page and (tmp_path / "page.html").is_file()

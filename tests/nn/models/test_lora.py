@@ -1,0 +1,135 @@
+"""Adapters of low rank."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad import optim
+from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+
+IDS = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
+
+
+def model() -> nn.LanguageModel:
+    return nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dropout=0.0), np.random.default_rng(0))
+
+
+def classifier() -> nn.EncoderClassifier:
+    config = nn.EncoderConfig(
+        30, 16, 4, 2, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", positions="learned",
+        embedding_norm=True, scale_embedding=False, activation="gelu", norm_eps=1e-12, dropout=0.0,
+    )  # fmt: skip
+    return nn.EncoderClassifier(config, np.random.default_rng(0))
+
+
+def trained(lm: nn.LanguageModel, steps: int = 5) -> list[float]:
+    optimizer = optim.AdamW([p for p in lm.parameters() if p.requires_grad], lr=0.05)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = lm.loss(IDS)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_nothing_changes_at_first_and_only_adapters_are_trained() -> None:
+    lm, plain = model(), model()
+    nn.lora(lm, 2, 4, ("q_proj", "linear2"))
+    np.testing.assert_array_equal(lm(IDS).data, plain(IDS).data)
+    names = {n for n, p in lm.named_parameters() if p.requires_grad}
+    assert names == {
+        f"layers.layers.{i}.{m}.lora_{x}"
+        for i in (0, 1)
+        for m in ("self_attention.q_proj", "feed_forward.linear2")
+        for x in "ab"
+    }
+    losses = trained(lm)
+    assert losses[-1] < losses[0] - 0.03
+    for name, parameter in plain.named_parameters():
+        np.testing.assert_array_equal(dict(lm.named_parameters())[name].data, parameter.data)
+
+
+def test_merged_it_computes_the_same() -> None:
+    lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj", "out_proj", "linear1", "linear2"))
+    trained(lm)
+    expected = lm(IDS).data
+    with_adapters = nn.generate(lm, [3, 4], max_len=5)
+    nn.merge_lora(lm)
+    assert not any(isinstance(m, nn.LoRALinear) for m in lm.modules()) and all(p.requires_grad for p in lm.parameters())
+    np.testing.assert_allclose(lm(IDS).data, expected, rtol=1e-4, atol=1e-5)
+    assert nn.generate(lm, [3, 4], max_len=5) == with_adapters
+    assert {n for n, _ in lm.named_parameters()} == {n for n, _ in model().named_parameters()}
+
+
+def test_by_definition() -> None:
+    linear = nn.LoRALinear(nn.Linear(5, 4), 2, 0.5)
+    linear.lora_b.data[...] = np.random.default_rng(0).standard_normal((4, 2))
+    x = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
+    whole = linear.weight.data + 0.5 * linear.lora_b.data @ linear.lora_a.data
+    np.testing.assert_allclose(linear(x).data, x @ whole.T + linear.bias.data, rtol=1e-5, atol=1e-6)
+
+
+def test_adapters_go_round(tmp_path: Path) -> None:
+    lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
+    trained(lm)
+    nn.save_adapter(tmp_path, lm, "base")
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert settings["r"] == 2 and settings["rank_pattern"] == {} and settings["base_model_name_or_path"] == "base"
+    again = nn.load_adapter(tmp_path, model())
+    np.testing.assert_allclose(again(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6)
+    losses = trained(again)
+    assert losses[-1] < losses[0]
+    labels = nn.lora(classifier(), 2, 4)
+    assert labels.output.weight.requires_grad and labels.dense is not None and labels.dense.weight.requires_grad
+    labels.output.weight.data[...] += 1
+    nn.save_adapter(tmp_path / "c", labels)
+    np.testing.assert_array_equal(nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data)
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lora: no linear map is named query; there are k_proj, linear1, linear2, out"):
+        nn.lora(model(), targets=("q_proj", "query"))
+    with pytest.raises(ValueError, match="expected a rank of at least 1, got 0"):
+        nn.lora(model(), 0)
+    with pytest.raises(ValueError, match="there are adapters already"):
+        nn.lora(nn.lora(model()))
+    with pytest.raises(ValueError, match="the model has no adapters"):
+        nn.save_adapter(tmp_path, model())
+    with pytest.raises(ValueError, match="merge_lora"):
+        nn.save(tmp_path, nn.lora(model()))
+    with pytest.raises(FileNotFoundError, match="adapter_config.json: no such file"):
+        nn.load_adapter(tmp_path / "x", model())
+    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
+    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    first = next(iter(arrays))
+    plain = model()
+    for changed, message in (
+        ({**arrays, first: arrays[first][:, :3]}, "adapter_model.safetensors: .*: expected .* got"),
+        ({n: a for n, a in arrays.items() if n != first.replace("lora_A", "lora_B")}, "lora_B.weight is missing"),
+        (
+            {n.replace("c_attn", "query"): a for n, a in arrays.items()},
+            "the model has no map transformer.h.0.attn.query",
+        ),
+    ):
+        write_safetensors(file.path, changed)
+        with pytest.raises(ValueError, match=message):
+            nn.load_adapter(tmp_path, plain)
+    assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
+    for setting, message in (
+        ({"peft_type": "IA3"}, 'peft_type: expected one of LORA, got "IA3"'),
+        ({"use_dora": True}, "use_dora: expected false"),
+        ({"bias": "all"}, "bias: expected one of none"),
+    ):
+        settings = json.loads((tmp_path / "adapter_config.json").read_text())
+        (tmp_path / "x").mkdir(exist_ok=True)
+        (tmp_path / "x/adapter_config.json").write_text(json.dumps({**settings, **setting}))
+        with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
+            nn.load_adapter(tmp_path / "x", plain)
