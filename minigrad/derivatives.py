@@ -1,7 +1,7 @@
 """Derivatives as functions: `grad(f)(x)`, and its relatives, to any order by nesting.
 
-These see `f` as a function of arrays; no `.grad` is touched. Each works inside another, and inside
-an ordinary graph: what they return is recorded wherever its inputs are.
+These see `f` as a function of arrays, or of trees of arrays (`minigrad.trees`); no `.grad` is touched. Each works
+inside another, and inside an ordinary graph: what they return is recorded wherever its inputs are.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from .core.modes import MODE, set_grad_enabled, traced
 from .core.op import alias
 from .core.tensor import Tensor, wrap
 from .ops.joining import stack
+from .trees import aligned, leaves, rebuilt
 
-__all__ = ["gradients", "grad", "value_and_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"]
+__all__ = [
+    "gradients", "grad", "value_and_grad", "elementwise_grad", "vjp", "jvp", "hvp", "jacobian", "hessian",
+]  # fmt: skip
 
 Function = Callable[..., Any]
 
@@ -59,8 +62,15 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
+def is_array(value: Any) -> bool:
+    """Whether an argument is one array: lists and tuples of plain numbers are, as for np.asarray; others are trees."""
+    if type(value) in (list, tuple):
+        return all(isinstance(part, (int, float)) or (type(part) in (list, tuple) and is_array(part)) for part in value)
+    return not isinstance(value, (dict, list, tuple))
+
+
 class _Traced:
-    """One run of `f`, with the chosen arguments as the inputs of a graph of its own."""
+    """One run of `f`, with the leaves of the chosen arguments as the inputs of a graph of its own."""
 
     def __init__(
         self, name: str, f: Function, args: Sequence[Any], argnums: Sequence[int], kwargs: dict[str, Any]
@@ -70,8 +80,13 @@ class _Traced:
         for i in argnums:
             if not -len(args) <= i < len(args):
                 raise ValueError(f"{name}: argnums has {i}, but the function was given {len(args)} arguments")
-            args[i] = _fresh(args[i], self.outer)
-        self.inputs: list[Tensor] = [args[i] for i in argnums]
+        self.trees = [args[i] for i in argnums]
+        self.sizes = [len(leaves(tree, is_array)) for tree in self.trees]
+        self.inputs: list[Tensor] = []
+        for i, tree in zip(argnums, self.trees):
+            fresh = [_fresh(x, self.outer) for x in leaves(tree, is_array)]
+            self.inputs += fresh
+            args[i] = rebuilt(tree, fresh, is_array)
         with traced():
             self.result = f(*args, **kwargs)
 
@@ -83,6 +98,12 @@ class _Traced:
         create = self.is_tied(ys, gs or ())
         found = gradients(ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True)
         return [wrap(np.zeros_like(x._data), None) if c is None else c for x, c in zip(self.inputs, found)]
+
+    def by_argument(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """A value for each input, as a tree for each of the chosen arguments."""
+        ends = np.cumsum(self.sizes).tolist()
+        parts = [values[end - size : end] for end, size in zip(ends, self.sizes)]
+        return tuple([rebuilt(tree, part, is_array) for tree, part in zip(self.trees, parts)])
 
     def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
         """Whether gradients of `ys`, for the cotangents `gs`, depend on a leaf outside this run."""
@@ -98,7 +119,8 @@ def _fresh(x: Any, outer: bool) -> Tensor:
         return alias(x)
     array = x._data if isinstance(x, Tensor) else np.asarray(x)
     if array.dtype.kind != "f":
-        raise TypeError(f"only floating-point arguments can be differentiated, got dtype {array.dtype}")
+        got = f"dtype {array.dtype}" if array.dtype.kind in "iubc" else f"{x!r}"
+        raise TypeError(f"only floating-point arguments can be differentiated, got {got}")
     return wrap(array, Node(None, (), (), array))
 
 
@@ -106,11 +128,16 @@ def _numbers(argnums: int | Sequence[int]) -> Sequence[int]:
     return (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
 
+def _chosen(parts: tuple[Any, ...], argnums: int | Sequence[int]) -> Any:
+    return parts[0] if isinstance(argnums, int) else parts
+
+
 def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function that returns f's value and its gradient.
 
     `f` returns a tensor of one element; with `has_aux`, a pair of that and anything else. The
-    gradient is a tensor in the shape of argument `argnums`, or a tuple of them if that is a tuple.
+    gradient has the structure of argument `argnums` (an array, or nested dicts, lists, tuples and named
+    tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an array.
     """
 
     @functools.wraps(f)
@@ -119,7 +146,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
         y = run.result[0] if has_aux else run.result
         gs = run.pull([y], None)
         value = y.detach() if all(g._node is None for g in gs) else y
-        return (value, run.result[1]) if has_aux else value, gs[0] if isinstance(argnums, int) else tuple(gs)
+        return (value, run.result[1]) if has_aux else value, _chosen(run.by_argument(gs), argnums)
 
     return derived
 
@@ -136,84 +163,106 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     return derived
 
 
-def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Tensor, ...]]]:
+def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """A function that returns the derivative of each element of f's result in the element of x at its place.
+
+    For an `f` that works on each element by itself, such as np.tanh: the gradient of the sum of its results.
+    """
+    return grad(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs).sum()), argnums)
+
+
+def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """f(*xs), and the function that takes a gradient of that value to the gradients of all xs.
 
-    If `f` returns several tensors, that function takes as many gradients.
+    If `f` returns a tuple or list, that function takes as many gradients; if it returns another tree, one of its
+    structure. The gradients have the structure of the xs, which can be trees of arrays.
     """
     run = _Traced("vjp", f, xs, range(len(xs)), {})
-    ys = _listed(run.result)
+    ys = leaves(run.result)
 
-    def pullback(*gs: Any) -> tuple[Tensor, ...]:
-        return tuple(run.pull(ys, list(gs), retain_graph=True))
+    def pullback(*gs: Any) -> tuple[Any, ...]:
+        several = isinstance(run.result, (list, tuple)) and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
+        if not several and len(gs) != 1:
+            raise ValueError(f"vjp: expected one output gradient, got {len(gs)}")
+        given = aligned(run.result, gs if several else gs[0])
+        return run.by_argument(run.pull(ys, given, retain_graph=True))
 
     return run.result, pullback
 
 
-def jvp(f: Function, xs: Any, vs: Any) -> tuple[Tensor, Tensor]:
-    """f(*xs), and its derivative in the direction `vs`: the Jacobian times vs, of f's shape.
+def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
+    """f(*xs), and its derivative in the direction `vs`: the Jacobian times vs, in the structure of f's result.
 
-    `xs` and `vs` are each an array or a tuple of arrays. The vjp is linear in the gradient it is
-    given, so its own vjp is the jvp.
+    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays. The vjp is linear
+    in the gradient it is given, so its own vjp is the jvp.
     """
-    xs, vs = _tupled(xs), _directions(_tupled(xs), vs)
-    run = _Traced("jvp", f, xs, range(len(xs)), {})
-    y = run.result
-    tied = run.is_tied([y], vs)
-    u = _fresh(np.zeros(y.shape, y.dtype), False)
-    pulled = gradients(y, run.inputs, u, create_graph=True, allow_unused=True)
-    pairs = [(p, v) for p, v in zip(pulled, vs) if p is not None and p.requires_grad]
-    (tangent,) = gradients([p for p, _ in pairs], u, [v for _, v in pairs], create_graph=tied, allow_unused=True)
-    return (y if tied else y.detach()), Tensor(np.zeros(y.shape, y.dtype)) if tangent is None else tangent
+    arguments = _tupled(xs)
+    run = _Traced("jvp", f, arguments, range(len(arguments)), {})
+    directions = _directions(run, xs, vs)
+    ys = leaves(run.result)
+    tied = run.is_tied(ys, directions)
+    us = [_fresh(np.zeros(y.shape, y.dtype), False) for y in ys]
+    pulled = gradients(ys, run.inputs, us, create_graph=True, allow_unused=True)
+    pairs = [(p, v) for p, v in zip(pulled, directions) if p is not None and p.requires_grad]
+    tangents = gradients([p for p, _ in pairs], us, [v for _, v in pairs], create_graph=tied, allow_unused=True)
+    zeros = [Tensor(np.zeros(y.shape, y.dtype)) if t is None else t for y, t in zip(ys, tangents)]
+    return rebuilt(run.result, ys if tied else [y.detach() for y in ys]), rebuilt(run.result, zeros)
 
 
 def hvp(f: Function, xs: Any, vs: Any) -> Any:
     """The Hessian of `f` at `xs` times `vs`, without the Hessian.
 
-    `xs` and `vs` are each an array or a tuple of arrays; the answer is alike.
+    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays. The answer is alike.
     """
-    arrays = _tupled(xs)
-    _, pullback = vjp(grad(f, tuple(range(len(arrays)))), *arrays)
-    answer = pullback(*_directions(arrays, vs))
-    return answer if isinstance(xs, (tuple, list)) else answer[0]
+    arguments = _tupled(xs)
+    run = _Traced("hvp", grad(f, tuple(range(len(arguments)))), arguments, range(len(arguments)), {})
+    answer = run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
+    return answer[0] if _is_one(xs) else answer
 
 
-def _tupled(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+def _is_one(xs: Any) -> bool:
+    """Whether `xs` is one argument: an array (a list of numbers too), a dict or a named tuple."""
+    return type(xs) not in (list, tuple) or (type(xs) is list and is_array(xs))
 
 
-def _directions(xs: tuple[Any, ...], vs: Any) -> tuple[Any, ...]:
-    """The directions vs, each in the dtype of its x."""
-    pairs = zip(xs, _tupled(vs))
-    return tuple(v if isinstance(v, Tensor) else np.asarray(v, getattr(x, "dtype", float)) for x, v in pairs)
+def _tupled(xs: Any) -> tuple[Any, ...]:
+    return (xs,) if _is_one(xs) else tuple(xs)
+
+
+def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
+    """The directions vs at the leaves of xs, each in the dtype of its input."""
+    if _is_one(xs):
+        vs = vs if type(vs) in (list, tuple) and len(vs) == 1 and not is_array(vs) else (vs,)
+    given = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
+    return [v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, given)]
 
 
 def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns all derivatives of f's result: a tensor of shape (*f's, *argument's).
 
-    A tuple of them, if `argnums` is a tuple; and if `f` returns a tuple, a tuple for each result.
+    A tuple of them, if `argnums` is a tuple. Where f's result or the argument is a tree, the answer is one too: it
+    has the structure of the result, and for each of its leaves that of the argument.
     """
 
     @functools.wraps(f)
     def derived(*args: Any, **kwargs: Any) -> Any:
         run = _Traced("jacobian", f, args, _numbers(argnums), kwargs)
-        blocks = []
-        for y in _listed(run.result):
-            rows = []
-            for i in range(y.size):
-                g = np.zeros(y.size, y.dtype)
-                g[i] = 1
-                rows.append(run.pull([y], [g.reshape(y.shape)], retain_graph=True))
-            columns = [
-                stack([row[k] for row in rows]).reshape(y.shape + x.shape)
-                if rows
-                else Tensor(np.zeros(y.shape + x.shape))
-                for k, x in enumerate(run.inputs)
-            ]
-            blocks.append(columns[0] if isinstance(argnums, int) else tuple(columns))
-        return tuple(blocks) if isinstance(run.result, (tuple, list)) else blocks[0]
+        blocks = [_chosen(run.by_argument(_rows(run, y)), argnums) for y in leaves(run.result)]
+        return rebuilt(run.result, blocks)
 
     return derived
+
+
+def _rows(run: _Traced, y: Tensor) -> list[Tensor]:
+    """The derivatives of all elements of one result, for each input: (*y's shape, *input's shape)."""
+    rows = []
+    for i in range(y.size):
+        g = np.zeros(y.size, y.dtype)
+        g[i] = 1
+        rows.append(run.pull([y], [g.reshape(y.shape)], retain_graph=True))
+    if not rows:
+        return [Tensor(np.zeros(y.shape + x.shape)) for x in run.inputs]
+    return [stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)]
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:

@@ -446,8 +446,27 @@ def wrap(data: ndarray, node: Node | None) -> Tensor:
 
 
 def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
-    """A new tensor with a copy of `data`; see `Tensor`."""
+    """A new tensor with a copy of `data`; see `Tensor`.
+
+    Lists and tuples may hold tensors that require gradients, beside numbers: they are stacked, gradients and all.
+    """
+    if isinstance(data, (list, tuple)) and needs_gradient(data):
+        stacked = _stacked(data, np.result_type(*_arrays_in(data)))
+        return stacked if dtype is None else stacked.astype(dtype)
+    data = _unwrapped(data)
     return Tensor(np.array(data._data if isinstance(data, Tensor) else data, dtype), requires_grad)
+
+
+def _arrays_in(data: Any) -> list[Any]:
+    if isinstance(data, (list, tuple)):
+        return [array for part in data for array in _arrays_in(part)]
+    return [unwrap(data)] if isinstance(data, (Tensor, ndarray, np.generic)) else []
+
+
+def _stacked(data: Any, dtype: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return DISPATCH[np.stack]([_stacked(part, dtype) for part in data])
+    return data if isinstance(data, (Tensor, ndarray)) else np.asarray(data, dtype)
 
 
 def unwrap(value: Any) -> Any:
