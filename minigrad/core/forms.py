@@ -28,6 +28,7 @@ _SIGNATURES = {  # of functions in C, which NumPy before 2.4 does not tell
     "inner": "a, b",
 }
 _ABSENT = object()
+_ARRAYS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # asked for an array, as SciPy does before it hands one to C
 
 
 class Form:
@@ -67,7 +68,8 @@ class Form:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if MODE.get().watch is None and not needs_gradient(args) and not (kwargs and needs_gradient(kwargs)):
-            return as_tensors(on_arrays(self.numpy, args, kwargs))
+            result = on_arrays(self.numpy, args, kwargs)
+            return result if self.numpy in _ARRAYS else as_tensors(result)
         arity, takes, variadic = self._own
         if variadic:
             return self.ours(*args, **self._known(kwargs, takes))
