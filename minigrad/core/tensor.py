@@ -453,8 +453,8 @@ def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
     if isinstance(data, (list, tuple)) and needs_gradient(data):
         stacked = _stacked(data, np.result_type(*_arrays_in(data)))
         return stacked if dtype is None else stacked.astype(dtype)
-    data = _unwrapped(data)
-    return Tensor(np.array(data._data if isinstance(data, Tensor) else data, dtype), requires_grad)
+    data = without_tensors(data)
+    return Tensor(np.array(data, dtype), requires_grad)
 
 
 def _arrays_in(data: Any) -> list[Any]:

@@ -185,7 +185,6 @@ def test_newtons_method_on_rosenbrock() -> None:
 
 def test_numpy_and_matplotlib_take_derivatives_as_they_are(tmp_path: Any) -> None:
     g = gradient(START)
-    assert not isinstance(np.percentile(g, 50), mg.Tensor)
     assert np.percentile(g, 50) == np.percentile(g.data, 50)
     np.save(tmp_path / "g.npy", g)
     np.testing.assert_array_equal(np.load(tmp_path / "g.npy"), g.data)
