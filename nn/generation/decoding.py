@@ -56,16 +56,13 @@ class Decoding:
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
             self._limit = model.config.max_len if model.config.positions not in _UNLIMITED else None
-            self._restart()
+            self._restart(self._limit)
         else:
             self._next = begin
 
-    def _restart(self) -> None:
-        """Begin anew with as many of the last tokens as leave room for those to come, up to half of the limit."""
-        seen = self.history
-        if self._limit is not None:
-            room = min(self.max_len - self.new, max(self._limit // 2, 1))
-            seen = seen[:, -max(self._limit - room, 1) :]
+    def _restart(self, count: int | None) -> None:
+        """Begin anew with the last `count` tokens (None: all)."""
+        seen = self.history[:, -count:] if count else self.history
         with evaluating():
             self.state = self.model.start(seen >= 0)
         self._next = np.maximum(seen, 0)
@@ -83,7 +80,7 @@ class Decoding:
     def logits(self) -> np.ndarray:
         """The model's logits (rows, vocab) of the tokens that come next."""
         if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:
-            self._restart()
+            self._restart(self._limit - self._limit // 2)  # a later restart than at the next token
         with evaluating():
             return np.asarray(self.model.step(self._next, self.state))
 

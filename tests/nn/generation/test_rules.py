@@ -1,0 +1,135 @@
+"""What generation keeps to: limits, repetition, contexts that are full, streams."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+from nn.generation.decoding import Decoding
+
+VOCAB = 12
+
+
+def model(max_len: int = 40, **options: Any) -> nn.LanguageModel:
+    config = nn.LanguageModelConfig(VOCAB, 16, 2, 2, 24, dropout=0.0, max_len=max_len, dtype="float64", **options)
+    made = nn.LanguageModel(config, np.random.default_rng(0))
+    for p in made.parameters():
+        p.data *= 3
+    return made
+
+
+def greedy_by_definition(m: Any, prompt: list[int], count: int, rule: Any = None, window: int = 10**9) -> list[int]:
+    """No cache, no batch: the likeliest token after the last `window` ones, after `rule(logits, tokens, new)`."""
+    tokens = list(prompt)
+    for new in range(count):
+        logits = m.eval()(np.array([tokens[-window:]])).data[0, -1].copy()
+        tokens.append(int((logits if rule is None else rule(logits, tokens, new)).argmax()))
+    return tokens[len(prompt) :]
+
+
+def test_the_same_rules_for_every_way() -> None:
+    m = model(eos_id=3)
+    prompt = [1, 5]
+
+    def penalty(logits: np.ndarray, tokens: list[int], new: int) -> np.ndarray:
+        for t in set(tokens):
+            logits[t] = logits[t] / 1.7 if logits[t] > 0 else logits[t] * 1.7
+        return logits
+
+    def no_pair_twice(logits: np.ndarray, tokens: list[int], new: int) -> np.ndarray:
+        pairs = set(itertools.pairwise(tokens))
+        return np.array([-np.inf if (tokens[-1], t) in pairs else x for t, x in enumerate(logits)])
+
+    def others(logits: np.ndarray, tokens: list[int], new: int) -> np.ndarray:
+        logits[[4, 7]] = -np.inf
+        if new < 6:
+            logits[3] = -np.inf
+        return logits if new > 1 else np.where(np.arange(VOCAB) == [8, 9][new], 0, -np.inf)
+
+    for options, rule in [
+        ({"repetition_penalty": 1.7}, penalty), ({"no_repeat_ngram_size": 2}, no_pair_twice),
+        ({"suppress": [4, 7], "min_len": 6, "first": [8, 9]}, others),
+    ]:  # fmt: skip
+        eos = 3 if "min_len" in options else None
+        expected = greedy_by_definition(m, prompt, 12, rule)
+        if eos in expected:
+            expected = expected[: expected.index(eos) + 1]
+        assert nn.generate(m, prompt, max_len=12, eos=eos, **options) == expected
+        assert list(nn.stream(m, prompt, max_len=12, eos=eos, **options)) == expected
+        assert nn.sample(m, prompt=prompt, max_len=12, top_k=1, eos=eos, **options)[0].tokens == expected
+    beams = nn.beam_search(m, prompt=prompt, max_len=12, beam_size=3, n_best=3, eos=3, min_len=5, suppress=[4, 7])[0]
+    assert all(len(h.tokens) >= 6 and not {4, 7} & set(h.tokens) for h in beams)
+    (twice,) = nn.beam_search(m, prompt=prompt, max_len=14, eos=None, no_repeat_ngram_size=2)[0]
+    text = prompt + twice.tokens
+    assert len(set(itertools.pairwise(text))) == len(text) - 1
+
+
+def test_end_marks_are_a_set() -> None:
+    m = model(eos_id=[3, 5])
+    assert m.config.end_ids == (3, 5)
+    free = nn.generate(m, [1, 2], max_len=20, eos=None)
+    assert len(free) == 20
+    seen = sorted(set(free))
+    for eos in (seen[0], seen[:2], tuple(seen), np.int64(seen[-1])):
+        marks = {int(t) for t in np.atleast_1d(eos)}
+        end = next(i for i, t in enumerate(free) if t in marks)
+        assert nn.generate(m, [1, 2], max_len=20, eos=eos) == free[: end + 1]
+    own = next((i for i, t in enumerate(free) if t in (3, 5)), 19)
+    assert nn.generate(m, [1, 2], max_len=20) == free[: own + 1]
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_full_context_is_cropped(positions: str) -> None:
+    m = model(max_len=8, positions=positions)
+    prompt = [1, 2, 3]
+    found = nn.generate(m, prompt, max_len=30)
+    text, start = prompt + found, 0
+    for i in range(len(prompt), len(text)):  # by definition: where 8 are seen, the older half is forgotten
+        if i - start > 8:
+            start = i - 4
+        assert text[i] == int(m.eval()(np.array([text[start:i]])).data[0, -1].argmax())
+    long = np.random.default_rng(0).integers(0, VOCAB, 50).tolist()
+    assert nn.generate(m, long, max_len=1) == greedy_by_definition(m, long, 1, window=8)
+    assert nn.generate(m, [long, prompt], max_len=30)[1] == found
+    assert len(nn.beam_search(m, prompt=prompt, max_len=30, eos=None)[0][0].tokens) == 30
+
+
+def test_without_tables_a_context_has_no_end() -> None:
+    m = model(max_len=8, positions="alibi")
+    assert nn.generate(m, [1, 2], max_len=20) == greedy_by_definition(m, [1, 2], 20)
+
+
+def test_prompts_and_their_errors() -> None:
+    m = model()
+    rows = [[1, 2, 3], [4], [5, 6]]
+    together = nn.generate(m, rows, max_len=6)
+    assert together == [nn.generate(m, row, max_len=6) for row in rows]
+    assert nn.generate(m, np.array([1, 2, 3]), max_len=6) == together[0]
+    history = Decoding(m, None, rows, 4, None, nn.Rules()).history
+    np.testing.assert_array_equal(history, [[1, 2, 3], [-1, -1, 4], [-1, 5, 6]])
+    for prompt in ([], [[1], []], [1.5], [-1]):
+        with pytest.raises(ValueError, match="prompt: expected at least one token id in each"):
+            nn.generate(m, prompt)
+    with pytest.raises(ValueError, match="stream: expected one prompt, got 2"):
+        nn.stream(m, [[1], [2]])
+    with pytest.raises(ValueError, match="a beam is not drawn"):
+        nn.generate(m, [1], num_beams=2, do_sample=True)
+    with pytest.raises(ValueError, match="repetition_penalty: expected more than 0, got 0"):
+        nn.generate(m, [1], repetition_penalty=0)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'no_repeat'"):
+        nn.generate(m, [1], no_repeat=2)
+
+
+def test_a_stream_leaves_the_context_alone() -> None:
+    """Between two tokens the caller's modes are their own."""
+    import minigrad as mg
+
+    m = model()
+    tokens = nn.stream(m, [1, 2], max_len=3)
+    assert isinstance(next(tokens), int)
+    assert mg.is_grad_enabled() and m.training
+    assert len(list(tokens)) == 2

@@ -1,0 +1,251 @@
+"""Rotary positions, grouped keys and values, and what else attaches to attention: by definition and against transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minigrad as mg
+import nn
+from minigrad import Tensor
+
+seeds = st.integers(0, 2**32 - 1)
+
+SCALINGS: list[dict[str, Any] | None] = [
+    None,
+    {"rope_type": "linear", "factor": 2.5},
+    {"type": "linear", "factor": 2.0},
+    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+     "original_max_position_embeddings": 64},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16, "beta_slow": 2,
+     "mscale": 0.7, "mscale_all_dim": 0.9, "truncate": False},
+]  # fmt: skip
+
+
+@given(seed=seeds, start=st.integers(0, 50))
+def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(seed: int, start: int) -> None:
+    rng = np.random.default_rng(seed)
+    rotary = nn.RotaryPositions(6, base=100.0)
+    x = rng.standard_normal((2, 4, 3 * 6))
+    y = rotary(x, start).data.reshape(2, 4, 3, 6)
+    z = x.reshape(2, 4, 3, 6)
+    angles = (start + np.arange(4))[:, None, None] * 100.0 ** (-np.arange(3) / 3)
+    turned = (z[..., :3] + 1j * z[..., 3:]) * np.exp(1j * angles)
+    np.testing.assert_allclose(y, np.concatenate([turned.real, turned.imag], -1), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(rotary(x, start + np.arange(4)).data, rotary(x, start).data, rtol=1e-12)
+    score = lambda shift: rotary(x, start + shift).data[0, 0] @ rotary(x, start + 7 + shift).data[0, 1]
+    assert score(0) == pytest.approx(score(5), rel=1e-9, abs=1e-9)
+    assert mg.gradcheck(lambda x: rotary(x, start), [x], elementwise=False)
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
+def test_scalings_are_those_of_transformers(scaling: dict[str, Any] | None) -> None:
+    transformers = pytest.importorskip("transformers", reason="the oracle of published scalings")
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    ours = nn.RotaryPositions(16, base=5000.0, scaling=scaling)
+    given_ = {**(scaling or {})}
+    kind = given_.pop("type", given_.pop("rope_type", "default"))
+    config = transformers.LlamaConfig(
+        hidden_size=64, num_attention_heads=4, max_position_embeddings=256,
+        rope_parameters={"rope_theta": 5000.0, "rope_type": kind, **given_},
+    )  # fmt: skip
+    if kind == "default":
+        np.testing.assert_allclose(ours.inv_freq, 5000.0 ** (-np.arange(8) / 8))
+        return
+    inv_freq, factor = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
+    np.testing.assert_allclose(ours.inv_freq, inv_freq.numpy(), rtol=1e-6)
+    assert ours.factor == pytest.approx(factor)
+
+
+def test_bad_scalings_are_refused() -> None:
+    for scaling, message in [
+        ({"rope_type": "dynamic", "factor": 2.0}, "rope_type of default, linear, llama3, yarn, got 'dynamic'"),
+        ({"rope_type": "llama3", "factor": 2.0}, "rope_type 'llama3' needs 'low_freq_factor'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            nn.RotaryPositions(8, scaling=scaling)
+        with pytest.raises(ValueError, match=message):
+            nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_scaling=scaling)
+    with pytest.raises(ValueError, match="expected an even head_dim, got 3"):
+        nn.RotaryPositions(3)
+
+
+# -- grouped keys and values ---------------------------------------------------------------------------------
+
+
+def repeated(grouped: nn.MultiHeadAttention, options: dict[str, Any]) -> nn.MultiHeadAttention:
+    """The attention in which each head has a copy of the keys and values that it shared."""
+    whole = nn.MultiHeadSelfAttention(8, 4, head_dim=6, dtype=float, **options)
+    state = grouped.state_dict()
+    for name in ("k_proj", "v_proj"):
+        for kind in ("weight", "bias"):
+            parts = state[f"{name}.{kind}"].reshape(grouped.num_kv_heads, 6, -1)
+            state[f"{name}.{kind}"] = np.repeat(parts, 4 // grouped.num_kv_heads, 0).reshape(
+                whole.state_dict()[f"{name}.{kind}"].shape
+            )
+    whole.load_state_dict(state)
+    return whole
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"rotary": nn.RotaryPositions(6)}, {"qk_norm": 1e-6}, {"window": 2}, {"scale": 0.7},
+    {"position_bias": nn.ALiBi(4, float)},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "".join(o) or "plain")
+@given(seed=seeds, kv=st.sampled_from([1, 2, 4]), kind=st.sampled_from(["none", "causal", "padding", "heads"]))
+def test_grouped_is_repeated(options: dict[str, Any], seed: int, kv: int, kind: str) -> None:
+    rng = np.random.default_rng(seed)
+    grouped = nn.MultiHeadSelfAttention(8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options)
+    whole = repeated(grouped, options)
+    x = Tensor(rng.standard_normal((2, 5, 8)), requires_grad=True)
+    mask = {"padding": rng.random((2, 1, 1, 5)) < 0.7, "heads": rng.random((2, 4, 5, 5)) < 0.7}.get(kind)
+    causal = kind != "none"
+    y, z = grouped(x, mask, is_causal=causal), whole(x, mask, is_causal=causal)
+    np.testing.assert_allclose(y.data, z.data, rtol=1e-9, atol=1e-12)
+    g = rng.standard_normal(y.shape)
+    leaves = [x, grouped.q_proj.weight], [x, whole.q_proj.weight]
+    for a, b in zip(mg.gradients(y, leaves[0], g), mg.gradients(z, leaves[1], g)):
+        np.testing.assert_allclose(a.data, b.data, rtol=1e-8, atol=1e-11)
+    got, expected = (nn.with_weights(m, x, mask, is_causal=causal)[1] for m in (grouped, whole))
+    np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "".join(o) or "plain")
+@given(seed=seeds, kv=st.sampled_from([1, 2]), steps=st.lists(st.integers(1, 3), min_size=1, max_size=4))
+def test_cached_is_full(options: dict[str, Any], seed: int, kv: int, steps: list[int]) -> None:
+    rng = np.random.default_rng(seed)
+    attention = nn.MultiHeadSelfAttention(8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options)
+    x = rng.standard_normal((2, sum(steps), 8))
+    full = attention(x, is_causal=True).data
+    cache, start = nn.AttentionCache(), 0
+    with mg.no_grad():
+        for step in steps:
+            part = attention(x[:, start : start + step], is_causal=True, cache=cache).data
+            np.testing.assert_allclose(part, full[:, start : start + step], rtol=1e-9, atol=1e-12)
+            start += step
+    assert cache.length == start
+
+
+def test_a_cache_refuses_gradients_rather_than_cut_them() -> None:
+    attention = nn.MultiHeadSelfAttention(8, 2)
+    x = np.ones((1, 2, 8), np.float32)
+    with pytest.raises(
+        RuntimeError, match=r"a cache keeps no graph for gradients: decode inside `with mg.no_grad\(\):`"
+    ):
+        attention(x, is_causal=True, cache=nn.AttentionCache())
+    attention.requires_grad_(False)
+    attention(x, is_causal=True, cache=nn.AttentionCache())
+
+
+@given(seed=seeds, window=st.integers(1, 6))
+def test_a_window_is_a_band(seed: int, window: int) -> None:
+    i, j = np.indices((5, 5))
+    np.testing.assert_array_equal(nn.causal_mask(5, window=window), (j <= i) & (i - j < window))
+    np.testing.assert_array_equal(nn.causal_mask(2, 3, window), ((j <= i) & (i - j < window))[3:])
+
+
+# -- biases of the scores ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
+    torch = pytest.importorskip("torch", reason="the oracle of T5's buckets")
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5", reason="the oracle of T5's buckets")
+    distance = np.arange(-400, 401)
+    for buckets, furthest in ((32, 128), (8, 20), (16, 100)):
+        ours = nn.RelativePositionBias(3, buckets, furthest, bidirectional)
+        theirs = t5.T5Attention._relative_position_bucket(torch.tensor(distance), bidirectional, buckets, furthest)
+        np.testing.assert_array_equal(ours.buckets(distance), theirs.numpy())
+
+
+def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
+    config = nn.EncoderConfig(9, 8, 2, 3, 12, positions="relative", dropout=0.0, dtype="float64", attention_scale=1.0)
+    model = nn.EncoderModel(config, np.random.default_rng(0))
+    names = [name for name in model.state_dict() if "position_bias" in name]
+    assert names == ["encoder.layers.0.self_attention.position_bias.weight"]
+    ids = np.random.default_rng(1).integers(1, 9, (2, 6))
+    table = dict(model.named_parameters())[names[0]]
+    start = table.data.copy()
+
+    def f(weight: Tensor) -> Tensor:
+        table._data, table._node = weight.data, weight._node
+        return model(ids)
+
+    assert mg.gradcheck(f, [start], elementwise=False)
+
+
+def test_alibi_slopes() -> None:
+    np.testing.assert_allclose(nn.ALiBi(8).slopes, 2.0 ** -np.arange(1, 9))
+    np.testing.assert_allclose(nn.ALiBi(12).slopes[8:], 2.0 ** (-np.arange(1, 8, 2) / 2))
+    np.testing.assert_allclose(nn.ALiBi(1, float)(2, 4)[0], -(2.0**-8) * np.abs([[-2, -1, 0, 1], [-3, -2, -1, 0]]))
+
+
+# -- against transformers' Llama -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
+def test_llama(scaling: dict[str, Any] | None) -> None:
+    transformers = pytest.importorskip("transformers", reason="the oracle is transformers' Llama")
+    torch = pytest.importorskip("torch", reason="the oracle is transformers' Llama")
+    torch.manual_seed(0)
+    kind = {"rope_type": "default", **(scaling or {})}
+    kind["rope_type"] = kind.pop("type", kind["rope_type"])
+    theirs = (
+        transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
+                vocab_size=50,
+                hidden_size=32,
+                intermediate_size=48,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                max_position_embeddings=128,
+                rope_parameters={"rope_theta": 5000.0, **kind},
+            )
+        )
+        .double()
+        .eval()
+    )
+    config = nn.LanguageModelConfig(
+        50, 32, 4, 2, 48, num_kv_heads=2, positions="rotary", rotary_base=5000.0, rotary_scaling=scaling, norm="rms",
+        norm_eps=1e-6, activation="silu", gated=True, bias=False, tie=False, dropout=0.0, max_len=128, dtype="float64",
+    )  # fmt: skip
+    ours = nn.LanguageModel(config, init=False)
+    names = [
+        ("embed_tokens", "embedding.tokens"), ("self_attn.o_proj", "self_attention.out_proj"),
+        ("self_attn", "self_attention"), ("mlp.gate_proj", "feed_forward.linear1"), ("mlp.up_proj", "feed_forward.gate"),
+        ("mlp.down_proj", "feed_forward.linear2"), ("input_layernorm", "norm1"), ("post_attention_layernorm", "norm2"),
+        ("model.norm", "model.layers.norm"), ("model.layers.", "layers.layers."), ("model.", ""), ("lm_head", "output"),
+        ("layers.layers.norm", "layers.norm"),
+    ]  # fmt: skip
+    state = {}
+    for name, p in theirs.named_parameters():
+        for a, b in names:
+            name = name.replace(a, b)
+        state[name] = p.detach().numpy()
+    ours.load_state_dict(state)
+    ids = np.random.default_rng(0).integers(0, 50, (2, 40))
+    expected = theirs(torch.tensor(ids))
+    np.testing.assert_allclose(ours(ids).data, expected.logits.detach().numpy(), rtol=1e-5, atol=1e-6)
+    theirs(torch.tensor(ids), labels=torch.tensor(ids)).loss.backward()
+    ours.loss(ids).backward()
+    table = theirs.model.layers[0].self_attn.k_proj.weight.grad.numpy()
+    np.testing.assert_allclose(
+        ours.layers.layers[0].self_attention.k_proj.weight.grad.data, table, rtol=1e-4, atol=1e-7
+    )
+    mask = np.ones(ids.shape, bool)
+    mask[0, :5] = False  # padding at the left: positions count real tokens
+    left = theirs(torch.tensor(ids), attention_mask=torch.tensor(mask).long(),
+                  position_ids=torch.tensor(np.maximum(mask.cumsum(1) - 1, 0))).logits.detach().numpy()  # fmt: skip
+    np.testing.assert_allclose(ours(ids, mask).data[mask], left[mask], rtol=1e-5, atol=1e-6)
+    prompt = ids[:1, :4]
+    made = theirs.generate(torch.tensor(prompt), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+    assert nn.generate(ours, prompt[0], max_len=12) == made[0, 4:].tolist()
