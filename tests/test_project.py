@@ -79,42 +79,6 @@ def test_import_is_quick(tmp_path: Path) -> None:
     assert min(times[1:]) < 0.05, times
 
 
-def test_imports_point_down() -> None:
-    """Each floor of the house imports only from those below it."""
-    floors = [
-        ["minigrad.core.errors", "minigrad.extras", "minigrad.files", "minigrad.runtime"],
-        ["minigrad.core.modes"],
-        ["minigrad.core.graph"],
-        ["minigrad.core.tensor", "minigrad.core.random"],
-        ["minigrad.core.forms"],
-        ["minigrad.core.op", "minigrad.core.creation"],
-        ["minigrad.ops"],
-        ["minigrad.kernels"],
-        ["minigrad"],
-        ["nn"],
-        ["examples"],
-    ]
-    import ast
-
-    def floor(module: str) -> int:
-        fits = [(len(m), i) for i, names in enumerate(floors) for m in names if (module + ".").startswith(m + ".")]
-        return max(fits)[1] if fits else -1
-
-    wrong = []
-    for path in [*ROOT.glob("minigrad/**/*.py"), *ROOT.glob("nn/**/*.py")]:
-        if path.name == "__init__.py":
-            continue
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        package = module.split(".")[:-1]
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                base = package[: len(package) - node.level + 1] if node.level else []
-                target = ".".join([*base, node.module] if node.module else base)
-                if target.startswith(("minigrad", "nn")) and floor(target) > floor(module):
-                    wrong.append(f"{module} imports {target}")
-    assert not wrong
-
-
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"])
 def test_top_level_files(name: str) -> None:
     assert (ROOT / name).stat().st_size > 100

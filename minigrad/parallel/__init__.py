@@ -2,3 +2,4 @@
 
 from .forked import *
 from .protocol import *
+from .start import *

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..optim import Optimizer
 
-__all__ = ["Alone", "start_parallel"]
+__all__ = ["Alone"]
 
 
 class Alone:
@@ -54,16 +54,3 @@ class Alone:
         loss = self.loss(shard)
         loss.backward()
         return loss.item()
-
-
-def start_parallel(kind: Any, optimizer: Optimizer, loss: Callable[[Any], Tensor]) -> Alone:
-    """Who takes the steps: this process alone for None, a number of processes to fork, or a class of your own."""
-    from .forked import DataParallel
-
-    if kind is None:
-        return Alone(optimizer, loss)
-    if isinstance(kind, int) and not isinstance(kind, bool):
-        return Alone(optimizer, loss) if kind == 1 else DataParallel(optimizer, loss, kind)
-    if not callable(kind):
-        raise TypeError(f"parallel: expected None, a number of processes or a class, got {kind!r}")
-    return kind(optimizer, loss)

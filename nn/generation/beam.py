@@ -19,7 +19,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:  # fmt: skip
     """The `n_best` best-scoring sequences of each sentence that a beam of `beam_size` finds, best first.
 
-    The score is log_prob / length^length_penalty (end mark included): 0 favours short sequences, 1
+    The score is log_prob / length^length_penalty (EOS included): 0 favours short sequences, 1
     compares means. Sequences that do not end within `max_len` tokens compete as they are. A sentence
     is done when nothing in its beam can still get among its `n_best`. The rest as in `greedy_search`; here
     the rules change the logarithms of the probabilities.

@@ -14,12 +14,12 @@ from .rules import Rules
 __all__ = ["OWN", "Hypothesis"]
 
 OWN = -1
-"""As an end mark: those in the model's configuration."""
+"""As `eos`: the EOS tokens of the model's configuration."""
 
 
 @dataclass
 class Hypothesis:
-    """A decoded sequence: its tokens (without BOS, with the end mark if it was reached) and its score.
+    """A decoded sequence: its tokens (without BOS, with EOS if it was reached) and its score.
 
     `log_prob` is the sum of the logarithms of the tokens' probabilities; `score` is what the search ranked by.
     """

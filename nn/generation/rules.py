@@ -14,7 +14,7 @@ __all__ = ["Rules"]
 class Rules:
     """What is not to be generated, or less readily; each field is also an argument of `generate` and its kind.
 
-    No end mark comes before `min_len` new tokens. A `repetition_penalty` above 1 divides the positive
+    No EOS comes before `min_len` new tokens. A `repetition_penalty` above 1 divides the positive
     logits of tokens that are there already, and multiplies the negative ones (Keskar et al. 2019,
     arXiv:1909.05858). No run of `no_repeat_ngram_size` tokens comes twice (0: any may). Tokens in
     `suppress` never come. The tokens in `first` come first, whatever the model says.

@@ -28,10 +28,10 @@ def greedy_search(
     model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128,
     eos: int | Iterable[int] | None = OWN, scores: bool = True, **rules: Any,
 ) -> list[Hypothesis]:  # fmt: skip
-    """The likeliest next token, again and again, until an end mark or `max_len` tokens.
+    """The likeliest next token, again and again, until EOS or `max_len` tokens.
 
     `source` (N, L) are the source ids of an encoder-decoder model, `prompt` the first tokens for a
-    language model: one list, or several. `eos` is one end mark or several, None for no end before `max_len`.
+    language model: one list, or several. `eos` is one EOS token or several, None for no end before `max_len`.
     Without `scores`, which cost a softmax over the vocabulary at each step, those of the hypotheses are
     NaN. `rules` are the fields of `Rules`.
     """
@@ -44,7 +44,7 @@ def sample(
     top_k: int | None = None, top_p: float | None = None, eos: int | Iterable[int] | None = OWN,
     generator: np.random.Generator | None = None, **rules: Any,
 ) -> list[Hypothesis]:  # fmt: skip
-    """Tokens drawn by their probability, until an end mark or `max_len` tokens.
+    """Tokens drawn by their probability, until EOS or `max_len` tokens.
 
     `temperature` divides the logits; `top_k` draws from the k likeliest tokens only, `top_p` from the
     fewest likeliest whose probabilities add up to p (Holtzman et al. 2020, arXiv:1904.09751). The rest as

@@ -15,7 +15,7 @@ from minigrad.serialization import write_json
 from ..models.kinds import model_from_dict, model_to_dict
 from ..models.transformer import Transformer
 from ..models.weights import load_weights
-from ..text import EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
+from ..text import BOS, EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from .beam import beam_search
 from .decoding import Hypothesis
 from .inference import for_inference
@@ -39,7 +39,7 @@ class Translation:
 class Translator:
     """Translates text with a Transformer.
 
-    With `source_eos`, an end mark closes a source as it does a target. `save` and `load` keep
+    With `source_eos`, EOS closes a source as it does a target. `save` and `load` keep
     everything but the weights in `config.json` and `vocab.json` of a run directory; the weights are
     those that a `Trainer` leaves there.
     """
@@ -85,7 +85,7 @@ class Translator:
         data, vocabs = (_json(run_dir / name) for name in ("config.json", "vocab.json"))
         try:
             split_source, split_target = (tokenizer_named(**data["tokenizers"][side]) for side in ("source", "target"))
-            source_vocab, target_vocab = (Vocabulary(vocabs[side]) for side in ("source", "target"))
+            source_vocab, target_vocab = (Vocabulary(_tokens(vocabs[side])) for side in ("source", "target"))
             model = model_from_dict(data["model"], init=weights is None)
         except (KeyError, TypeError) as error:
             raise ValueError(f"{run_dir}: not a run directory of a translator ({error})") from None
@@ -150,6 +150,11 @@ class Translator:
         maps = attention_maps(self.model, source, translation.ids)
         source_tokens = translation.source_tokens + [SPECIALS[EOS]] * self.source_eos
         return maps, source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
+
+
+def _tokens(tokens: list[str]) -> list[str]:
+    """A vocabulary of a run directory; BOS was written <sos> by older versions."""
+    return [SPECIALS[BOS] if i == BOS and token == "<sos>" else token for i, token in enumerate(tokens)]
 
 
 def _json(path: Path) -> Any:

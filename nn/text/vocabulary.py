@@ -56,12 +56,12 @@ class Vocabulary:
         return f"Vocabulary({len(self)} tokens)"
 
     def encode(self, tokens: Iterable[str], bos: bool = False, eos: bool = False) -> list[int]:
-        """The numbers of tokens, between start and end marks if asked for."""
+        """The numbers of tokens, between BOS and EOS if asked for."""
         ids = [self._index.get(token, UNK) for token in tokens]
         return [BOS] * bos + ids + [EOS] * eos
 
     def decode(self, ids: Iterable[Any]) -> list[str]:
-        """The tokens of numbers, up to the first end mark, without start marks and padding."""
+        """The tokens of numbers, up to the first EOS, without BOS and padding."""
         tokens = []
         for i in ids:
             if i == EOS:

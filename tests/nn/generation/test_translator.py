@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nn import Transformer, TransformerConfig, Translator
+from nn import Transformer, TransformerConfig, Translator, save_weights
 from nn.text import EOS, SPECIALS, SpaceTokenizer, Vocabulary
 
 
@@ -41,3 +42,27 @@ def test_source_eos_takes_a_place() -> None:
     with pytest.raises(ValueError, match="a sentence of 8 tokens is longer than the 7 that the model takes"):
         translator(True).translate([text])
     assert translator(True).translate([text[2:], "a"], max_len=2)  # the end mark of the longest is not cut off
+
+
+OLDER = {  # what a run directory of the first version held
+    "target_vocab_size", "source_vocab_size", "d_model", "num_heads", "num_encoder_layers", "num_decoder_layers", "d_ff",
+    "dropout", "attention_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "final_norm", "bias",
+    "output_bias", "positions", "max_len", "scale_embedding", "tie", "pad_id", "eos_id", "dtype", "pruned_heads",
+}  # fmt: skip
+
+
+def test_a_run_directory_of_an_older_version_is_read(tmp_path: Path) -> None:
+    now = translator(False)
+    now.save(tmp_path)
+    save_weights(tmp_path / "best.safetensors", now.model)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    old = {name: value for name, value in config["model"].items() if name in OLDER} | {"sos_id": 1}
+    assert set(old) == OLDER | {"sos_id"}
+    (tmp_path / "config.json").write_text(json.dumps({"model": old, "tokenizers": config["tokenizers"]}))
+    vocab = (tmp_path / "vocab.json").read_text(encoding="utf-8").replace("<bos>", "<sos>")
+    (tmp_path / "vocab.json").write_text(vocab)
+    texts = ["a b c", "b"]
+    again = Translator.load(tmp_path)
+    assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
+    assert [t.text for t in again.translate(texts, max_len=5)] == [t.text for t in now.translate(texts, max_len=5)]
+    assert Translator.load(tmp_path, inference=False).model.train().training

@@ -1,0 +1,24 @@
+"""Who takes the steps of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.tensor import Tensor
+from ..optim import Optimizer
+from .forked import DataParallel
+from .protocol import Alone
+
+__all__ = ["start_parallel"]
+
+
+def start_parallel(kind: Any, optimizer: Optimizer, loss: Callable[[Any], Tensor]) -> Alone:
+    """Who takes the steps: this process alone for None, a number of processes to fork, or a class of your own."""
+    if kind is None:
+        return Alone(optimizer, loss)
+    if isinstance(kind, int) and not isinstance(kind, bool):
+        return Alone(optimizer, loss) if kind == 1 else DataParallel(optimizer, loss, kind)
+    if not callable(kind):
+        raise TypeError(f"parallel: expected None, a number of processes or a class, got {kind!r}")
+    return kind(optimizer, loss)

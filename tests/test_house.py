@@ -1,0 +1,99 @@
+"""The house: imports point down and never in a circle, rooms keep their inside to themselves, functions are short."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = [
+    ["minigrad.core.errors", "minigrad.extras", "minigrad.files", "minigrad.runtime"],
+    ["minigrad.core.modes"], ["minigrad.core.graph"], ["minigrad.core.tensor", "minigrad.core.random"],
+    ["minigrad.core.forms"], ["minigrad.core.op", "minigrad.core.creation"], ["minigrad.ops"], ["minigrad.kernels"],
+    ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.generation"], ["nn.train"], ["nn.pictures"], ["nn"],
+]  # fmt: skip
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for room in ("minigrad", "nn")
+    for path in ROOT.glob(f"{room}/**/*.py")
+}
+
+
+def floor(module: str) -> int:
+    """The number of the floor that a module is on: that of the longest name that fits."""
+    return max((len(m), i) for i, names in enumerate(FLOORS) for m in names if (module + ".").startswith(m + "."))[1]
+
+
+def for_types_only(tree: ast.AST) -> set[ast.AST]:
+    """What stands inside `if TYPE_CHECKING:`."""
+    tests = [n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test)]
+    return {inside for test in tests for statement in test.body for inside in ast.walk(statement)}
+
+
+def imported(module: str, path: Path) -> Iterator[str]:
+    """The modules of ours that a module imports, wherever in it the import stands."""
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = for_types_only(tree)
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            names = {f"{source}.{alias.name}" for alias in node.names}
+            yield from (names & MODULES.keys()) or ({source} & MODULES.keys())
+        elif isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & MODULES.keys()
+
+
+IMPORTS = {module: set(imported(module, path)) - {module} for module, path in MODULES.items()}
+
+
+def test_imports_point_down() -> None:
+    """Each floor of the house imports only from itself and those below; imports in functions count."""
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in IMPORTS.items()
+        for target in targets
+        if floor(target) > floor(module)
+    ]
+    assert not wrong
+
+
+def test_no_circle() -> None:
+    """No module imports, however indirectly, what imports it; a package stands for what its __init__ imports."""
+    finished: set[str] = set()
+
+    def visit(module: str, above: list[str]) -> None:
+        assert module not in above, " -> ".join([*above[above.index(module) :], module])
+        if module not in finished:
+            for target in sorted(IMPORTS[module]):
+                visit(target, [*above, module])
+            finished.add(module)
+
+    for module in sorted(IMPORTS):
+        visit(module, [])
+
+
+def test_kernels_keep_their_inside_to_themselves() -> None:
+    """Others import what the package offers, but for what publishes the names of all, and the table of them."""
+    for module, targets in IMPORTS.items():
+        if module not in ("minigrad", "minigrad.docs") and not module.startswith("minigrad.kernels"):
+            assert not [target for target in targets if target.startswith("minigrad.kernels.")], module
+
+
+@pytest.mark.parametrize("files", ["minigrad/**/*.py", "nn/**/*.py", "benchmarks/*.py", "examples/*.py"])
+def test_functions_are_short(files: str) -> None:
+    """At most 50 lines."""
+    long = []
+    for path in ROOT.glob(files):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > 50:
+                    long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
+    assert not long
