@@ -28,6 +28,11 @@ ids = lambda *words: np.array([[INDEX[word] for word in words]])  # (1, L)
 
 def positions(lesson: Lesson) -> None:
     lesson.section("1. What is the purpose of positional encoding?")
+    lesson.quote("位置编码的目的是什么？", "What is the purpose of positional encoding?")
+    lesson.predict(
+        "A model without positions learns all 27 sentences of three words out of hello, world and ?. How many can it get right at most?",
+        "Ten: as many as there are bags of three words, since all orders of a bag look the same to it.",
+    )
     lesson.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a bag of
     words to the encoder, and "hello world" cannot be told from "world hello". Adding them makes a word at one place
     another input than the same word at another place.""")
@@ -60,6 +65,14 @@ def positions(lesson: Lesson) -> None:
 
 def two_attentions(lesson: Lesson) -> None:
     lesson.section("2. What is the difference between self-attention and encoder-decoder attention?")
+    lesson.quote(
+        "自注意力和编码器-解码器注意力有什么区别？",
+        "What is the difference between self-attention and encoder-decoder attention?",
+    )
+    lesson.formula(
+        r"Q = X W_Q, \quad K = S W_K, \quad V = S W_V",
+        "self-attention: $S = X$; encoder-decoder attention: $S$ is what the encoder made of the source.",
+    )
     lesson.say("""Where queries, keys and values come from. In self-attention all three are made from one sequence. In
     encoder-decoder attention the queries are made from the decoder's sequence, keys and values from the encoder's
     output. The arithmetic is the same.""")
@@ -126,6 +139,11 @@ def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> tupl
 
 def attention_size(lesson: Lesson) -> None:
     lesson.section("3. What happens if the attention size is too small? Too large?")
+    lesson.quote(
+        "如果我们的注意力维度太小会发生什么？如果太大呢？",
+        "What happens if our attention size is too small? And too large?",
+    )
+    lesson.formula(r"\operatorname{rank}(Q K^\top) \le d_k")
     lesson.say("""Too small: the scores of all queries and keys are a matrix of rank d_k at most, so that few patterns
     can be expressed, and what does not fit into d_k numbers cannot be compared. Too large: weights and work grow
     with d_k, and with few examples attention learns what is peculiar to them.""")
@@ -178,6 +196,8 @@ def attention_size(lesson: Lesson) -> None:
 
 def feed_forward(lesson: Lesson) -> None:
     lesson.section("4. Describe the structure of the feed-forward layer")
+    lesson.quote("简要描述一下前馈层的结构。", "Describe the structure of the feed-forward layer.")
+    lesson.formula(r"\mathrm{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2")
     lesson.say("""A linear map to more dimensions, a ReLU, and a linear map back: ReLU(x W₁ + b₁) W₂ + b₂, at each
     position by itself, with the same weights at all.""")
     ffn = nn.FeedForward(4, 8, dtype=float, generator=np.random.default_rng(0))
@@ -225,6 +245,9 @@ def uncached(model: nn.Transformer, source: Array, length: int) -> list[int]:
 
 def decoder_speed(lesson: Lesson, length: int = 160) -> None:
     lesson.section("5. Why is the decoder slower than the encoder?")
+    lesson.quote("为什么解码器比编码器慢？", "Why is the decoder slower than the encoder?")
+    lesson.diagram("cache", "Word by word, with a cache: in each step one new key and value, the others are kept.")
+    lesson.code(uncached, note="Without one, each step sees the whole sequence anew:")
     lesson.say("""The encoder sees all words of its input at once: one pass. The decoder needs each word for the next:
     a pass for every word, one after the other, and small passes use a processor badly. If each pass sees the whole
     sequence anew, n words cost 1 + 2 + … + n = n(n + 1)/2 positions. A cache of the keys and values of earlier
@@ -263,6 +286,8 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
 
 def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
     lesson.section("6. What is the purpose of residual connections and layer norm?")
+    lesson.quote("残差连接和层归一化的目的是什么？", "What is the purpose of residual connections and layer norm?")
+    lesson.formula(r"\frac{\partial (x + f(x))}{\partial x} = 1 + f'(x)", "However small $f'$ becomes, the 1 remains.")
     lesson.say("""A residual connection lets values, and gradients on their way back, pass a layer unchanged: so the
     first of many layers still learns. A norm brings the values back to size 1 after each layer, so that they
     neither grow nor shrink with depth. Measured with the forward values and the gradient through 24 feed-forward
@@ -322,6 +347,8 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
 
 def probabilities(lesson: Lesson) -> None:
     lesson.section("7. How do we get probabilities from the decoder's output?")
+    lesson.quote("我们如何从解码器的输出得到概率？", "How do we get probabilities from the decoder's output?")
+    lesson.formula(r"p_i = \frac{e^{z_i}}{\sum_j e^{z_j}} \qquad z = h W + b")
     lesson.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a softmax of
     these: positive numbers that add up to 1.""")
     rng = np.random.default_rng(0)
@@ -349,6 +376,11 @@ def probabilities(lesson: Lesson) -> None:
 
 def greedy(lesson: Lesson) -> None:
     lesson.section("8. Why is it a problem to take the likeliest word each time?")
+    lesson.quote(
+        "为什么每次都选择最可能的下一个 token 会带来问题？",
+        "Why is it a problem to choose the likeliest next token each time?",
+    )
+    lesson.diagram("beam", "The corpus of this section as a tree of beginnings.")
     lesson.say("""A first word can be the likeliest while every sentence that begins with it is unlikely. Greedy
     decoding takes it all the same, and cannot go back. A beam keeps several beginnings and compares whole
     sentences.""")
@@ -428,6 +460,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     residuals_and_norms(lesson)
     probabilities(lesson)
     greedy(lesson)
+    lesson.exercise(
+        "Of how many sentences does a beam of width 3 see the whole probability, of the thousands that exist?",
+        "Of the handful that it completes. It is no proof: the section above looks at all of them to be sure.",
+    )
     return lesson.end()
 
 

@@ -39,6 +39,17 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Self-attention: X → Q, K, V → scores → Z")
+    lesson.quote(
+        "每个单词的新向量，都是融合了其它单词信息的新向量。",
+        "Each word's new vector is one that has taken in information of the other words.",
+    )
+    lesson.say(
+        """A word by itself is a row of numbers that knows nothing of its neighbours. What has to happen so that it does?"""
+    )
+    lesson.formula(
+        r"Q = X W_Q \quad K = X W_K \quad V = X W_V \qquad Z = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d'}}\right) V"
+    )
+    lesson.diagram("head", "These steps with their shapes; here L is M = 4 words.")
     X = rng.standard_normal((M, D))  # (M, d): a row for each word
     W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
@@ -174,6 +185,9 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def positions(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Supplement: the order of words")
+    lesson.quote(
+        "Transformer 本身是不能利用单词的顺序信息的", "By itself the Transformer cannot make use of the order of words"
+    )
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     encoder = nn.Encoder(config, 2, rng)
     X = rng.standard_normal((1, M, D))
@@ -209,6 +223,10 @@ EPS = 1e-5
 
 def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Layer normalisation, by rows")
+    lesson.formula(
+        r"\mu_i = \frac{1}{d} \sum_{j} x_{ij} \qquad \sigma_i^2 = \frac{1}{d} \sum_{j} (x_{ij} - \mu_i)^2 \qquad y_{ij} = \gamma_j \frac{x_{ij} - \mu_i}{\sqrt{\sigma_i^2 + \epsilon}} + \beta_j",
+        "$i$ counts samples (rows), $j$ features (columns).",
+    )
     X, d = TABLE, TABLE.shape[1]
     lesson.show("X: n samples in rows, d features in columns", X, 0)
     mean = X.sum(1, keepdims=True) / d  # μ_i = Σ_j x_ij / d: (n, 1)
@@ -246,6 +264,13 @@ def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Batch normalisation, by columns")
+    lesson.formula(
+        r"\mu_j = \frac{1}{n} \sum_{i} x_{ij} \qquad \sigma_j^2 = \frac{1}{n} \sum_{i} (x_{ij} - \mu_j)^2 \qquad y_{ij} = \gamma_j \frac{x_{ij} - \mu_j}{\sqrt{\sigma_j^2 + \epsilon}} + \beta_j"
+    )
+    lesson.predict(
+        "Transpose the matrix, apply layer norm, transpose back. What comes out?",
+        "Batch norm: the two differ only in the axis.",
+    )
     X, (n, d) = TABLE, TABLE.shape
     mean = X.sum(0) / n  # μ_j = Σ_i x_ij / n: (d,)
     var = ((X - mean) ** 2).sum(0) / n  # σ_j² = Σ_i (x_ij - μ_j)² / n: (d,)
@@ -383,6 +408,11 @@ def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
 
 def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: masked attention")
+    lesson.quote(
+        "先使用Mask矩阵，将$QK^T$变成Mask $QK^T$，再对Mask $QK^T$的每一行做$softmax$。",
+        "First the mask is put on Q Kᵀ, then each row goes through the softmax.",
+    )
+    lesson.diagram("masks", "The second is the decoder's.")
     block = nn.TransformerDecoderLayer(D, HEADS, 2 * D, dropout=0.0, dtype=float, generator=rng)
     attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
     kinds = [type(m) for m in attentions]
@@ -431,6 +461,10 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: attention to the encoder")
+    lesson.quote(
+        "Q使用上一个 Decoder block 的输出计算得出", "Q is computed from the output of the decoder block before"
+    )
+    lesson.say("""Is it? We look into a running decoder, with hooks, at what its second attention is really given.""")
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     encoder, decoder = nn.Encoder(config, 2, rng), nn.Decoder(config, 2, rng)
     C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
@@ -534,6 +568,7 @@ def train(corpus: Corpus, epochs: int = 15, batch: int = 64, seed: int = 0) -> t
 
 def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]) -> None:
     lesson.section("Encoder and decoder: 我 有 一只 猫")
+    lesson.diagram("model", "The model of this section, with N = 1.")
     lesson.say(
         f"A Transformer of one layer a side, d = {D}, h = {HEADS}, with {model.num_parameters():,} parameters, has "
         f"learned {len(corpus.train)} short sentences of a small grammar in {len(losses)} steps of Adam; its loss fell "
@@ -652,6 +687,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     worked_sentence(lesson, corpus, model, losses)
     other_sentences(lesson, corpus, model)
     what_it_looks_at(lesson, corpus, model)
+    lesson.exercise(
+        "Put the mask after the softmax instead of before. What is wrong with the rows then?",
+        "They no longer sum to 1: what later words got is cut off and lost.",
+    )
+    lesson.exercise(
+        "A batch of one sample: why does batch norm refuse it in training, and not in evaluation?",
+        "Its variance over one sample is 0 and says nothing; in evaluation running statistics stand in.",
+    )
     return lesson.end()
 
 

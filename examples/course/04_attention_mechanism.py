@@ -71,6 +71,11 @@ def gap(a: Any, b: Any) -> float:
 
 def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Sequence modelling: N × L × D")
+    lesson.quote(
+        "对序列中的每个位置预测下一个位置的概率",
+        "to predict, for each position of a sequence, the probability of the next",
+    )
+    lesson.formula(r"p(x) = \prod_{t} p(x_t \mid x_1 \dots x_{t-1})")
     texts = ["the cat sees the dog", "the dog sleeps"]
     tokens = [WordTokenizer()(text) for text in texts]
     vocab = Vocabulary.build(tokens)
@@ -113,6 +118,13 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V")
+    lesson.quote(
+        "通过查询、键的匹配得分为值分配权重", "the scores of queries against keys give the values their weights"
+    )
+    lesson.formula(
+        r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
+    )
+    lesson.code(attention, softmax)
     Q, K, V = rng.standard_normal((3, D_K)), rng.standard_normal((L, D_K)), rng.standard_normal((L, 7))
     out = attention(Q, K, V)  # (3, 7)
     kernel = mg.scaled_dot_product_attention(Q[None], K[None], V[None]).data[0]
@@ -164,6 +176,14 @@ def cycle_gap(A: np.ndarray) -> float:
 
 def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Why a linear map?")
+    lesson.quote(
+        "使得注意力机制不再受到矩阵对称的约束（A对B的注意力可以不等于B对A的注意力）",
+        "so that attention is no longer bound to a symmetric matrix: A's attention to B need not be B's to A",
+    )
+    lesson.predict(
+        "Without a map the scores $X X^\\top$ are symmetric. Are the weights after the softmax symmetric too?",
+        "No: each row is divided by its own sum. Something weaker is left of the symmetry, and can be measured.",
+    )
     X = rng.standard_normal((L, D))
     W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
     plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
@@ -256,6 +276,15 @@ def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 1
 
 def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Why divide by √d_k?")
+    lesson.quote(
+        "为了使结果的方差保持不变，需要除以$\\sqrt{d_k}$",
+        "to keep the variance of the result as it was, one divides by the root of d_k",
+    )
+    lesson.formula(
+        r"\operatorname{Var}(q \cdot k) = \sum_{i=1}^{d_k} \operatorname{Var}(q_i k_i) = d_k",
+        "for entries of mean 0 and variance 1 that do not depend on each other.",
+    )
+    lesson.code(scale_experiment)
     found = scale_experiment(rng)
     variance, spread, gradient = found["variance"], found["range"], found["gradient"]
     header = ["d_k", "variance of q·k", "/√d_k", "range of 16 scores", "/√d_k", "softmax gradient", "with √d_k"]
@@ -345,6 +374,7 @@ def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Several heads")
+    lesson.quote("将输入的$D$维向量拆分到$h$个头", "the input vector of D dimensions is split among h heads")
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
     projected = [proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)]  # (N, L, D) each
@@ -373,6 +403,11 @@ def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Masks: a score of -∞")
+    lesson.quote(
+        "将不合法的位置的得分设置为负无穷，从而在softmax函数中得到0的概率",
+        "scores of positions that are not allowed become minus infinity, and so get the probability 0",
+    )
+    lesson.formula(r"e^{-\infty} = 0")
     scores = rng.standard_normal((L, L))
     mask = nn.causal_mask(L)  # (L, L), True = may attend
     A = softmax(np.where(mask, scores, -np.inf))
@@ -449,6 +484,7 @@ def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Code: multi-head attention")
+    lesson.code(multi_head_formula, note="The text's class, as a function of one of our layers:")
     layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
     x_q, x_k, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     linears = [m for m in layer.modules() if isinstance(m, nn.Linear)]
@@ -487,6 +523,7 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Code: the three masks")
+    lesson.diagram("masks", "Two of them, and both at once.")
     lesson.say("In the text 0 hides; here masks are booleans, True = may attend: the same polarity.")
     ids = np.array([[7, 4, 9, 5, 6], [8, 4, 6, 0, 0]])  # (N, L), the second padded
     padding = nn.padding_mask_of(ids)  # (N, L)
@@ -602,6 +639,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     first_class(lesson, rng)
     three_masks(lesson, rng)
     three_classes(lesson, rng)
+    lesson.exercise(
+        "Write `nihd,njhd->nijh` as a matrix product.",
+        "Bring the heads before the positions, (N, h, L, d), and multiply by the transpose of the last two axes; then bring the heads back to the end.",
+    )
+    lesson.exercise(
+        "A padding mask hides all keys of one sequence. What does softmax(-∞, -∞, …) give, and what should attention give?",
+        "0 / 0, NaN; a layer should give zeros there, with a gradient of zero.",
+    )
     return lesson.end()
 
 

@@ -243,6 +243,11 @@ def matrix_form(X: Any, W_Q: Any, W_K: Any, W_V: Any) -> Any:
 
 def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     lesson.section("The calculation in single steps")
+    lesson.quote("我们需要评估它和所有其他词向量相关性", "we must judge how it relates to all other words")
+    lesson.formula(
+        r"s_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad S_{ij} = \frac{e^{s_{ij}}}{\sum_m e^{s_{im}}} \qquad z_i = \sum_j S_{ij} v_j"
+    )
+    lesson.code(single_steps)
     rng = np.random.default_rng(1)
     words = TIRED.split()
     embedding = nn.Embedding(len(WORDS), D_MODEL, dtype=float, generator=rng)
@@ -343,6 +348,7 @@ def the_result(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, 
 
 def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
     lesson.section("The calculation with matrices")
+    lesson.code(matrix_form)
     z = single_steps(X, W_Q, W_K, W_V)
     gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
     lesson.fact("softmax(Q Kᵀ / √d_k) V is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}")
@@ -357,6 +363,7 @@ def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndar
 
 def several_heads(lesson: Lesson) -> None:
     lesson.section("Several heads")
+    lesson.formula(r"Z = [Z_1 \; Z_2 \; \dots \; Z_h] \, W^O")
     rng = np.random.default_rng(3)
     heads, L = 4, 11
     attention = nn.MultiHeadSelfAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
@@ -397,6 +404,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     several_heads(lesson)
     lesson.section("Self-attention for segmentation")
     lesson.say("The text leaves this section open. It is in 06_segmentation.py.")
+    lesson.exercise(
+        "Block *it* from attending to the adjective, and see which sentences still come out right. Why any?",
+        "Call `model.answer(ids, at)` with the adjective's place. Other words attend to it in the first layer, and *it* reads them in the second.",
+    )
     return lesson.end()
 
 

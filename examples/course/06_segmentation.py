@@ -216,6 +216,7 @@ def the_task(lesson: Lesson, test: Scenes) -> float:
 
 def the_positions(lesson: Lesson) -> None:
     lesson.section("Two-dimensional positions")
+    lesson.code(positions_2d)
     lesson.say(
         """Attention does not know where a token stands. Half the dimensions of a position tell its row and half its
         column, each by the sines and cosines of the paper."""
@@ -230,6 +231,14 @@ def the_positions(lesson: Lesson) -> None:
 
 def the_comparison(lesson: Lesson, test: Scenes, floor: float) -> dict[str, Segmenter]:
     lesson.section("With and without attention")
+    lesson.code(sight, Segmenter)
+    lesson.formula(
+        r"\mathrm{IoU}_c = \frac{\text{pixels that are and are called } c}{\text{pixels that are or are called } c}"
+    )
+    lesson.predict(
+        "Three shapes, one of which is marked by a sign far away. A model that sees each pixel's surroundings only: what does it call the shapes?",
+        "Other, all of them: two of three are, and it has no way to know which one is not.",
+    )
     lesson.say(
         f"""Three models of the same {Segmenter(sight(0), np.random.default_rng(0)).num_parameters():,} parameters:
         {LAYERS} encoder layers, {HEADS} heads, d_model {D_MODEL}. Only the mask of attention differs: a patch may
@@ -385,6 +394,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         lambda path: draw(path, test, models, layer, head, rows),
         caption="Four images: what is true, what a model says that sees its neighbours, what one says that sees all, and where two pixels look.",
         alt="Four rows of six small pictures: an image, three maps of classes, two maps of attention with their peak on the sign in the corner.",
+    )
+    lesson.exercise(
+        "How many layers would windows of 3 x 3 patches need to reach the sign from any patch?",
+        "Five: two patches are five apart at most in each direction, and each layer reaches one further.",
     )
     return lesson.end()
 

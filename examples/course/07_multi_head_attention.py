@@ -56,6 +56,10 @@ def one_head(attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, m
 
 def the_sizes(lesson: Lesson) -> None:
     lesson.section("Sizes: query_size, key_size, value_size and num_hiddens")
+    lesson.quote(
+        "应当是query_size/key_size/value_size，在经过W_q/W_k/W_v后，才转为num_hiddens。",
+        "They are query_size, key_size and value_size; only W_q, W_k and W_v turn them into num_hiddens.",
+    )
     attention = made(0, query_size=7, key_size=8, value_size=9)
     shapes = [p.weight.shape[::-1] for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
     lesson.fact(
@@ -75,6 +79,11 @@ def the_sizes(lesson: Lesson) -> None:
 
 def one_wide_projection(lesson: Lesson) -> None:
     lesson.section("One wide projection is h small ones, run at once")
+    lesson.quote(
+        "之所以把他们放在一起就是为了便于并行加快计算。",
+        "They are put together so that they can be computed in parallel, faster.",
+    )
+    lesson.code(one_head, note="One head by itself, with its own rows of the three matrices:")
     rng = np.random.default_rng(1)
     attention = made(1)
     q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
@@ -142,6 +151,14 @@ def one_wide_projection(lesson: Lesson) -> None:
 
 def what_a_head_sees(lesson: Lesson) -> None:
     lesson.section("What a head sees: all features, through a projection of its own")
+    lesson.quote(
+        "q，k，v并不是简单的复制h份，而是将输入特征拆分为h份",
+        "q, k and v are not simply copied h times; the input's features are split into h parts",
+    )
+    lesson.predict(
+        "Five heads on an input of 100 features. How many of them can head 1 see?",
+        "All 100. What has 20 columns is its projection.",
+    )
     rng = np.random.default_rng(2)
     attention = made(2)
     q, k = rng.standard_normal((N, QUERIES, HIDDENS)), rng.standard_normal((N, PAIRS, HIDDENS))
@@ -379,12 +396,12 @@ def the_exercise(lesson: Lesson) -> None:
     )
     about = {
         "heads_of_ones.png": (
-            weights.data,
+            weights,
             "Inputs of ones: every head spreads its weight evenly over the keys that are not padding.",
             "Ten heat maps, all alike within a sequence: even columns, and empty ones for padding.",
         ),
         "heads_of_random.png": (
-            random.data,
+            random,
             "Random inputs: now the heads differ.",
             "Ten heat maps of four queries by six keys, each with its own pattern.",
         ),
@@ -485,6 +502,7 @@ def alike_at_first(lesson: Lesson) -> None:
 
 def whole_values(lesson: Lesson) -> None:
     lesson.section("What if the values are not split?")
+    lesson.formula(r"\sum_h A_h V = \left(\sum_h A_h\right) V")
     lesson.say(
         """A reader asks: leave the values whole, num_hiddens for each head, and add up what the heads make of them, or
         put it side by side. Is that sensible, and what does it do? First by algebra, then on a task that needs four
@@ -546,6 +564,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     alike_at_first(lesson)
     whole_values(lesson)
     how_many(lesson)
+    lesson.exercise(
+        "Start two heads with the same weights. After a thousand steps of training, how far apart are they?",
+        "Not at all, up to rounding: the same weights get the same gradients.",
+    )
     return lesson.end()
 
 

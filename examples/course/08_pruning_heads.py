@@ -110,6 +110,11 @@ def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
 
 def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
     lesson.section("How important is each head?")
+    lesson.formula(
+        r"I_h = \frac{1}{N} \sum_{n} \left|\frac{\partial L_n}{\partial g_h}\right|",
+        "$g_h$ is the gate of head $h$, taken at 1; $L_n$ the loss of sentence $n$.",
+    )
+    lesson.code(importance_by_gradient, importance_by_ablation)
     lesson.say(
         """The output of each head gets a gate: 1 leaves it, 0 silences it. Two questions. By ablation: how much does
         the loss grow when the gate of a head is 0? One pass over the data for each head. By gradient: how much does
@@ -159,6 +164,10 @@ def how_many_can_go(
 ) -> tuple[dict[str, list[float]], int]:
     """Accuracy by the number of silent heads, for several orders; how many can go at no more than 1 %."""
     lesson.section("How many can be silent?")
+    lesson.predict(
+        "Sixteen heads. How many can be silenced before one sentence in a hundred goes wrong?",
+        "The table and the last statement of this section tell; for a hint, look at how uneven the importances above are.",
+    )
     rng = np.random.default_rng(0)
     orders = {
         "least by gradient first": removal_order(found["gradient"]),
@@ -303,6 +312,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         alt="Two heat maps of two layers by eight heads, and curves of accuracy against the number of silenced heads.",
     )
     remove(lesson, model, removal_order(found["gradient"]), free, ids, nouns)
+    lesson.exercise(
+        "Why does each layer keep at least one head here?",
+        "A layer without heads would pass on only its residual connection and a bias; one can try it, but then the layer is not pruned, it is gone.",
+    )
     return lesson.end()
 
 
