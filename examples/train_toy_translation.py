@@ -19,6 +19,7 @@ import os
 import sys
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -156,14 +157,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
         args.out = Path("runs") / (Path(from_file).name.split(".")[0] if from_file else pair)
     if args.resume:
-        args = resumed(args, parser)
+        args = resumed(args, parser, sys.argv[1:] if argv is None else argv)
     elif (args.out / "last.safetensors").exists():
         parser.error(f"{args.out} holds a run already: pass --resume to go on with it, or another --out")
     return args
 
 
-def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The settings that the run was begun with."""
+def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """The settings that the run was begun with; options that say something else are an error."""
     path = args.out / "config.json"
     if not path.exists():
         return args  # it was cut off before it had begun
@@ -171,6 +172,14 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser) -> argpar
         saved = json.loads(path.read_text(encoding="utf-8"))["settings"]
     except (ValueError, KeyError, TypeError):
         parser.error(f"{path} has no settings to resume with")
+    typed = {word.partition("=")[0] for word in argv if word.startswith("--")}
+    for action in parser._actions:
+        name, given = action.dest, getattr(args, action.dest, None)
+        if typed & {*action.option_strings} and name in saved and saved[name] != given:
+            parser.error(
+                f"{args.out} was begun with {action.option_strings[-1]} {saved[name]}, not {given}: leave the option "
+                "out to go on with it, or begin another run with another --out"
+            )
     return argparse.Namespace(**{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet})
 
 
@@ -180,8 +189,13 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser) -> argpar
 def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[Pair]]:
     """Training, validation and test pairs; no source sentence is in two of them."""
     if args.data or args.source:
-        pairs = read_pairs(args.data or args.source, args.target, args.reverse)
+        left_out: Counter[str] = Counter()
+        pairs = read_pairs(args.data or args.source, args.target, args.reverse, left_out)
+        if told := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
+            print(f"left out of {sum(left_out.values()) + len(pairs):,} rows: {told}", file=sys.stderr)
         fixed: list[Pair] = []
+        args.test_size = min(args.test_size, max(1, len(pairs) // 10))  # a small file is mostly to learn from
+        args.valid_size = min(args.valid_size, max(1, len(pairs) // 20))
     else:
         made = (chinese_english if args.pair == "zh-en" else english_spanish)(args.sentences, args.seed)
         made = [(b, a) for a, b in made] if args.reverse else made
@@ -219,6 +233,9 @@ def prepare(args: argparse.Namespace, train: list[Pair]) -> tuple[Translator, Ca
 
     def ids(pairs: list[Pair]) -> list[Any]:
         tokens = filter_pairs([(split_source(a), split_target(b)) for a, b in pairs], args.max_len)
+        if len(tokens) < len(pairs):
+            n = len(pairs) - len(tokens)
+            print(f"left out of {len(pairs):,} pairs: {n:,} of more than {args.max_len} tokens", file=sys.stderr)
         return [(source_vocab.encode(a), target_vocab.encode(b, bos=True, eos=True)) for a, b in tokens]
 
     return translator, ids
@@ -270,7 +287,10 @@ def draw(translator: Translator, shown: Translation, history: list[dict[str, Any
     maps, source, target = translator.attention(shown)
     title = f"loss by step; training with dropout {args.dropout:g} and label smoothing {args.label_smoothing:g}"
     try:
-        plots.loss_curve(history, title, args.out / "loss.png")
+        plots.loss_curve(
+            history, title, args.out / "loss.png", vocabulary=len(translator.target_vocab),
+            label_smoothing=args.label_smoothing,
+        )  # fmt: skip
         title = f"cross-attention: {shown.source}  →  {shown.text}"
         plots.attention_grid(maps["cross"], target, source, title, args.out / "attention.png")
     except MissingExtraError as error:

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from minigrad import MissingExtraError
 from minigrad.console import one_line, run_script
-from nn import Translation, Translator, attention_page
+from nn import Translation, Translator, beam_search, explore
 from nn.pictures.plots import attention_grid, text_heatmap
+from nn.text import SPECIALS, SpaceTokenizer
 
 
 def count(text: str) -> int:
@@ -25,6 +26,9 @@ def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+BLANK = Translation("", [], [], "", 0.0, [])  # of a blank line
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -51,7 +55,7 @@ def sentences(args: argparse.Namespace) -> Iterator[list[str]]:
     if args.text:
         yield args.text
     elif not sys.stdin.isatty():
-        yield [line.strip() for line in sys.stdin if line.strip()]
+        yield [line.strip() for line in sys.stdin]
     else:
         print("A sentence a line; an empty line ends.", file=sys.stderr)
         while line := _asked():
@@ -72,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     status = 0
     for texts in sentences(args):
         for found in translated(translator, texts, args):
-            if found is None:
-                status = 1
+            if found is None or found is BLANK:
+                status = max(status, int(found is None))
                 print(flush=True)  # a line for each sentence, come what may
                 continue
             last = found
@@ -90,8 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def translated(translator: Translator, texts: list[str], args: argparse.Namespace) -> list[Translation | None]:
-    """The translations; None for a sentence that cannot be translated, which is told."""
+    """The translations; None for a sentence that cannot be translated, which is told. A blank line stays one."""
+    if not all(texts):
+        found = iter(translated(translator, [text for text in texts if text], args)) if any(texts) else iter(())
+        return [next(found) if text else BLANK for text in texts]
     try:
+        for text in texts:
+            check_spaces(translator, text)
         return list(translator.translate(texts, args.beam, args.length_penalty, args.max_len))
     except ValueError as error:
         if len(texts) > 1:
@@ -100,12 +109,32 @@ def translated(translator: Translator, texts: list[str], args: argparse.Namespac
         return [None]
 
 
+def check_spaces(translator: Translator, text: str) -> None:
+    """A run that learned words with spaces between them makes nonsense of a sentence without."""
+    if not isinstance(translator.source_tokenizer, SpaceTokenizer):
+        return
+    words, tokens = translator.source_vocab, translator.source_tokenizer(text)
+    if any(len(token) > 1 for token in tokens) and not any(token in words for token in tokens):
+        example = " ".join(words.tokens[len(SPECIALS) : len(SPECIALS) + 3])
+        raise ValueError(
+            f"{text!r}: this run knows words with spaces between them, as in {example!r}, and none of these"
+        )
+
+
 def show(translator: Translator, last: Translation, args: argparse.Namespace) -> None:
     """What a translation attended to, as a page, a picture or text."""
     maps, source, target = translator.attention(last)
     title = f"{last.source} → {last.text}"
     if args.explore:
-        attention_page(maps, source, target, args.explore, title)
+        ids, _ = translator.encode([last.source])
+        words = translator.target_vocab
+        beams = [
+            (translator.target_tokenizer.join(words.decode(other.tokens)), other.log_prob)
+            for other in beam_search(translator.model, ids, beam_size=4)[0]
+        ]
+        explore(
+            translator.model, ids, source, last.ids, target, args.explore, title, vocabulary=words.tokens, beams=beams
+        )  # fmt: skip
         print(f"attention: {args.explore}", file=sys.stderr)
     if args.attention:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -38,12 +39,27 @@ def read_lines(path: str | Path) -> Iterator[str]:
     return (line for _, line in _lines(path))
 
 
-def read_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> list[Pair]:
+# What the columns of a table of sentences are called where its first row names them.
+_HEADINGS = {
+    "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences", "translation", "text",
+    "english", "chinese", "german", "french", "spanish", "en", "zh", "de", "fr", "es", "eng", "cmn",
+    "源", "目标", "英文", "中文",
+}  # fmt: skip
+
+
+def is_heading(pair: Pair) -> bool:
+    """Whether a row names its columns: both are single known words, such as source and target."""
+    return all(side.strip().lower() in _HEADINGS for side in pair)
+
+
+def read_pairs(
+    source: str | Path, target: str | Path | None = None, reverse: bool = False, left_out: Counter[str] | None = None
+) -> list[Pair]:
     """(source, target) sentences, from one file of tab-separated columns or from two parallel files.
 
     Of a tab-separated file the first two columns are taken, and others ignored. Files are UTF-8,
-    plain or .gz. Blank lines of one file, and pairs with an empty side, are left out. `reverse`
-    exchanges the sides.
+    plain or .gz. Blank lines of one file, pairs with an empty side, a first row that names the columns, and
+    pairs that were there before are left out, and counted in `left_out`. `reverse` exchanges the sides.
     """
     pairs: list[Pair] = []
     if target is None:
@@ -59,10 +75,17 @@ def read_pairs(source: str | Path, target: str | Path | None = None, reverse: bo
         if len(left) != len(right):
             raise ValueError(f"{source} has {len(left)} lines, but {target} has {len(right)}")
         pairs = list(zip(left, right))
-    pairs = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
-    if not pairs:
+    count = Counter[str]() if left_out is None else left_out
+    if pairs and is_heading(pairs[0]):
+        count["a row of headings"] += 1
+        pairs = pairs[1:]
+    whole = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
+    count["with an empty side"] += len(pairs) - len(whole)
+    kept = list(dict.fromkeys(whole))
+    count["there before"] += len(whole) - len(kept)
+    if not kept:
         raise ValueError(f"{source}: no pair of sentences found")
-    return pairs
+    return kept
 
 
 def filter_pairs(

@@ -704,6 +704,24 @@ def test_a_line_that_cannot_be_translated_keeps_its_place(
     assert line.startswith("error: a sentence of 300 tokens is longer than the 256 that the model takes")
 
 
+def test_blank_lines_stay_and_words_without_spaces_are_told(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello world\n\nhelloworld\nhello world\n"))
+    assert translate.main([str(run.directory)]) == 1
+    out, err = capsys.readouterr()
+    lines = out.split("\n")
+    assert len(lines) == 5 and lines[1] == lines[2] == "" and lines[0] == lines[3] != ""
+    assert "helloworld" in err and "spaces between them" in err and err.count("\n") == 1
+
+
+def test_resuming_with_another_setting_says_so(run: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train.parse(["--out", str(run.directory), "--resume", "--lr", "0.125"])
+    assert "was begun with --lr" in (err := capsys.readouterr().err) and "not 0.125" in err
+    assert train.parse(["--out", str(run.directory), "--resume", "--quiet"]).quiet
+
+
 @pytest.mark.parametrize("option", ["--attention", "--explore"])
 def test_a_picture_that_cannot_be_written_is_one_line(run: SimpleNamespace, tmp_path: Path, option: str) -> None:
     (tmp_path / "file").write_text("")

@@ -332,3 +332,11 @@ def test_errors_of_batches() -> None:
     with pytest.raises(ValueError, match="a sentence of 9 tokens exceeds max_tokens=8"):
         PairBatches([([1] * 9, [1])], 8)
     np.testing.assert_array_equal(padded([[1, 2], [3]], length=3), [[1, 2, 0], [3, 0, 0]])
+
+
+def test_what_is_left_out_of_a_file_is_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "English\tChinese\nHi.\t你好。\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode())
+    left_out: Counter[str] = Counter()
+    assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
+    assert left_out == {"a row of headings": 1, "with an empty side": 1, "there before": 1}
+    assert read_pairs(write(tmp_path / "b.tsv", b"text\tein Text\n")) == [("text", "ein Text")]  # no heading
