@@ -164,7 +164,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """The settings that the run was begun with; options that say something else are an error."""
+    """The settings that the run was begun with; it is told where options say something else."""
     path = args.out / "config.json"
     if not path.exists():
         return args  # it was cut off before it had begun
@@ -176,10 +176,8 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Seq
     for action in parser._actions:
         name, given = action.dest, getattr(args, action.dest, None)
         if typed & {*action.option_strings} and name in saved and saved[name] != given:
-            parser.error(
-                f"{args.out} was begun with {action.option_strings[-1]} {saved[name]}, not {given}: leave the option "
-                "out to go on with it, or begin another run with another --out"
-            )
+            was = f"{action.option_strings[-1]} {saved[name]}"
+            print(f"{args.out} goes on with {was}, as it was begun, not with {given}", file=sys.stderr)
     return argparse.Namespace(**{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet})
 
 
@@ -194,8 +192,8 @@ def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[P
         if told := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
             print(f"left out of {sum(left_out.values()) + len(pairs):,} rows: {told}", file=sys.stderr)
         fixed: list[Pair] = []
-        args.test_size = min(args.test_size, max(1, len(pairs) // 10))  # a small file is mostly to learn from
-        args.valid_size = min(args.valid_size, max(1, len(pairs) // 20))
+        args.test_size = min(args.test_size, max(1, len(pairs) // 6))  # a small file is mostly to learn from
+        args.valid_size = min(args.valid_size, max(1, len(pairs) // 6))
     else:
         made = (chinese_english if args.pair == "zh-en" else english_spanish)(args.sentences, args.seed)
         made = [(b, a) for a, b in made] if args.reverse else made
@@ -303,11 +301,12 @@ def draw(translator: Translator, shown: Translation, history: list[dict[str, Any
 
 
 def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float]:
+    warmup = min(args.warmup, max(1, steps // 2))  # a run of few steps has a short rise
     if args.schedule == "noam":
         return noam_schedule(args.d_model, args.warmup)
     if args.schedule == "inverse-sqrt":
         return inverse_sqrt_schedule(args.warmup)
-    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, args.warmup)
+    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, warmup if steps > 1 else 0)
 
 
 def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
