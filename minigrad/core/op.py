@@ -319,15 +319,16 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., A
 def _from_signature(
     forward: Callable[..., Any], rules: dict[str, Rule], vjp: Rule | None, definition: Callable[..., Any] | None
 ) -> Op:
-    code = forward.__code__
+    plain = inspect.unwrap(forward)
+    code = plain.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     variadic = bool(code.co_flags & 0x04)  # *arrays
     positional = code.co_posonlyargcount or (0 if variadic else len(names))
     operands = (code.co_varnames[len(names)],) if variadic else names[:positional]
     options: dict[str, Any] = dict.fromkeys(names if variadic else names[positional:])
-    if forward.__defaults__:
-        options.update(zip(names[code.co_argcount - len(forward.__defaults__) :], forward.__defaults__))
-    options.update(forward.__kwdefaults__ or {})
+    if plain.__defaults__:
+        options.update(zip(names[code.co_argcount - len(plain.__defaults__) :], plain.__defaults__))
+    options.update(plain.__kwdefaults__ or {})
     return Op(
         forward.__name__.strip("_"),
         forward,

@@ -67,7 +67,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     if mask is not None:
         scores *= mask
     total = scores @ ones(scores.shape[-1], scores.dtype)
-    if mask is not None:
+    if mask is not None or not scores.shape[-1]:
         total[total == 0] = 1  # nothing to attend to
     np.divide(factor, total, out=total)
     scores *= total

@@ -14,8 +14,10 @@ import numpy as np
 from ..core.modes import is_grad_enabled
 from ..core.op import function
 from ..core.tensor import Tensor, unwrap
+from ..ops import reduction as reductions
+from ..ops.elementwise import where
 from ..ops.indexing import as_indices, take_along_axis
-from ..ops.reduction import sum
+from ..ops.shape import astype
 from ..ops.softmax import log_softmax
 from .blocks import as_rows, needs_shift, ones, row_blocks
 from .definitions import kernel
@@ -41,6 +43,7 @@ class Targets:
             raise TypeError(f"{name}: expected integer targets, got dtype {targets.dtype}")
         if not 0 <= smoothing <= 1:
             raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
+        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
         weight = None if weight is None else np.asarray(unwrap(weight), dtype)
         if weight is not None and weight.shape != (classes,):
             raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
@@ -54,6 +57,7 @@ class Targets:
                 + f", got {self.index.min()} to {self.index.max()}"
             )
         self.shape = targets.shape
+        self.ignored = None if valid.all() else ~valid  # (rows,)
         chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
         self.total = float(chosen.sum())  # what a mean divides by
         self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
@@ -63,51 +67,66 @@ class Targets:
         self.smooth = smoothing > 0
         self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
 
+    def without_ignored(self, scores: np.ndarray, block: slice) -> np.ndarray:
+        """Zeros written over rows of scores that do not count, which may hold anything."""
+        if self.ignored is not None:
+            scores[self.ignored[block]] = 0
+        return scores
+
 
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
     """The loss of each row."""
-    logp = log_softmax(logits.reshape(-1, logits.shape[-1]))
+    rows = logits.reshape(-1, logits.shape[-1])
+    logp = log_softmax(rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows))
     loss = take_along_axis(logp, targets.index[:, None], 1)[:, 0] * -targets.on_target
     if targets.smooth:
         weighted = logp if targets.weight is None else logp * targets.weight
-        loss = loss - sum(weighted, -1) * targets.on_all
+        loss = loss - reductions.sum(weighted, -1) * targets.on_all
     return loss.reshape(targets.shape)
 
 
-def _losses(rows: np.ndarray, targets: Targets, where: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
-    """For some rows of scores: their losses, log Σ eˣ, and the factor of `exponentials` to probabilities."""
-    index = targets.index[where]
+def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
+    """For some rows of scores, as (rows, 1): their losses, what was taken off them, and Σ e^score of what was left.
+
+    The largest score is taken off where its exponential might overflow; all that is added up is then as
+    small as the loss, so that no digits are lost to scores that share a large offset.
+    """
+    index = targets.index[block]
     top = rows.max(-1, keepdims=True)
+    if needs_shift(top.min(initial=0), top.max(initial=0), rows.dtype):
+        rows = np.subtract(rows, top, out=exponentials)
+    else:
+        top = np.zeros_like(top)
     at_target = rows[np.arange(len(index)), index]
-    every = 0
+    every: Any = 0
     if targets.smooth:
         weight = ones(rows.shape[1], rows.dtype)[:, 0] if targets.weight is None else targets.weight
-        every = rows @ weight * targets.on_all[where]
-    shift = needs_shift(top.min(initial=0), top.max(initial=0), rows.dtype)
-    np.exp(np.subtract(rows, top, out=exponentials) if shift else rows, out=exponentials)
+        every = rows @ weight * targets.on_all[block]
+    np.exp(rows, out=exponentials)
     total = exponentials @ ones(rows.shape[1], rows.dtype)
-    lse = np.log(total)[:, 0]
-    if shift:
-        lse += top[:, 0]
-    loss = lse * targets.factor[where] - at_target * targets.on_target[where] - every
-    return loss, lse, np.reciprocal(total)
+    loss = np.log(total)[:, 0] * targets.factor[block] - at_target * targets.on_target[block] - every
+    return loss, top, total
 
 
-def _scores_gradient(e: np.ndarray, factor: Any, targets: Targets, where: slice, g: Any) -> None:
+def _scores_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice, g: Any) -> None:
     """From `e`, probabilities when times `factor`, to the gradient of the scores, in place; `g` is that of a loss."""
-    e *= factor * (targets.factor[where] * g)[:, None]
+    e *= factor * (targets.factor[block] * g)[:, None]
     if targets.smooth:
-        spread = (targets.on_all[where] * g)[:, None]
+        spread = (targets.on_all[block] * g)[:, None]
         e -= spread if targets.weight is None else spread * targets.weight
-    e[np.arange(len(e)), targets.index[where]] -= targets.on_target[where] * g
+    e[np.arange(len(e)), targets.index[block]] -= targets.on_target[block] * g
 
 
 def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[Any]:
     rows, g = as_rows(logits), np.ascontiguousarray(g).reshape(-1)
+    top, log_total = saved
     gx = np.empty_like(rows)
     for block in row_blocks(*rows.shape):
         p = gx[block]
-        np.subtract(rows[block], saved[block, None], out=p)
+        np.copyto(p, rows[block])
+        targets.without_ignored(p, block)
+        p -= top[block]
+        p -= log_total[block]
         np.exp(p, out=p)
         _scores_gradient(p, 1, targets, block, g[block])
     return (gx.reshape(logits.shape),)
@@ -116,10 +135,11 @@ def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[A
 @kernel(vjp=_cross_entropy_vjp, definition=cross_entropy_definition)
 def _cross_entropy(logits, /, targets):
     rows = as_rows(logits)
-    loss, lse = np.empty(len(rows), rows.dtype), np.empty(len(rows), rows.dtype)
+    loss, top, total = (np.empty((len(rows), *one), rows.dtype) for one in ((), (1,), (1,)))
     for block in row_blocks(*rows.shape):
-        loss[block], lse[block], _ = _losses(rows[block], targets, block, np.empty_like(rows[block]))
-    return loss.reshape(targets.shape), lse
+        part = targets.without_ignored(rows[block].copy(), block)
+        loss[block], top[block], total[block] = _losses(part, targets, block, part)
+    return loss.reshape(targets.shape), (top, np.log(total, out=total))
 
 
 @function()
@@ -142,7 +162,10 @@ def cross_entropy(
     loss = _cross_entropy(logits, targets=goal)
     if reduction == "none":
         return loss
-    return sum(loss) / _divisor("cross_entropy", reduction, goal)
+    divisor = _divisor("cross_entropy", reduction, goal)
+    if dtype == np.float16:  # which holds neither large sums nor many rows
+        return astype(reductions.sum(astype(loss, np.float32)) / divisor, dtype)
+    return reductions.sum(loss) / divisor
 
 
 def _divisor(name: str, reduction: str, targets: Targets) -> float:
@@ -155,7 +178,7 @@ def linear_cross_entropy_definition(
     x: Any, weight: Any, bias: Any, targets: Targets, divisor: float, with_gradient: bool
 ) -> Tensor:
     """The sum of the losses of linear(x, weight, bias), divided by `divisor`."""
-    return sum(cross_entropy_definition(linear_definition(x, weight, bias), targets)) / divisor
+    return reductions.sum(cross_entropy_definition(linear_definition(x, weight, bias), targets)) / divisor
 
 
 def _linear_cross_entropy_vjp(
@@ -183,11 +206,12 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             part = scores[few]
             if bias is not None:
                 part += bias
-            where = slice(many.start + few.start, many.start + few.stop)
-            losses, _, factor = _losses(part, targets, where, part)  # scores give way to their exponentials
+            block = slice(many.start + few.start, many.start + few.stop)
+            targets.without_ignored(part, block)
+            losses, _, total = _losses(part, targets, block, part)  # scores give way to their exponentials
             loss += float(losses.sum())
             if with_gradient:
-                _scores_gradient(part, factor, targets, where, rows.dtype.type(1 / divisor))
+                _scores_gradient(part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor))
         if with_gradient:
             np.matmul(scores, weight, out=gx[many])
             gb += (ones(len(scores), rows.dtype).T @ scores)[0]

@@ -1,4 +1,4 @@
-"""Kernels in place of their definitions, and the other way round where that is asked for."""
+"""Kernels: how they are declared, and how their definitions are put in their place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
+
+import numpy as np
 
 from ..core.op import op
 from ..core.tensor import Tensor
@@ -20,12 +22,19 @@ _replaced: ContextVar[frozenset[str]] = ContextVar("kernels replaced by their de
 
 
 def kernel(
-    *, definition: Callable[..., Tensor], vjp: Callable[..., Any] | None = None, **rules: Any
+    *, definition: Callable[..., Tensor], vjp: Callable[..., Any] | None = None, single: bool = True, **rules: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare an op, as `minigrad.core.op.op` does, that has a definition to give way to."""
+    """Declare an op, as `minigrad.core.op.op` does, that has a definition to give way to.
+
+    Half precision holds neither sums nor squares: of float16 operands the result is computed in float32
+    and rounded once, and so are the gradients of a `vjp`. `single=False` for a function that only moves numbers.
+    """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        fused = op(definition=definition, vjp=vjp, **rules)(forward)
+        joint = None if vjp is None else _rule_in_single(vjp)
+        fused = op(definition=definition, vjp=joint, **rules)(
+            _in_single(forward) if vjp is not None and single else forward
+        )
         name = fused.op.name  # type: ignore[attr-defined]
 
         @functools.wraps(fused)
@@ -36,6 +45,36 @@ def kernel(
         return call
 
     return declare
+
+
+def _widened(x: Any) -> Any:
+    return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float16 else x
+
+
+def _in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward function that is given float32 in place of float16, and whose result is rounded to float16."""
+
+    @functools.wraps(forward)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        floats = [x for x in args if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+        if not floats or any(x.dtype != np.float16 for x in floats):
+            return forward(*args, **options)
+        with np.errstate(over="ignore"):  # what float16 does not hold is infinite
+            answer = forward(*map(_widened, args), **options)
+            y, *saved = answer if isinstance(answer, tuple) else (answer,)
+            return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
+
+    return wrapper
+
+
+def _rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that is given float32 in place of float16; the engine rounds what it returns."""
+
+    @functools.wraps(vjp)
+    def wrapper(g: Any, *args: Any) -> Any:
+        return vjp(_widened(g), *map(_widened, args)) if g.dtype == np.float16 else vjp(g, *args)
+
+    return wrapper
 
 
 @contextmanager

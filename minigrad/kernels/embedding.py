@@ -51,7 +51,7 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any, gr
     return (_scattered(g, indices, table),)
 
 
-@kernel(vjp=_embedding_vjp, definition=embedding_definition)
+@kernel(vjp=_embedding_vjp, definition=embedding_definition, single=False)
 def _embedding(weight, /, indices, padding_idx):
     # of a table in another order than C's, take() would first copy all
     return np.take(weight, indices, axis=0) if weight.flags.c_contiguous else np.ascontiguousarray(weight[indices])

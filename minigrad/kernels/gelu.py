@@ -17,6 +17,7 @@ from .definitions import kernel
 __all__ = ["gelu"]
 
 _SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+_FLAT = 100.0
 _erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
 
 
@@ -29,6 +30,7 @@ def gelu_definition(x: Any, approximate: str) -> Tensor:
 
 def _twice_cdf(x: np.ndarray, approximate: str) -> np.ndarray:
     """2 Φ(x), or what the tanh form has in its place."""
+    x = np.clip(x, -_FLAT, _FLAT)  # farther out it does not change, and squares need not overflow
     if approximate == "none":
         y = _erf(x * x.dtype.type(math.sqrt(0.5)))
     else:
@@ -47,7 +49,8 @@ def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
     gx = np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
         part, twice, out = flat[block], twice_cdf[block], gx[block]
-        square = part * part
+        near = np.clip(part, -_FLAT, _FLAT)
+        square = near * near
         if approximate == "none":  # Φ + x φ
             slope = np.exp(square * -0.5)
             slope *= _SLOPE
@@ -58,7 +61,7 @@ def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
             square += 1
             square *= _SLOPE
             slope *= square
-        slope *= part
+        slope *= near
         slope += twice
         slope *= 0.5
         np.multiply(slope, g[block], out=out)
@@ -72,8 +75,8 @@ def _gelu(x, /, approximate):
     y, twice_cdf = np.empty_like(flat), np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
         twice_cdf[block] = _twice_cdf(flat[block], approximate)
-        out = np.multiply(twice_cdf[block], flat[block], out=y[block])
-        out *= 0.5
+        out = np.multiply(twice_cdf[block], 0.5, out=y[block])
+        out *= flat[block]
     return y.reshape(x.shape), twice_cdf
 
 

@@ -138,7 +138,11 @@ def std(
 ) -> Tensor:  # fmt: skip
     """The square root of `var`."""
     given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
-    return sqrt(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
+    squares = var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean)
+    constant = np.asarray(unwrap(squares)) == 0
+    if not constant.any():
+        return sqrt(squares)
+    return choose(constant, squares, sqrt(choose(constant, 1.0, squares)))  # the gradient at constants is 0
 
 
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:

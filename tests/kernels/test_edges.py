@@ -1,0 +1,132 @@
+"""Kernels at the edges: half precision, large offsets, rows that do not count, nothing to attend to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape)
+
+
+HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
+    "layer_norm": (mg.layer_norm, [300 + 30 * normal(4, 512), normal(512), normal(512)]),  # Σ x² > 65,504
+    "rms_norm": (mg.rms_norm, [300 * normal(4, 512), normal(512)]),
+    "gelu": (mg.gelu, [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
+    "gelu, tanh": (lambda x: mg.gelu(x, approximate="tanh"), [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
+    "linear": (mg.linear, [8 * normal(3, 4096), normal(5, 4096) / 8, normal(5)]),
+    "attention": (lambda q, k, v: mg.scaled_dot_product_attention(q, k, v, num_heads=2),
+                  [3 * normal(2, 5, 64), 3 * normal(2, 7, 64), normal(2, 7, 64)]),
+    "cross_entropy": (lambda x: mg.cross_entropy(x, np.arange(70_000) % 3), [normal(70_000, 3)]),
+    "cross_entropy, smoothed": (lambda x: mg.cross_entropy(x, [1, 2], label_smoothing=0.1), [1000 + normal(2, 4000)]),
+    "linear_cross_entropy": (lambda x, w: mg.linear_cross_entropy(x, w, None, np.arange(70_000) % 3),
+                             [normal(70_000, 4), normal(3, 4)]),
+    "embedding": (lambda w: mg.embedding(w, np.zeros(5000, int)), [normal(3, 2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(HALF))
+def test_half_precision_is_the_exact_result_rounded(name: str) -> None:
+    """Result and gradients of float16 operands: those of the same numbers in float64, to half's precision."""
+    function, operands = HALF[name]
+    halves = [x.astype(np.float16) for x in operands]
+    results = []
+    for dtype in (np.float16, np.float64):
+        leaves = [Tensor(x.astype(dtype), requires_grad=True) for x in halves]
+        y = function(*leaves)
+        assert y.dtype == dtype
+        g = np.random.default_rng(1).standard_normal(y.shape).astype(np.float16).astype(dtype)
+        results.append([y.data, *(c.data for c in mg.gradients(y, leaves, g))])
+        assert all(c.dtype == dtype for c in results[-1])
+    for rounded, exact in zip(*results):
+        assert np.isfinite(rounded).all()
+        size = np.abs(exact).max()
+        np.testing.assert_allclose(rounded, exact, rtol=2e-3, atol=2e-3 * size + 1e-7)
+
+
+@pytest.mark.parametrize("dtype,offset", [(np.float32, 1e7), (np.float32, -3e8), (np.float64, 1e15), (np.float32, 0.0)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_offset_of_all_scores_costs_no_digits(dtype: Any, offset: float, smoothing: float, weighted: bool) -> None:
+    unit = float(np.spacing(dtype(abs(offset)))) if offset else 1.0  # steps that the offset leaves
+    scores = unit * np.random.default_rng(2).integers(-2, 3, (6, 5)).astype(float)
+    options: Any = {"label_smoothing": smoothing, "weight": np.arange(1.0, 6) if weighted else None}
+    found = []
+    for shift, kind in ((offset, dtype), (0.0, np.float64)):
+        x = Tensor((scores + shift).astype(kind), requires_grad=True)
+        loss = mg.cross_entropy(x, [0, 1, 2, 3, 4, 0], **options)
+        (g,) = mg.gradients(loss, [x])
+        found.append((loss.item(), g.data))
+    eps = float(np.finfo(dtype).eps)
+    assert found[0][0] == pytest.approx(found[1][0], rel=8 * eps)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=0, atol=8 * eps)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("definition", [False, True])
+def test_an_ignored_row_may_hold_anything(bad: float, reduction: str, smoothing: float, definition: bool) -> None:
+    scores, targets = normal(4, 3), np.array([2, -100, 0, -100])
+    spoiled = scores.copy()
+    spoiled[1], spoiled[3, 1] = bad, bad
+    options: Any = {"reduction": reduction, "label_smoothing": smoothing}
+    names = ["cross_entropy"] if definition else ["gelu"]
+    with mg.use_definitions(*names):
+        (right, expected), (loss, g) = [
+            (y, mg.gradients(mg.sum(y), [x])[0])
+            for x in (Tensor(scores, requires_grad=True), Tensor(spoiled, requires_grad=True))
+            for y in [mg.cross_entropy(x, targets, **options)]
+        ]
+    np.testing.assert_array_equal(loss.data, right.data)
+    np.testing.assert_array_equal(g.data, expected.data)
+    assert not g.data[[1, 3]].any()
+    if reduction != "none":  # and where the scores are made on the way
+        weight, x = normal(3, 2), normal(4, 2)
+        fused = mg.linear_cross_entropy(x.copy(), weight, None, targets, **options)
+        x[1] = bad
+        with np.errstate(invalid="ignore"):
+            assert mg.linear_cross_entropy(x, weight, None, targets, **options).item() == fused.item()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_attention_to_no_keys_gives_zeros(dtype: Any, masked: bool, dropout: float) -> None:
+    q, k, v = (Tensor(np.ones((2, n, 4), dtype), requires_grad=True) for n in (3, 0, 0))
+    mask = np.ones((3, 0), bool) if masked else None
+    y = mg.scaled_dot_product_attention(q, k, v, mask, num_heads=2, dropout=dropout)
+    assert y.dtype == dtype and y.shape == (2, 3, 4) and not y.data.any()
+    grads = mg.gradients(mg.sum(y), [q, k, v])
+    assert [g.shape for g in grads] == [(2, 3, 4), (2, 0, 4), (2, 0, 4)] and not grads[0].data.any()
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gelu_far_out_is_x_or_nothing(approximate: str, dtype: Any) -> None:
+    large = float(np.finfo(dtype).max)
+    x = Tensor(np.array([-large, -1e30, -200, 200, 1e30, large], dtype), requires_grad=True)
+    y = mg.gelu(x, approximate=approximate)
+    np.testing.assert_array_equal(y.data, np.maximum(x.data, 0))
+    np.testing.assert_array_equal(mg.gradients(y, [x], np.ones(6, dtype))[0].data, [0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_the_gradient_of_std_at_constants_is_zero(axis: Any, keepdims: bool) -> None:
+    constant = Tensor(np.full((3, 4), 2.5), requires_grad=True)
+    y = mg.std(constant, axis, keepdims)
+    assert not y.data.any()
+    assert not mg.gradients(mg.sum(y), [constant])[0].data.any()
+    mixed = Tensor(np.vstack([np.full(4, 2.5), np.arange(4.0)]), requires_grad=True)
+    g = mg.gradients(mg.sum(mg.std(mixed, 1)), [mixed])[0].data
+    assert not g[0].any()
+    np.testing.assert_allclose(g[1], (np.arange(4) - 1.5) / 4 / np.arange(4).std())
