@@ -74,9 +74,19 @@ def build(out: Path, reuse: bool, jobs: int) -> list[str]:
     course, wrong = lessons.pages(records, reuse, jobs)
     pages = written()
     pages[0].content = pages[0].content.replace("<p>{{course}}</p>", course_table(course))
-    others = [p for p in pages[1:] if p.group not in ("More", "Works with")]
-    late = [p for p in pages[1:] if p.group in ("More", "Works with")]
-    page.write([pages[0], *others, *course, *reference.pages(), *late], out)
+    live = next((p.files for p in course if p.path.startswith("course/09")), {})
+    pages[0].content = pages[0].content.replace("<p>{{explorer}}</p>", lessons.frame(next(iter(live), "")))
+    group = lambda name: [p for p in pages[1:] if p.group == name]
+    in_order = [
+        pages[0],
+        *group("Start"),
+        *course,
+        *reference.pages(),
+        *group("Reference"),
+        *group("Works with"),
+        *group("More"),
+    ]
+    page.write(in_order, out)
     return wrong + check.problems(out)
 
 

@@ -19,7 +19,7 @@ from . import diagrams
 from .markdown import anchor, code, inline, number
 from .page import Page
 
-__all__ = ["COURSE", "pages", "picture"]
+__all__ = ["COURSE", "frame", "pages", "picture"]
 
 ROOT = Path(__file__).parents[2]
 COURSE = ROOT / "examples" / "course"
@@ -69,6 +69,17 @@ def picture(path: Path, alt: str, prefix: str) -> str:
     width = f"{float(size[1]) * 1.15:.0f}px" if size else "100%"
     head = f'<svg role="img" aria-label="{html.escape(alt, quote=True)}" style="max-width:{width}"'
     return re.sub(r"<svg\b", head, re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2), count=1)
+
+
+def frame(address: str) -> str:
+    """The explorer inside a page; nothing where there is none."""
+    if not address:
+        return ""
+    about = "What a small Transformer looked at to say “I have a cat”. Point at a word; choose a head; open the matrix."
+    return (
+        f'<figure class="wide"><iframe class="explorer" src="{address}" title="{about}" loading="lazy"></iframe>'
+        f'<figcaption>{about} <a href="{address}">Open it alone.</a></figcaption></figure>'
+    )
 
 
 class _View:

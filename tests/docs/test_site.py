@@ -189,3 +189,37 @@ def test_a_page_that_cannot_be_read_is_noticed(docs: SimpleNamespace, tmp_path: 
     assert any("bad at 390: 5" in line and "too wide" in line for line in found)
     assert not any("at 1440: " in line for line in found)
     assert any("TypeError" in line for line in found)
+
+
+def test_a_lesson_that_does_not_hold_stops_the_build(docs: SimpleNamespace, tmp_path: Path) -> None:
+    lessons = importlib.import_module("builder.lessons")
+    for name, true in (("good", True), ("bad", False)):
+        (tmp_path / f"{name}.py").write_text(
+            f"import sys; sys.path.insert(0, {str(lessons.COURSE)!r})\n"
+            "from lesson import Lesson\n"
+            "lesson = Lesson('x', 'A title.', sys.argv[1:])\n"
+            f"lesson.fact('the sun is cold', {true})\n"
+            "raise SystemExit(lesson.end())\n", encoding="utf-8",
+        )  # fmt: skip
+    folder, error = lessons._run(tmp_path / "good.py", tmp_path / "records", reuse=False)
+    assert not error and "the sun is cold" in lessons._page(tmp_path / "good.py", folder).content
+    assert lessons._run(tmp_path / "bad.py", tmp_path / "records", reuse=False)[1] == "does not agree: the sun is cold"
+
+
+def test_blocks_as_html(docs: SimpleNamespace, tmp_path: Path) -> None:
+    view = importlib.import_module("builder.lessons")._View(tmp_path, "course/x")
+    page = view.blocks(
+        [
+            {"kind": "title", "text": "A < B."},
+            {"kind": "fact", "text": "<script>", "holds": True, "detail": "x < y"},
+            {"kind": "erratum", "text": "s", "holds": True, "printed": "1.23", "exact": "1.25", "detail": "d"},
+            {"kind": "measured", "text": "12 ms"},
+            {"kind": "table", "header": ["a", "b"], "rows": [["x", "1.5"]], "caption": ""},
+            {"kind": "exercise", "question": "q?", "answer": "a $x^2$"},
+            {"kind": "quote", "text": "注意力", "english": "attention"},
+        ],
+        "Lesson",
+    )
+    assert "<script>" not in page and "A &lt; B" in page and "x &lt; y" in page
+    assert "1.2<mark>5</mark>" in page and page.count("<ul") == 1 and 'class="time"' in page
+    assert '<td class="number">1.5</td>' in page and "<details" in page and 'lang="zh"' in page
