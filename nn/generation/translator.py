@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.serialization import write_json
+from minigrad.core.errors import MissingExtraError
+from minigrad.files.json import Settings
+from minigrad.serialization import read_json, write_json
 
-from ..models.kinds import model_from_dict, model_to_dict
+from ..models.kinds import model_to_dict
 from ..models.transformer import Transformer
-from ..models.weights import load_weights
-from ..text import BOS, EOS, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
+from ..models.weights import load_model
+from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from .beam import beam_search
 from .decoding import Hypothesis
 from .inference import for_inference
 from .search import attention_maps, greedy_search
 
 __all__ = ["Translation", "Translator"]
+
+_EXPECTED = "a run directory has config.json, vocab.json and weights"
 
 
 @dataclass
@@ -48,6 +51,8 @@ class Translator:
         self, model: Transformer, source_vocab: Vocabulary, target_vocab: Vocabulary, source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer, source_eos: bool = False,
     ) -> None:  # fmt: skip
+        if not isinstance(model, Transformer):
+            raise ValueError(f"Translator: expected a Transformer, got a {type(model).__name__}")
         config = model.config
         for name, vocab, size in (
             ("source", source_vocab, config.source_vocab_size),
@@ -55,6 +60,11 @@ class Translator:
         ):
             if len(vocab) != size:
                 raise ValueError(f"the {name} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
+        if (config.pad_id, config.bos_id) != (PAD, BOS) or EOS not in config.end_ids:
+            raise ValueError(
+                f"Translator: expected pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own, got "
+                f"{config.pad_id}, {config.bos_id} and {config.eos_id}"
+            )
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
@@ -73,7 +83,8 @@ class Translator:
     def has_vocabularies_of(self, run_dir: str | Path) -> bool:
         """Whether these are the vocabularies that `save` wrote there."""
         own = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
-        return _json(Path(run_dir) / "vocab.json") == own
+        found = read_json(Path(run_dir) / "vocab.json", _EXPECTED)
+        return {side: _vocabulary(found, side).tokens for side in own} == own
 
     @classmethod
     def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors", inference: bool = True) -> Translator:
@@ -82,17 +93,16 @@ class Translator:
         Its model is a copy made by `for_inference`; `inference=False` gives one that can be trained on.
         """
         run_dir = Path(run_dir)
-        data, vocabs = (_json(run_dir / name) for name in ("config.json", "vocab.json"))
+        data, vocabs = (read_json(run_dir / name, _EXPECTED) for name in ("config.json", "vocab.json"))
+        tokenizers = data.object("tokenizers")
+        split_source, split_target = (_tokenizer(tokenizers.object(side)) for side in ("source", "target"))
+        source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in ("source", "target"))
+        source_eos = data.flag("source_eos", False)
+        model = load_model(data.get("model"), f"{data.where}: model", None if weights is None else run_dir / weights)
         try:
-            split_source, split_target = (tokenizer_named(**data["tokenizers"][side]) for side in ("source", "target"))
-            source_vocab, target_vocab = (Vocabulary(_tokens(vocabs[side])) for side in ("source", "target"))
-            model = model_from_dict(data["model"], init=weights is None)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{run_dir}: not a run directory of a translator ({error})") from None
-        source_eos = data.get("source_eos", False)
-        translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
-        if weights is not None:
-            load_weights(run_dir / weights, model)
+            translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
+        except ValueError as error:
+            raise ValueError(f"{data.where}: {error}") from None
         translator.model = for_inference(model) if inference else model.eval()
         return translator
 
@@ -152,15 +162,20 @@ class Translator:
         return maps, source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
 
 
-def _tokens(tokens: list[str]) -> list[str]:
-    """A vocabulary of a run directory; BOS was written <sos> by older versions."""
-    return [SPECIALS[BOS] if i == BOS and token == "<sos>" else token for i, token in enumerate(tokens)]
-
-
-def _json(path: Path) -> Any:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; a run directory has config.json, vocab.json and weights")
+def _tokenizer(settings: Settings) -> Tokenizer:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
+        return tokenizer_named(**settings)
+    except (MissingExtraError, OSError):
+        raise
+    except Exception as error:  # the library of a tokenizer has errors of its own
+        raise ValueError(f"{settings.where}: {error}") from None
+
+
+def _vocabulary(settings: Settings, side: str) -> Vocabulary:
+    tokens = settings.list(side, str)
+    if tokens[BOS : BOS + 1] == ["<sos>"]:  # as older versions wrote it
+        tokens[BOS] = SPECIALS[BOS]
+    try:
+        return Vocabulary(tokens)
+    except ValueError as error:
+        raise ValueError(f"{settings.where}: {side}: {error}") from None

@@ -180,7 +180,7 @@ class Module:
         """Copy arrays into the parameters and buffers of the same names, in their dtypes.
 
         Unless all fit, nothing is changed, and one KeyError lists every missing, unexpected and
-        misshaped name. With `strict=False`, missing and unexpected names are passed over.
+        misshaped name (the first five of each). With `strict=False`, missing and unexpected names are passed over.
         """
         own = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
@@ -194,7 +194,10 @@ class Module:
             lists["missing"] = [name for name in own if name not in arrays]
             lists["unexpected"] = [name for name in arrays if name not in own]
         if any(lists.values()):
-            problems = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in lists.items() if names)
+            more = lambda names: f" and {len(names) - 5} more" if len(names) > 5 else ""
+            problems = "; ".join(
+                f"{kind}: {', '.join(names[:5])}{more(names)}" for kind, names in lists.items() if names
+            )
             raise KeyError(f"the state does not fit {type(self).__name__}: {problems}")
         for name in own:
             if name in arrays:

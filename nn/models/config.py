@@ -101,6 +101,8 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads must be divisible by num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
             )
+        if not 0 <= self.norm_eps < 1:
+            raise ValueError(f"norm_eps: expected 0 <= norm_eps < 1, got {self.norm_eps}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from minigrad.files.json import dataclass_from
+
 from .base import Model
 from .config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from .encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
@@ -31,13 +33,16 @@ def model_to_dict(model: Model) -> dict[str, Any]:
     return {"model": kinds[-1], **model.config.to_dict()}
 
 
-def model_from_dict(data: Mapping[str, Any], init: bool = False) -> Any:
-    """The model that `model_to_dict` described; its weights are to be loaded, unless `init` draws them."""
+def model_from_dict(data: Mapping[str, Any], init: bool = False, where: str = "model") -> Any:
+    """The model that `model_to_dict` described; its weights are to be loaded, unless `init` draws them.
+
+    Settings that are unknown, of another type or out of range are a ValueError that begins with `where`.
+    """
     settings = dict(data)
     name = settings.pop("model", None)
     if name is None and "source_vocab_size" in settings:  # of an older version, which knew translators only
         name, settings = "Transformer", {OLDER.get(key, key): value for key, value in settings.items()}
-    if name not in KINDS:
-        raise ValueError(f"unknown model {name!r}; expected one of {', '.join(KINDS)}")
+    if not isinstance(name, str) or name not in KINDS:
+        raise ValueError(f"{where}: unknown model {name!r:.60}; expected one of {', '.join(KINDS)}")
     kind, config = KINDS[name]
-    return kind(config.from_dict(settings), init=init)
+    return kind(dataclass_from(config, settings, where), init=init)

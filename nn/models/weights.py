@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.files.safetensors import SafetensorsFile
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
+from .kinds import model_from_dict
 
-__all__ = ["fit_weights", "load_weights", "save_weights"]
+__all__ = ["fit_weights", "load_model", "load_weights", "save_weights"]
+
+_LARGEST_TABLE = 1 << 27  # numbers of a table of positions, which no file holds
 
 
 def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
@@ -52,3 +56,41 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
         model.load_state_dict(arrays)
     except KeyError as error:
         raise ValueError(f"{path}: {error.args[0]}") from None
+
+
+def load_model(data: Any, where: str, path: str | Path | None) -> Any:
+    """The model of these settings, which stand in the file `where`, with the weights in `path`; None draws them.
+
+    Sizes are held against those of the weights before memory is taken. What is wrong is a ValueError or
+    an OSError that begins with one of the two files.
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"{where}: expected an object of settings, got {data!r:.60}")
+    if path is not None:
+        _check_sizes(data, SafetensorsFile(path), where)
+    try:
+        model = model_from_dict(data, init=path is None, where=where)
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        text = str(error.args[0]) if error.args else type(error).__name__
+        raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
+    if path is not None:
+        load_weights(path, model)
+    return model
+
+
+def _check_sizes(data: Mapping[str, Any], file: SafetensorsFile, where: str) -> None:
+    """An error for a model of other sizes than the arrays of the file."""
+    found = {size for entry in file.values() for size in entry.shape}
+    for name, value in data.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            if name in ("d_model", "d_ff", "embedding_size") or name.endswith("vocab_size"):
+                if value > 0 and value not in found:
+                    raise ValueError(f"{where}: {name} is {value}, but no array in {file.path} has this size")
+            elif name.endswith("layers") and value > len(file):
+                raise ValueError(f"{where}: {name} is {value}, but {file.path} has {len(file)} arrays only")
+            elif name.startswith(("num_", "head_")) and value > max(found, default=0):
+                raise ValueError(f"{where}: {name} is {value}, more than any size of an array in {file.path}")
+            elif name in ("max_len", "position_offset") and value * max(found, default=1) > _LARGEST_TABLE:
+                raise ValueError(f"{where}: {name} is {value}: a table of positions too large to make")
+            elif name.endswith("_id") and value >= max(found, default=0):
+                raise ValueError(f"{where}: {name} is {value}, more than any vocabulary in {file.path}")

@@ -27,7 +27,7 @@ from .checkpoint import RunDirectory
 from .interrupts import Interrupts, Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
-from .settings import as_schedule, check_settings, check_state
+from .settings import as_schedule, check_arrays, check_settings, check_state
 
 __all__ = ["Trainer"]
 
@@ -353,6 +353,7 @@ class Trainer:
         parts, state = self.run.load_state()
         self.run.restore(self.model, parts["model"])
         check_state(state, self, self.run.last)
+        check_arrays(parts["optimizer"], self.optimizer.state_dict()["arrays"], self.run.last)
         try:
             random = get_rng_state()
             set_rng_state(state["random"])

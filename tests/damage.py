@@ -1,0 +1,210 @@
+"""Damage for files, drawn by a seed, and a judge of what a reader makes of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import resource
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.serialization import load_arrays, save_arrays
+
+Damage = tuple[str, Callable[[Path], Any]]
+
+NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000]  # fmt: skip
+
+
+class Hang(BaseException):
+    """A reader took too long."""
+
+
+@contextmanager
+def limits(seconds: float = 20.0, memory: int = 2 << 30) -> Iterator[None]:
+    """Within it, a hang is an exception, and so is taking much more memory than now."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Hang
+
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    before = signal.signal(signal.SIGALRM, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory, hard))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGALRM, before)
+
+
+class Judge:
+    """Counts what became of each case; what is neither refused in a clear line nor harmless is kept in `wrong`."""
+
+    def __init__(self, errors: tuple[type[BaseException], ...] = (ValueError, OSError)) -> None:
+        self.errors = errors
+        self.counts: Counter[str] = Counter()
+        self.wrong: list[str] = []
+
+    def case(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], named: str | None) -> None:
+        """`read()` must raise one of the errors, in one line that holds `named`; or what it returns be right."""
+        kind, note = "", ""
+        try:
+            with limits():
+                found = read()
+            kind = "harmless" if right(found) else "silent"
+        except Hang:
+            kind = "hang"
+        except self.errors as error:
+            text = str(error)
+            one = "\n" not in text and len(text) < 2000
+            kind = (
+                "refused" if one and (named is None or named in text) else "without a file name" if one else "traceback"
+            )
+            note = text[:300]
+        except Exception as error:
+            kind, note = "traceback", f"{type(error).__name__}: {error}"[:300]
+        self.counts[kind] += 1
+        if kind not in ("harmless", "refused"):
+            self.wrong.append(f"{kind}: {what}: {note}")
+
+    def report(self, name: str, least: int) -> None:
+        """Print the counts, and fail if there is anything wrong or there were too few cases."""
+        total = sum(self.counts.values())
+        names = ("refused", "harmless", "traceback", "hang", "silent", "without a file name")
+        print(f"\n{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
+        assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[:40])
+        assert total >= least and self.counts["refused"] > total / 2
+
+
+def json_damage(
+    name: str, rng: np.random.Generator, depth: int = 4, most: int = 10_000
+) -> Callable[[Path], list[Damage]]:
+    """Cases for a JSON file of a directory: each entry replaced, removed, joined by an unknown one."""
+
+    def cases(directory: Path) -> list[Damage]:
+        data = json.loads((directory / name).read_text(encoding="utf-8"))
+        found: list[Damage] = []
+        for path in list(_paths(data, depth)):
+            for value in rng.permutation(len(NO_NUMBERS))[:6]:
+                odd = NO_NUMBERS[value]
+                found.append((f"{name} {path} = {odd!r:.30}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
+            found.append((f"{name} without {path}", lambda d, p=path: _edit(d / name, p, _REMOVED)))
+        keep = rng.permutation(len(found))[:most]
+        return [found[i] for i in sorted(keep)]
+
+    return cases
+
+
+_REMOVED = object()
+
+
+def _paths(data: Any, depth: int) -> Iterator[tuple[Any, ...]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield (key,)
+            if depth > 1:
+                yield from ((key, *rest) for rest in _paths(value, depth - 1))
+    elif isinstance(data, list) and data:
+        for i in {0, len(data) - 1}:
+            yield (i,)
+            if depth > 1:
+                yield from ((i, *rest) for rest in _paths(data[i], depth - 1))
+
+
+def changed(data: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy of plain data with one entry replaced, or removed."""
+    data = copy.deepcopy(data)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    if value is _REMOVED:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return data
+
+
+def _edit(path: Path, where: tuple[Any, ...], value: Any) -> None:
+    path.write_text(json.dumps(changed(json.loads(path.read_text(encoding="utf-8")), where, value)), encoding="utf-8")
+
+
+def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | None = None) -> list[Damage]:
+    """Cases for any file: cut off, empty, garbage, a folder, missing, not UTF-8; bits changed between the bytes `header`."""
+
+    def bytes_changed(change: Callable[[bytearray], Any]) -> Callable[[Path], None]:
+        def apply(directory: Path) -> None:
+            data = bytearray((directory / name).read_bytes())
+            data = change(data) or data
+            (directory / name).write_bytes(bytes(data))
+
+        return apply
+
+    def folder(directory: Path) -> None:
+        (directory / name).unlink()
+        (directory / name).mkdir()
+
+    def loop(directory: Path) -> None:
+        (directory / name).unlink()
+        os.symlink(name, directory / name)
+
+    found: list[Damage] = [
+        (f"{name} missing", lambda d: (d / name).unlink()), (f"{name} a folder", folder), (f"{name} a link to itself", loop),
+        (f"{name} empty", bytes_changed(lambda b: b.clear())),
+        (f"{name} garbage", bytes_changed(lambda b: bytearray(rng.bytes(100)))),
+        (f"{name} not UTF-8", bytes_changed(lambda b: bytearray(b"\xff\xfe" + bytes(b)))),
+        (f"{name} deep", bytes_changed(lambda b: bytearray(b"[" * 100_000))),
+        (f"{name} null", bytes_changed(lambda b: bytearray(b"null"))),
+        (f"{name} a list", bytes_changed(lambda b: bytearray(b"[1, 2]"))),
+    ]  # fmt: skip
+    for share in (0.01, 0.1, 0.3, 0.5, 0.9, 0.99):
+        found.append((f"{name} cut at {share}", bytes_changed(lambda b, s=share: b[: int(s * len(b))])))
+    if header is not None:
+        for place in rng.integers(*header, 40).tolist():
+            bit = 1 << int(rng.integers(8))
+            found.append(
+                (f"{name} byte {place} ^ {bit}", bytes_changed(lambda b, p=place, x=bit: b.__setitem__(p, b[p] ^ x)))
+            )
+    return found
+
+
+def array_damage(name: str, rng: np.random.Generator, only: str = "") -> list[Damage]:
+    """Cases for the arrays of a safetensors file whose names begin with `only`."""
+
+    def arrays_changed(change: Callable[[dict[str, np.ndarray], str], Any]) -> Callable[[Path], None]:
+        def apply(directory: Path) -> None:
+            arrays, metadata = load_arrays(directory / name)
+            names = sorted(n for n in arrays if n.startswith(only) and arrays[n].dtype.kind == "f")
+            change(arrays, names[int(rng.integers(len(names)))])
+            save_arrays(directory / name, arrays, metadata)
+
+        return apply
+
+    def odd(value: float) -> Callable[[dict[str, np.ndarray], str], None]:
+        def change(arrays: dict[str, np.ndarray], n: str) -> None:
+            arrays[n] = arrays[n].copy()
+            arrays[n].reshape(-1)[rng.integers(arrays[n].size)] = value
+
+        return change
+
+    kinds: dict[str, Callable[[dict[str, np.ndarray], str], Any]] = {
+        "NaN": odd(np.nan), "Inf": odd(np.inf), "-Inf": odd(-np.inf),
+        "integers": lambda a, n: a.__setitem__(n, a[n].astype(np.int64)),
+        "booleans": lambda a, n: a.__setitem__(n, a[n] > 0),
+        "missing": lambda a, n: a.pop(n),
+        "unknown": lambda a, n: a.__setitem__(only + "unknown", a[n]),
+        "renamed": lambda a, n: a.__setitem__(n + "x", a.pop(n)),
+        "flat": lambda a, n: a.__setitem__(n, a[n].reshape(1, -1, 1)),
+        "longer": lambda a, n: a.__setitem__(n, np.concatenate([a[n], a[n]])),
+        "empty": lambda a, n: a.__setitem__(n, a[n][:0]),
+        "huge": lambda a, n: a.__setitem__(n, np.full(a[n].shape, 1e300)),
+    }  # fmt: skip
+    return [(f"{name} {kind} {i}", arrays_changed(change)) for i in range(5) for kind, change in kinds.items()]
