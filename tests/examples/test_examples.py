@@ -791,12 +791,12 @@ def cut_short(name: str, keep: float) -> Callable[[Path], None]:
         (edited("vocab.json", lambda v: v["source"].pop()), r"the source vocabulary has (\d+) tokens, but the model was made for"),
         (edited("vocab.json", lambda v: v["target"].append("ñu")), "the target vocabulary has .* but the model was made for"),
         (edited("vocab.json", lambda v: v["source"].reverse()), "expected <pad>, <bos>, <eos>, <unk> first"),
-        (edited("vocab.json", lambda v: v.pop("target")), "not a run directory of a translator"),
+        (edited("vocab.json", lambda v: v.pop("target")), "vocab.json: target is missing"),
         (edited("config.json", lambda c: c["model"].update(d_modle=3)), "unknown settings: d_modle; expected some of"),
         (edited("config.json", lambda c: c["model"].update(num_heads=5)), "d_model must be divisible by num_heads, got d_model=32 and num_heads=5"),
-        (edited("config.json", lambda c: c["model"].update(d_ff=8)), "best.safetensors: the state does not fit Transformer: misshaped"),
+        (edited("config.json", lambda c: c["model"].update(d_ff=8)), "config.json: model: d_ff is 8, but no array in .*best.safetensors has this size"),
         (edited("config.json", lambda c: c["tokenizers"]["source"].update(name="foo")), "unknown tokenizer 'foo'"),
-        (edited("config.json", lambda c: c["model"].update(d_model="wide")), "not a run directory of a translator"),
+        (edited("config.json", lambda c: c["model"].update(d_model="wide")), 'config.json: model: d_model: expected an integer, got "wide"'),
     ],
 )  # fmt: skip
 def test_a_broken_run_is_one_line(
