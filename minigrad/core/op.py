@@ -100,6 +100,9 @@ class Op:
         self.function.__name__ = self.function.__qualname__ = name
         self.function.__doc__ = doc
         self.function.op = self  # type: ignore[attr-defined]
+        if isinstance(forward, np.ufunc):  # whose signature has much that is refused
+            kind = inspect.Parameter.POSITIONAL_ONLY
+            self.function.__signature__ = inspect.Signature([inspect.Parameter(x, kind) for x in operands])  # type: ignore[attr-defined]
 
     @property
     def differentiable(self) -> bool:

@@ -1,0 +1,294 @@
+"""Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .tensor import Tensor
+
+class Methods:
+    __slots__ = ()
+    def __abs__(self) -> Tensor:
+        """|x|; its derivative at 0 is 0."""
+    def __add__(self, other: Any) -> Tensor:
+        """a + b."""
+    def __and__(self, other: Any) -> Tensor:
+        """a & b, for booleans and integers."""
+    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
+        """a == b, element by element."""
+    def __floordiv__(self, other: Any) -> Tensor:
+        """a / b, rounded down."""
+    def __ge__(self, other: Any) -> Tensor:
+        """a >= b."""
+    def __getitem__(self, index: Any) -> Tensor:
+        """x[index], for every index that NumPy knows; the result is a view where NumPy's would be one."""
+    def __gt__(self, other: Any) -> Tensor:
+        """a > b."""
+    def __invert__(self) -> Tensor:
+        """~x, for booleans and integers."""
+    def __le__(self, other: Any) -> Tensor:
+        """a <= b."""
+    def __lt__(self, other: Any) -> Tensor:
+        """a < b."""
+    def __matmul__(self, other: Any) -> Tensor:
+        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+    def __mod__(self, other: Any) -> Tensor:
+        """a - b ⌊a / b⌋, which has the sign of b."""
+    def __mul__(self, other: Any) -> Tensor:
+        """a · b."""
+    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
+        """a != b, element by element."""
+    def __neg__(self) -> Tensor:
+        """-x."""
+    def __or__(self, other: Any) -> Tensor:
+        """a | b, for booleans and integers."""
+    def __pos__(self) -> Tensor:
+        """+x, a copy."""
+    def __pow__(self, other: Any) -> Tensor:
+        """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
+    def __radd__(self, other: Any) -> Tensor: ...
+    def __rand__(self, other: Any) -> Tensor: ...
+    def __rfloordiv__(self, other: Any) -> Tensor: ...
+    def __rmatmul__(self, other: Any) -> Tensor: ...
+    def __rmod__(self, other: Any) -> Tensor: ...
+    def __rmul__(self, other: Any) -> Tensor: ...
+    def __ror__(self, other: Any) -> Tensor: ...
+    def __rpow__(self, other: Any) -> Tensor: ...
+    def __rsub__(self, other: Any) -> Tensor: ...
+    def __rtruediv__(self, other: Any) -> Tensor: ...
+    def __rxor__(self, other: Any) -> Tensor: ...
+    def __sub__(self, other: Any) -> Tensor:
+        """a - b."""
+    def __truediv__(self, other: Any) -> Tensor:
+        """a / b."""
+    def __xor__(self, other: Any) -> Tensor:
+        """a ^ b, for booleans and integers."""
+    def abs(self) -> Tensor:
+        """|x|; its derivative at 0 is 0."""
+    def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
+        """Whether all elements are true, over all axes or `axis`."""
+    def amax(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
+    def amin(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
+    def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
+        """Whether any element is true, over all axes or `axis`."""
+    def arccos(self) -> Tensor:
+        """The angle in [0, π] whose cosine is x."""
+    def arccosh(self) -> Tensor:
+        """The inverse of cosh."""
+    def arcsin(self) -> Tensor:
+        """The angle in [-π/2, π/2] whose sine is x."""
+    def arcsinh(self) -> Tensor:
+        """The inverse of sinh."""
+    def arctan(self) -> Tensor:
+        """The angle in (-π/2, π/2) whose tangent is x."""
+    def arctan2(self, b: Any, /) -> Tensor:
+        """The angle in (-π, π] of the point (b, a)."""
+    def arctanh(self) -> Tensor:
+        """The inverse of tanh."""
+    def argmax(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
+        """The position of the largest element: of all, or along `axis`."""
+    def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
+        """The position of the smallest element: of all, or along `axis`."""
+    def argsort(self, axis: Any = ..., kind: Any = ..., order: Any = ..., *, stable: Any = ..., dim: Any = ...) -> Any:
+        """The positions that would sort x along `axis`."""
+    def astype(self, dtype: Any) -> Tensor:
+        """x converted to `dtype`; the gradient comes back in the dtype of x."""
+    def broadcast_to(self, shape: Any) -> Tensor:
+        """x repeated to `shape`, as NumPy broadcasts; its memory is shared."""
+    def ceil(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
+        """The smallest integer that is no smaller than x."""
+    def cholesky(self, *, upper: bool = ...) -> Tensor:
+        """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with `upper`, their mT."""
+    def clamp(self, min: Any = ..., max: Any = ...) -> Tensor:
+        """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
+    def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
+        """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
+    def clone(self) -> Tensor:
+        """A copy of x, in memory of its own."""
+    def cos(self) -> Tensor:
+        """The cosine (radians)."""
+    def cosh(self) -> Tensor:
+        """The hyperbolic cosine."""
+    def cumprod(self, axis: int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
+        """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
+    def cumsum(self, axis: int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
+        """The running sum along `axis`, or of the flattened array where it is None, in `dtype`."""
+    def det(self) -> Tensor:
+        """The determinants of matrices (..., n, n); singular ones have a gradient too."""
+    def diagonal(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+        """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
+    def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
+        """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and `append` after it."""
+    def dot(self, b: Any) -> Tensor:
+        """`np.dot`: the sum over the last axis of a and the last but one of b (or its only one)."""
+    def elu(self, alpha: float = ...) -> Tensor:
+        """x where positive, else `alpha` (eˣ - 1)."""
+    def erf(self) -> Tensor:
+        """The error function, 2/√π ∫₀ˣ exp(-t²) dt, to the precision of the dtype."""
+    def exp(self) -> Tensor:
+        """eˣ."""
+    def expand_dims(self, axis: int | Sequence[int], *, dim: Any = ...) -> Tensor:
+        """x with a new axis of length 1 at each place `axis` of the result."""
+    def expm1(self) -> Tensor:
+        """eˣ - 1, exact for small x."""
+    def flatten(self, order: str = ...) -> Tensor:
+        """x as one axis; `order` as in `reshape`."""
+    def flip(self, axis: int | Sequence[int] | None = ..., *, dim: Any = ...) -> Tensor:
+        """x with the order of its elements reversed along `axis` (all axes where it is None)."""
+    def floor(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
+        """The largest integer that is no larger than x."""
+    def gather(self, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+        """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
+    def gelu(self, approximate: str = ...) -> Tensor:
+        """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
+    def hypot(self, b: Any, /) -> Tensor:
+        """√(a² + b²), without overflow."""
+    def index_add(self, index: Any, values: Any) -> Tensor:
+        """x with `values` added at `index` (any NumPy index); repeated indices add up."""
+    def index_select(self, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+        """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
+    def inv(self) -> Tensor:
+        """The inverses of matrices (..., n, n)."""
+    def leaky_relu(self, negative_slope: float = ...) -> Tensor:
+        """x where positive, else `negative_slope` · x."""
+    def log(self) -> Tensor:
+        """The natural logarithm."""
+    def log10(self) -> Tensor:
+        """The logarithm to base 10."""
+    def log1p(self) -> Tensor:
+        """log(1 + x), exact for small x."""
+    def log2(self) -> Tensor:
+        """The logarithm to base 2."""
+    def log_sigmoid(self) -> Tensor:
+        """log(sigmoid(x)), without underflow."""
+    def log_softmax(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+        """log(softmax(x)) over `axis`, without underflow."""
+    def logaddexp(self, b: Any, /) -> Tensor:
+        """log(eᵃ + eᵇ), without overflow."""
+    def logsumexp(self, axis: Any = ..., keepdims: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
+    def masked_fill(self, mask: Any, value: Any) -> Tensor:
+        """`value` where `mask` (booleans, broadcast to x) is True, else x."""
+    def masked_select(self, mask: Any) -> Tensor:
+        """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
+    def matmul(self, b: Any, /) -> Tensor:
+        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+    def max(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
+    def maximum(self, b: Any, /) -> Tensor:
+        """The larger of a and b; equal ones share the gradient, as in PyTorch."""
+    def mean(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
+    def min(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
+    def minimum(self, b: Any, /) -> Tensor:
+        """The smaller of a and b; equal ones share the gradient, as in PyTorch."""
+    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+        """x with the axes `source` moved to the places `destination`; the others keep their order."""
+    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+        """x with the axes `source` moved to the places `destination`; the others keep their order."""
+    def nan_to_num(self, copy: bool = ..., nan: float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
+        """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the dtype."""
+    def nanmean(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The mean over `axis` of what is not NaN (and counts by `where`); NaN where there is nothing else."""
+    def nansum(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
+        """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
+    def nonzero(self) -> Any:
+        """The indices of the elements that are not zero: a tuple of ndarrays."""
+    def norm(self, ord: Any = ..., axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`."""
+    def outer(self, b: Any) -> Tensor:
+        """All products of an element of a (n in all) and one of b (m in all): (n, m)."""
+    def permute(self, *axes: Any) -> Tensor:
+        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
+    def pow(self, b: Any, /) -> Tensor:
+        """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
+    def prod(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
+    def ravel(self, order: str = ...) -> Tensor:
+        """x as one axis; `order` as in `reshape`."""
+    def reciprocal(self) -> Tensor:
+        """1 / x."""
+    def relu(self) -> Tensor:
+        """max(x, 0); its derivative at 0 is 0."""
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = ..., *more: int, dim: Any = ...) -> Tensor:
+        """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
+    def reshape(self, *shape: Any, order: str = ...) -> Tensor:
+        """x with another shape of the same size, as ints or one tuple; one length can be -1."""
+    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = ..., *, dim: Any = ...) -> Tensor:
+        """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in front."""
+    def round(self, decimals: Any = ...) -> Any:
+        """x rounded to `decimals`, halves to even."""
+    def rsqrt(self) -> Tensor:
+        """1 / √x."""
+    def sigmoid(self) -> Tensor:
+        """1 / (1 + e⁻ˣ)."""
+    def sign(self) -> Tensor:
+        """-1, 0 or 1; its derivative is 0."""
+    def silu(self) -> Tensor:
+        """x · sigmoid(x), also called swish."""
+    def sin(self) -> Tensor:
+        """The sine (radians)."""
+    def sinh(self) -> Tensor:
+        """The hyperbolic sine."""
+    def slogdet(self) -> Any:
+        """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign, logabsdet)."""
+    def softmax(self, axis: int = ..., where: Any = ..., *, dim: Any = ...) -> Tensor:
+        """eˣ, divided by its sum over `axis`."""
+    def softplus(self, beta: float = ...) -> Tensor:
+        """log(1 + e^(beta x)) / beta, without overflow."""
+    def sort(self, axis: int | None = ..., *, kind: str | None = ..., stable: bool | None = ..., dim: Any = ...) -> Tensor:
+        """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
+    def split(self, indices_or_sections: int | Sequence[int], axis: int = ..., *, dim: Any = ...) -> list[Tensor]:
+        """x cut along `axis` before each of the indices, or into that many equal parts."""
+    def sqrt(self) -> Tensor:
+        """The square root."""
+    def square(self) -> Tensor:
+        """x²."""
+    def squeeze(self, axis: int | tuple[int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
+        """x without its axes of length 1, or without those in `axis`."""
+    def std(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, correction: float | None = ..., ddof: float | None = ..., unbiased: bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The square root of `var`."""
+    def sum(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The sum over `axis` (an int, a tuple, or None for all axes)."""
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """x with two axes exchanged."""
+    def swapdims(self, axis1: int, axis2: int) -> Tensor:
+        """x with two axes exchanged."""
+    def take(self, indices: Any, axis: int | None = ..., *, mode: str = ..., dim: Any = ...) -> Tensor:
+        """The elements at `indices` along `axis`, or of the flattened x where it is None."""
+    def tan(self) -> Tensor:
+        """The tangent (radians)."""
+    def tanh(self) -> Tensor:
+        """The hyperbolic tangent."""
+    def tile(self, reps: int | Sequence[int]) -> Tensor:
+        """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
+    def top_k(self, k: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, np.ndarray]:
+        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+    def topk(self, k: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, np.ndarray]:
+        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+    def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ..., dtype: Any = ...) -> Tensor:
+        """The sum of the diagonal, computed in `dtype`."""
+    def transpose(self, *axes: Any) -> Tensor:
+        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
+    def tril(self, k: int = ...) -> Tensor:
+        """x with 0 above its k-th diagonal."""
+    def triu(self, k: int = ...) -> Tensor:
+        """x with 0 below its k-th diagonal."""
+    def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
+        """x without its fraction."""
+    def unfold(self, axis: int, size: int, step: int = ..., *, dim: Any = ...) -> Tensor:
+        """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's `Tensor.unfold`."""
+    def unsqueeze(self, axis: int | Sequence[int], *, dim: Any = ...) -> Tensor:
+        """x with a new axis of length 1 at each place `axis` of the result."""
+    def var(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, correction: float | None = ..., ddof: float | None = ..., unbiased: bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
+    @property
+    def T(self) -> Tensor:
+        """The tensor with its axes reversed."""
+    @property
+    def mT(self) -> Tensor:
+        """The tensor with its last two axes exchanged."""

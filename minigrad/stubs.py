@@ -1,0 +1,100 @@
+"""What editors and type checkers know of Tensor's methods: `python -m minigrad.stubs` writes `core/methods.pyi`.
+
+The methods are set by the registry, which a type checker does not run; their signatures are read from it here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from .core.tensor import Tensor
+
+PATH = Path(__file__).parent / "core" / "methods.pyi"
+_HEAD = '''"""Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .tensor import Tensor
+
+class Methods:
+    __slots__ = ()
+'''
+_TAIL = '''    @property
+    def T(self) -> Tensor:
+        """The tensor with its axes reversed."""
+    @property
+    def mT(self) -> Tensor:
+        """The tensor with its last two axes exchanged."""
+'''
+_KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "np", "ndarray"}
+_TYPES = {"Axis": "int | tuple[int, ...] | None"}
+
+
+def methods() -> dict[str, Any]:
+    """The methods of Tensor that no class body defines, by name."""
+    own = Tensor.__module__
+    return {
+        name: value for name, value in vars(Tensor).items() if inspect.isfunction(value) and value.__module__ != own
+    }
+
+
+def _type(annotation: Any, otherwise: str) -> str:
+    text = _TYPES.get(annotation, annotation) if isinstance(annotation, str) else otherwise
+    return text if set(re.findall(r"[A-Za-z_]+", text)) <= _KNOWN else "Any"
+
+
+def _declared(name: str, method: Any) -> str:
+    """One method as a stub: its parameters after the tensor, with `...` for defaults."""
+    result = "Tensor"
+    if name == "__getitem__":
+        shown = ["index: Any"]
+    elif name.startswith("__"):
+        shown = [] if name.strip("_") in ("neg", "pos", "abs", "invert") else ["other: Any"]
+    else:
+        signature = inspect.signature(method)
+        parameters = list(signature.parameters.values())
+        if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:  # NumPy's function, on the arrays inside
+            theirs = inspect.signature(method.numpy[0]).parameters.values()
+            parameters = [p for p in theirs if p.name not in ("out", "signature")]
+        shown = _shown(parameters[1:])
+        result = _type(signature.return_annotation, "Tensor")
+    doc = (method.__doc__ or "").strip().partition("\n")[0]
+    ignore = "  # type: ignore[override]" if name in ("__eq__", "__ne__") else ""
+    line = f"    def {name}({', '.join(['self', *shown])}) -> {result}:{ignore}"
+    return f'{line}\n        """{doc}"""' if doc else f"{line} ..."
+
+
+def _shown(parameters: list[inspect.Parameter]) -> list[str]:
+    """Parameters as they are written, with PyTorch's words `dim` and `keepdim` where NumPy's are understood."""
+    shown = [
+        f"{p.name}: {_type(p.annotation, 'Any')}" + (" = ..." if p.default is not p.empty else "") for p in parameters
+    ]
+    kinds = [p.kind for p in parameters]
+    shown = [{2: "*", 4: "**"}.get(int(kind), "") + text for kind, text in zip(kinds, shown)]
+    names = {p.name for p in parameters}
+    words = [f"{word}: Any = ..." for word, ours in {"dim": "axis", "keepdim": "keepdims"}.items() if ours in names]
+    last = len(shown) - (inspect.Parameter.VAR_KEYWORD in kinds)
+    starred = inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.KEYWORD_ONLY in kinds
+    shown[last:last] = words if starred or not words else ["*", *words]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        shown.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    if inspect.Parameter.POSITIONAL_ONLY in kinds:
+        shown.insert(kinds.count(inspect.Parameter.POSITIONAL_ONLY), "/")
+    return shown
+
+
+def stubs() -> str:
+    """The text of `core/methods.pyi`."""
+    return _HEAD + "\n".join(_declared(name, method) for name, method in sorted(methods().items())) + "\n" + _TAIL
+
+
+if __name__ == "__main__":
+    import minigrad as minigrad  # all that registers methods
+
+    PATH.write_text(stubs(), encoding="utf-8")

@@ -1,0 +1,86 @@
+"""What editors and type checkers are told of Tensor: as the registry has it, and enough for a user's page."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor, stubs
+from minigrad.core.methods import Methods
+
+PAGE = """
+import numpy as np
+import minigrad as mg
+from minigrad import Tensor
+
+
+def loss(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    hidden = (x @ w).tanh().clip(-1.0, 1.0)
+    error: Tensor = hidden.sum(axis=-1) - y
+    scaled = error.reshape(-1, 1).astype(np.float64).T * 2 + 1
+    return (scaled**2).mean() + w.norm() + w.max(dim=0).sum() - w.softmax(axis=0)[0].sum()
+
+
+w = mg.randn(3, 4, requires_grad=True)
+value: Tensor = loss(w, mg.ones(5, 3), mg.zeros(5))
+value.backward()
+assert w.grad is not None
+with mg.no_grad():
+    w -= 0.1 * w.grad
+values, places = w.top_k(2)
+numbers: list[float] = w.ravel().tolist()
+"""
+
+
+def test_the_stub_is_up_to_date() -> None:
+    assert stubs.PATH.read_text(encoding="utf-8") == stubs.stubs(), "run python -m minigrad.stubs"
+    assert issubclass(Tensor, Methods) and not hasattr(Tensor(1.0), "__dict__")
+
+
+def test_the_stub_names_every_method() -> None:
+    text = stubs.stubs()
+    for name in [*stubs.methods(), "T", "mT"]:
+        assert f"    def {name}(self" in text
+
+
+def test_signatures_of_ufuncs_promise_nothing_that_is_refused() -> None:
+    assert str(inspect.signature(mg.add)) == "(a, b, /)" and str(inspect.signature(Tensor.exp)) == "(x, /)"
+
+
+def _check(tmp_path: Path, page: str) -> str:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    (tmp_path / "page.py").write_text(page, encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--cache-dir",
+        str(tmp_path / "cache"),
+    ]
+    home = str(Path(mg.__file__).parent.parent)
+    run = subprocess.run(
+        [*command, "page.py"],
+        cwd=tmp_path,
+        env={"MYPYPATH": home, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return run.stdout + run.stderr
+
+
+def test_a_page_of_a_user_passes_strict_mypy_and_slips_do_not(tmp_path: Path) -> None:
+    slips = PAGE + "w.tanhh()\nw.clip(lower=1)\nwrong: int = w.exp()\n"
+    found = _check(tmp_path, slips)
+    lines = [line for line in found.splitlines() if "error:" in line]
+    assert len(lines) == 3, found
+    assert '"Tensor" has no attribute "tanhh"' in lines[0]
+    assert 'Unexpected keyword argument "lower"' in lines[1]
+    assert "Incompatible types in assignment" in lines[2]
