@@ -15,8 +15,6 @@ from .definitions import kernel
 
 __all__ = ["linear"]
 
-FEW = 8
-
 
 def linear_definition(x: Any, weight: Any, bias: Any = None) -> Tensor:
     """x @ weight.T + bias."""
@@ -33,18 +31,11 @@ def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any, grad_buffers: Any) -> t
     )
 
 
-def _product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """rows @ weight.T; for a few rows, as the transpose of weight @ rows.T, which BLAS computes sooner."""
-    if 1 < len(rows) <= FEW and weight.flags.c_contiguous:
-        return np.ascontiguousarray((weight @ rows.T).T)
-    return rows @ weight.T
-
-
 @kernel(vjp=_linear_vjp, definition=linear_definition)
 def _linear(x, weight, bias, /):
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError("expected x (..., in) and weight (out, in), with bias (out,) or None")
-    y = _product(as_rows(x), weight)
+    y = as_rows(x) @ weight.T
     if bias is not None:
         for block in row_blocks(*y.shape):
             y[block] += bias

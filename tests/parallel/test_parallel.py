@@ -375,3 +375,33 @@ except KeyboardInterrupt:
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
+
+
+def test_memory_goes_to_the_processes_and_stays_with_the_optimizer() -> None:
+    """Steps by two processes, then by the optimizer alone: as if it had been alone all the time."""
+    found = []
+    for processes in (1, 2):
+        a = Tensor(np.arange(1.0, 5.0), requires_grad=True)
+        adam = optim.Adam([a], lr=0.1)
+        with DataParallel(adam, lambda factor, a=a: (a * a * factor).sum(), processes) as parallel:
+            for _ in range(3):
+                parallel.backward([1.0, 2.0][:processes] if processes == 2 else [3.0])
+                parallel.step()
+        for _ in range(3):
+            adam.zero_grad()
+            (a * a * 3.0).sum().backward()
+            adam.step()
+        assert a.data.base is adam._groups[0].data
+        found.append(a.data.copy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
+def test_processes_leave_out_a_step_that_is_not_finite() -> None:
+    a = Tensor(np.ones(2), requires_grad=True)
+    sgd = optim.SGD([a], lr=0.5, skip_nonfinite=True)
+    with DataParallel(sgd, lambda factor: (a * factor).sum(), 2) as parallel:
+        parallel.backward([np.nan, 1.0])
+        assert np.isnan(parallel.step()) and sgd.skipped == 1 and a.tolist() == [1, 1]
+        parallel.backward([1.0, 1.0])
+        assert parallel.step() == pytest.approx(8**0.5)
+    assert a.tolist() == [0, 0] and sgd.skipped == 1
