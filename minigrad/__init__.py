@@ -25,6 +25,7 @@ from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its
 from .ops.activations import *
 from .ops.calculus import *
 from .ops.compare import *
+from .ops.decompositions import *
 from .ops.einsum import *
 from .ops.elementwise import *
 from .ops.elementwise import absolute as abs
@@ -38,6 +39,7 @@ from .ops.reduction import *
 from .ops.shape import *
 from .ops.softmax import *
 from .ops.sorting import *
+from .ops.special import *
 from .parallel import *
 from .runtime import *
 

@@ -11,6 +11,7 @@ from .ops import (
     activations,
     calculus,
     compare,
+    decompositions,
     einsum,
     elementwise,
     indexing,
@@ -23,13 +24,14 @@ from .ops import (
     shape,
     softmax,
     sorting,
+    special,
 )  # fmt: skip
 
 KINDS = {
-    "Elementwise": (elementwise,),
+    "Elementwise": (elementwise, special),
     "Activations": (activations, gelu),
     "Reductions": (reduction, nan, norms, softmax),
-    "Linear algebra": (linalg, einsum),
+    "Linear algebra": (linalg, decompositions, einsum),
     "Shape": (shape, joining, rearrange),
     "Indexing and sorting": (indexing, sorting),
     "Differences and integrals": (calculus,),

@@ -367,9 +367,10 @@ class Tensor(Methods):
         if function is None or options:
             call = getattr(ufunc, method)
             if not needs_gradient((inputs, options)):
-                return (
-                    on_arrays(call, inputs, options) if function is None else Tensor(on_arrays(call, inputs, options))
-                )
+                y = on_arrays(call, inputs, options)
+                if function is None:
+                    return y
+                return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
             if function is None:
                 raise TypeError(_no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")))
             if method == "__call__":

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from ..core.op import function
-from ..core.tensor import Tensor
-from .axes import one_axis, shape_of
-from .elementwise import subtract
-from .indexing import getitem
+from ..core.tensor import Tensor, needs_gradient, unwrap, without_tensors
+from .axes import all_axes, one_axis, shape_of
+from .elementwise import subtract, where
+from .indexing import getitem, take
 from .joining import concatenate
-from .shape import clone
+from .linalg import matmul, tensordot
+from .rearrange import flip, sliding_window_view
+from .reduction import sum
+from .shape import clone, moveaxis, ravel, reshape
 
-__all__ = ["diff"]
+__all__ = ["diff", "trapezoid", "gradient", "interp", "convolve"]
 
 
 @function(numpy=np.diff, methods="diff")
@@ -42,3 +45,74 @@ def _end(value: Any, x: Any, axis: int) -> Any:
     if value is None or np.ndim(value):
         return value
     return np.broadcast_to(value, [1 if i == axis else k for i, k in enumerate(shape_of(x))])
+
+
+@function(numpy=np.trapezoid)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """The integral of y along `axis` by the trapezoidal rule, at places x or `dx` apart."""
+    along, axis = axis, one_axis("trapezoid", axis, np.ndim(y))
+    if x is not None:
+        dx = diff(x, axis=-1 if np.ndim(x) == 1 else along)
+        dx = reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))]) if np.ndim(x) == 1 else dx
+    before = (slice(None),) * axis
+    heights = getitem(y, (*before, slice(1, None))) + getitem(y, (*before, slice(None, -1)))
+    return sum(heights * dx / 2.0, along)
+
+
+@function(numpy=np.gradient)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """The slopes of f along each axis (or `axis`), from differences of neighbours: one tensor, or a tuple of them.
+
+    `varargs` are the distances: one number, or for each axis a number or the places. `edge_order` is that of the ends.
+    """
+    axes = all_axes("gradient", axis, np.ndim(f))
+    spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError(f"gradient: expected one distance or one for each of {len(axes)} axes, got {len(varargs)}")
+    found = [_slope(f, h, a, edge_order) for h, a in zip(spacings, axes)]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
+    """Slopes along one axis: the product with a matrix of weights, which NumPy gives of the identity."""
+    n = shape_of(f)[axis]
+    if needs_gradient(h):
+        raise TypeError("gradient: distances that require gradients are not supported; divide differences by them")
+    weights = np.gradient(np.eye(n), without_tensors(h), axis=0, edge_order=edge_order)  # type: ignore[call-overload]
+    dtype = f.dtype if f.dtype.kind == "f" else float
+    return moveaxis(tensordot(weights.astype(dtype), f, ((1,), (axis,))), 0, axis)
+
+
+@function(numpy=np.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
+    """The values at x of the line through the points (xp, fp), xp rising; beyond its ends `left` and `right`."""
+    places, knots = np.asarray(unwrap(x)), np.asarray(unwrap(xp))
+    if knots.ndim != 1 or shape_of(fp) != knots.shape or not knots.size:
+        raise ValueError(f"interp: expected xp and fp as vectors of one length, got {knots.shape} and {shape_of(fp)}")
+    low, high = places < knots[0], places > knots[-1]
+    i = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
+    j = np.minimum(i + 1, knots.size - 1)
+    a, b = (
+        getitem(xp, i) if isinstance(xp, Tensor) else knots[i],
+        getitem(xp, j) if isinstance(xp, Tensor) else knots[j],
+    )
+    width = where(i == j, 1.0, b - a)
+    y = take(fp, i) + (take(fp, j) - take(fp, i)) * ((where(low | high, knots[i], x) - a) / width)
+    y = where(low, getitem(fp, 0) if left is None else left, y)
+    return where(high, getitem(fp, -1) if right is None else right, y)
+
+
+@function(numpy=np.convolve)
+def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
+    """The convolution of two vectors, yₖ = Σ aᵢ vₖ₋ᵢ; `mode` "full", "same" (as long as the longer) or "valid"."""
+    a, v = (ravel(x) if np.ndim(x) == 0 else x for x in (a, v))
+    if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
+        raise ValueError(f"convolve: expected two vectors that are not empty, got {shape_of(a)} and {shape_of(v)}")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"convolve: expected mode 'full', 'same' or 'valid', got {mode!r}")
+    a, v = (a, v) if np.size(a) >= np.size(v) else (v, a)
+    n, m = np.size(a), np.size(v)
+    rows = sliding_window_view(concatenate([np.zeros(m - 1, a.dtype), a, np.zeros(m - 1, a.dtype)]), m)
+    y = matmul(rows, flip(v))
+    skip = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
+    return getitem(y, slice(skip, skip + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]))

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, shape_of
 from .elementwise import multiply, where
 from .indexing import scatter
 from .reduction import sum
-from .shape import moveaxis, reshape, swapaxes, transpose
+from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes, transpose
 
 __all__ = [
     "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "trace", "tril", "triu", "inv",
-    "solve", "det", "slogdet", "cholesky",
+    "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross",
 ]  # fmt: skip
 
 # -- products --------------------------------------------------------------------------------------
@@ -101,6 +102,65 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
         reshape(transpose(b, summed_b + kept_b), common_b, int(np.prod(right))) if np.ndim(b) else reshape(b, 1, 1)
     )
     return reshape(matmul(rows, columns), (*left, *right))
+
+
+@function(numpy=(np.vecdot, np.linalg.vecdot))
+def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
+    """The sum of products along `axis`, for arrays that broadcast."""
+    if not np.ndim(a) or not np.ndim(b) or shape_of(a)[axis] != shape_of(b)[axis]:
+        raise ValueError(f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}")
+    products = multiply(a, b)
+    return astype(sum(products, axis), products.dtype) if products.dtype.kind != "f" else sum(products, axis)
+
+
+@function(numpy=np.kron)
+def kron(a: Any, b: Any) -> Tensor:
+    """Blocks of b, each times an element of a."""
+    ndim = max(np.ndim(a), np.ndim(b))
+    shapes = [(1,) * (ndim - np.ndim(x)) + shape_of(x) for x in (a, b)]
+    y = tensordot(reshape(a, shapes[0]), reshape(b, shapes[1]), 0)
+    order = [i + j for i in range(ndim) for j in (0, ndim)]
+    return reshape(_transpose(y, axes=order), [n * m for n, m in zip(*shapes)])
+
+
+@function(numpy=np.cross)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Tensor:
+    """The cross products of vectors of 3 elements along `axis` (or `axisa`, `axisb`, and in the result `axisc`)."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise ValueError(f"cross: expected vectors of 3 elements, got shapes {a.shape} and {b.shape}")
+    after, before = np.array([1, 2, 0]), np.array([2, 0, 1])
+    return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axisc)
+
+
+if hasattr(np, "matvec"):  # since NumPy 2.2
+
+    @function(numpy=np.matvec)
+    def matvec(a: Any, b: Any) -> Tensor:
+        """Matrices (..., n, k) times vectors (..., k)."""
+        if np.ndim(a) < 2 or not np.ndim(b):
+            raise ValueError(f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}")
+        return matmul(a, expand_dims(b, -1))[..., 0]
+
+    __all__.append("matvec")
+
+
+# Second names in np.linalg, whose axes are the last ones.
+numpy_form(np.linalg.matmul)(lambda x1, x2: matmul(x1, x2))
+numpy_form(np.linalg.tensordot)(lambda x1, x2, *, axes=2: tensordot(x1, x2, axes))
+numpy_form(np.linalg.cross)(lambda x1, x2, *, axis=-1: cross(x1, x2, axis=axis))
+numpy_form(np.linalg.matrix_transpose, np.matrix_transpose)(lambda x: swapaxes(x, -1, -2))
+numpy_form(np.linalg.diagonal)(lambda x, *, offset=0: diagonal(x, offset, -2, -1))
+numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, -2, -1, dtype))
+
+
+@numpy_form(np.linalg.outer)
+def _linalg_outer(x1: Any, x2: Any) -> Tensor:
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ValueError(f"np.linalg.outer: expected two vectors, got shapes {shape_of(x1)} and {shape_of(x2)}")
+    return outer(x1, x2)
 
 
 # -- triangles and diagonals -----------------------------------------------------------------------

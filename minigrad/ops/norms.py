@@ -10,10 +10,12 @@ import numpy as np
 from ..core.op import function, op
 from ..core.tensor import Tensor
 from .axes import Axis, all_axes
+from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .reduction import max, min, restored, sum
+from .shape import expand_dims, moveaxis, reshape
 
-__all__ = ["norm"]
+__all__ = ["norm", "vector_norm", "matrix_norm"]
 
 
 @op(x=lambda g, y, x, axis: restored(g, x.shape, axis) * ratio(x, restored(y, x.shape, axis)))
@@ -67,9 +69,33 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
 def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     if ord is None or ord in ("f", "fro"):
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
+    if ord in (2, -2, "nuc"):
+        s = svdvals(moveaxis(x, axis, (-2, -1)))
+        y = sum(s, -1) if ord == "nuc" else max(s, -1) if ord == 2 else min(s, -1)
+        return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
-        raise ValueError(f"norm: ord={ord!r} of a matrix needs a singular value decomposition, which has no rule")
+        raise ValueError(f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    if axis[0] == axis[1]:
+        raise ValueError("norm: expected two different axes")
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
     sums = sum(absolute(x), summed, True)
     y = max(sums, compared, True) if ord > 0 else min(sums, compared, True)
     return y if keepdims else sum(y, axis)
+
+
+@function(numpy=np.linalg.vector_norm)
+def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
+    """The norm of vectors over `axis`, of all elements where it is None."""
+    if axis is None or isinstance(axis, tuple):
+        axes = all_axes("vector_norm", axis, np.ndim(x))
+        kept = [i for i in range(np.ndim(x)) if i not in axes]
+        flat = reshape(moveaxis(x, axes, range(len(kept), np.ndim(x))), [*[np.shape(x)[i] for i in kept], -1])
+        y = _vector_norm(flat, ord, -1, False)
+        return expand_dims(y, axes) if keepdims else y
+    return _vector_norm(x, ord, axis, keepdims)
+
+
+@function(numpy=np.linalg.matrix_norm)
+def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
+    """The norm of the matrices in the last two axes."""
+    return norm(x, ord, (-2, -1), keepdims)

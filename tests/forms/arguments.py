@@ -184,6 +184,7 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     **dict.fromkeys(
         [
             "b",
+            "x1",
             "x2",
             "a2",
             "v2",
@@ -238,6 +239,7 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "window_shape": lambda d: d.one(1, 2, (2,), (1, 2), [1], 5, -1),
     "pad_width": Chooser.widths,
     "nan": lambda d: d.one(0.0, 1.5),
+    "period": lambda d: 3.0,
     "posinf": lambda d: d.one(None, 9.0),
     "neginf": lambda d: d.one(None, -9.0),
     "fill_value": lambda d: d.one(0, 1.5),
@@ -246,6 +248,15 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "rtol": lambda d: 0.1,
     "atol": lambda d: 0.1,
     "minlength": lambda d: 3,
+    "UPLO": lambda d: d.one("L", "U", "X"),
+    **dict.fromkeys(["full_matrices", "compute_uv"], lambda d: d.often(0.5)),
+    **dict.fromkeys(["axisa", "axisb", "axisc"], Chooser.whole),
+    **dict.fromkeys(["f", "xp", "p"], Chooser.array),
+    **dict.fromkeys(["rcond", "rtol"], lambda d: 1e-10),
+    **dict.fromkeys(["dx", "edge_order", "default"], lambda d: d.one(1, 2)),
+    "condlist": lambda d: [d.mask()],
+    "choicelist": lambda d: [d.values(d.shape)],
+    "funclist": lambda d: [1.0, lambda x, *_: x],
     **dict.fromkeys(["return_index", "return_inverse", "return_counts", "sorted"], lambda d: True),
 }
 """How to draw an argument, by the name of its parameter in NumPy's signature."""

@@ -45,7 +45,7 @@ SYMMETRIC = {np.linalg.cholesky, getattr(np.linalg, "eigh", None), getattr(np.li
 """Functions that presume a symmetric matrix: the gradient is that of its symmetric part."""
 REFUSED = (
     "has no rule for tensors that require gradients", "is not supported", "cannot be written into", "leaves elements unset",
-    "means nothing for tensors", "requires gradients", "never changed in place", "the result is complex", "would carry no gradient", "needs a singular value",
+    "means nothing for tensors", "requires gradients", "never changed in place", "the result is complex", "would carry no gradient",
 )  # fmt: skip
 
 

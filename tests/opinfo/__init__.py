@@ -6,7 +6,20 @@ the registry, so that an untested op cannot land.
 
 from minigrad.core.op import FUNCTIONS
 
-from . import elementwise, indexing, joining, kernels, linalg, nan, reduction, shape, sorting
+from . import (
+    calculus,
+    decompositions,
+    elementwise,
+    indexing,
+    joining,
+    kernels,
+    linalg,
+    nan,
+    reduction,
+    shape,
+    sorting,
+    special,
+)
 from .base import TABLE, Draw, OpInfo, Sample
 
 NO_GRADIENT = {name for name, f in FUNCTIONS.items() if f.__module__ == "minigrad.ops.compare" or name in ("one_hot",)}

@@ -31,6 +31,7 @@ class OpInfo:
     call: Callable[..., Any]  # on tensors, arrays, or a mixture
     reference: Callable[..., Any]  # on arrays
     samples: Callable[[Draw], Sample]
+    dtypes: tuple[Any, ...] = (np.float32, np.float64)  # those that it keeps
     analytic: bool = True  # a complex step gives its derivative
     errors: list[tuple[Callable[[], Any], type[Exception], str]] = field(default_factory=list)
 

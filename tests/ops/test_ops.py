@@ -119,7 +119,7 @@ def test_second_order(info: OpInfo, data: Any) -> None:
 @given(data=st.data())
 def test_dtype(info: OpInfo, dtype: Any, data: Any) -> None:
     sample = sampled(info, data)
-    if info.name == "astype":
+    if info.name == "astype" or dtype not in info.dtypes:
         return
     leaves, ys = run(info, sample, dtype)
     exact, _ = run(info, sample)

@@ -1,0 +1,142 @@
+"""Less common functions of each element: roots, powers of two, signs, degrees, choices among several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.op import function, op, ufunc
+from ..core.tensor import DISPATCH, Tensor, unwrap, without_tensors
+from .compare import floor_divide
+from .elementwise import exp_share, multiply, power, remainder, safe_divide, where
+from .indexing import getitem
+from .shape import astype
+
+__all__ = [
+    "cbrt", "exp2", "logaddexp2", "fmax", "fmin", "copysign", "heaviside", "deg2rad", "rad2deg", "sinc", "float_power",
+    "divmod", "select", "piecewise", "polyval",
+]  # fmt: skip
+
+LN2 = math.log(2)
+
+cbrt = ufunc(np.cbrt, "The cube root; its derivative at 0 is inf.", x=lambda g, y: safe_divide(g, 3 * y * y))
+exp2 = ufunc(np.exp2, "2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
+logaddexp2 = ufunc(
+    np.logaddexp2,
+    "log2(2ᵃ + 2ᵇ), without overflow.",
+    a=lambda g, y, a: exp_share(g, a * LN2, y * LN2),
+    b=lambda g, y, b: exp_share(g, b * LN2, y * LN2),
+)
+
+
+def _winner(g: Any, a: Any, b: Any) -> Any:
+    """g where a > b or b is NaN, half of it at a tie."""
+    return np.where((a > b) | np.isnan(b), g, np.where(a == b, g / 2, 0))
+
+
+fmax = ufunc(
+    np.fmax,
+    "The larger of a and b; NaN only where both are. Equal ones share the gradient.",
+    a=lambda g, a, b: _winner(g, a, b),
+    b=lambda g, a, b: _winner(g, b, a),
+)
+fmin = ufunc(
+    np.fmin,
+    "The smaller of a and b; NaN only where both are. Equal ones share the gradient.",
+    a=lambda g, a, b: _winner(g, -a, -b),
+    b=lambda g, a, b: _winner(g, -b, -a),
+)
+copysign = ufunc(
+    np.copysign,
+    "|a| with the sign of b; its derivative at a = 0 is 0.",
+    a=lambda g, a, b: g * np.sign(a) * np.where(np.signbit(b), -1, 1),
+    b=lambda g: np.zeros_like(g),
+)
+heaviside = ufunc(
+    np.heaviside,
+    "0 where a < 0, b where a = 0, 1 where a > 0; the derivative by a is 0.",
+    a=lambda g: np.zeros_like(g),
+    b=lambda g, a: g * (a == 0),
+)
+deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
+rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
+DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
+
+
+def _sinc_slope(x: Any) -> Any:
+    """The derivative of sin(πx) / (πx), by its series near 0."""
+    t = math.pi * x
+    near = np.abs(t) < 0.1
+    far = np.where(near, 1, t)
+    series = t * (-1 / 3 + t**2 * (1 / 30 - t**2 * (1 / 840 - t**2 / 45360)))
+    return math.pi * np.where(near, series, (np.cos(far) - np.sin(far) / far) / far)
+
+
+@op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))
+def sinc(x, /):
+    """sin(πx) / (πx), and 1 at 0."""
+    return np.sinc(x)
+
+
+@function(numpy=np.float_power, methods="float_power")
+def float_power(a: Any, b: Any) -> Tensor:
+    """a to the power b, in double precision at least."""
+    a, b = (x if isinstance(x, Tensor) else np.asarray(x) for x in (a, b))
+    dtype = np.result_type(a.dtype, b.dtype, np.float64)
+    return power(astype(a, dtype), astype(b, dtype))
+
+
+@function(numpy=np.divmod)
+def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """a / b rounded down, which has no gradient, and the remainder."""
+    return floor_divide(a, b), remainder(a, b)
+
+
+@function(numpy=np.select)
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+    """From each choice the elements where its condition (booleans) is the first that is true; else `default`."""
+    if len(condlist) != len(choicelist) or not condlist:
+        raise ValueError(f"select: expected as many conditions as choices, got {len(condlist)} and {len(choicelist)}")
+    if any(np.asarray(unwrap(c)).dtype != bool for c in condlist):
+        raise TypeError("select: expected booleans as conditions")
+    y = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist)):
+        y = where(unwrap(condition), choice, y)
+    return y
+
+
+@function(numpy=np.piecewise)
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
+    """The function (or number) of each condition where it is true, the last that is true counting.
+
+    One more function than conditions is for where none is; otherwise that is 0. Each sees its own elements only.
+    """
+    x = x if isinstance(x, Tensor) else np.asarray(x)
+    given = without_tensors(condlist)
+    single = not np.ndim(given) or (not isinstance(given[0], (list, np.ndarray)) and np.ndim(x))
+    rows = [np.asarray(row, bool) for row in ([given] if single else given)]
+    conditions = np.zeros((len(rows), *np.shape(x)), bool)
+    for i, row in enumerate(rows):
+        conditions[i, row] = True
+    if len(funclist) == len(conditions) + 1:
+        conditions = np.concatenate([conditions, ~conditions.any(0, keepdims=True)])
+    if len(funclist) != len(conditions):
+        raise ValueError(f"piecewise: {len(funclist)} functions for {len(conditions)} conditions")
+    y: Any = Tensor(np.zeros_like(unwrap(x)))
+    for condition, f in zip(conditions, funclist):
+        values = f(getitem(x, condition), *args, **kw) if callable(f) else f
+        spread = Tensor(np.zeros_like(unwrap(x))).index_add(condition, astype(values, unwrap(x).dtype))
+        y = where(condition, spread, y)
+    return y
+
+
+@function(numpy=np.polyval)
+def polyval(p: Any, x: Any) -> Tensor:
+    """The polynomial with the coefficients p, highest power first, at x."""
+    y: Any = multiply(x, 0)
+    for i in range(np.shape(p)[0]):
+        y = y * x + getitem(p, i)
+    return y
