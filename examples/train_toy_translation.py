@@ -22,6 +22,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,25 @@ from corpora import ALWAYS, chinese_english, english_spanish
 import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.console import run_script
-from minigrad.extras import require
 from minigrad.optim import Adam, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.runtime import available_cores
 from minigrad.serialization import write_json
-from nn import ModelLoss, Trainer, Transformer, TransformerConfig, Translation, Translator, load_weights, plots
+from nn import (
+    ModelLoss,
+    RDrop,
+    Trainer,
+    Transformer,
+    TransformerConfig,
+    Translation,
+    Translator,
+    average_weights,
+    load_weights,
+    plots,
+    save_weights,
+)
 from nn.text import (
+    SPECIALS,
+    BPEDropout,
     BPETokenizer,
     PairBatches,
     Tokenizer,
@@ -45,6 +59,7 @@ from nn.text import (
     read_pairs,
     split_pairs,
     tokenizer_named,
+    translation_scores,
 )
 
 Pair = tuple[str, str]
@@ -82,12 +97,17 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     tokenizers = {"choices": ["word", "char", "space", "bpe"]}
     add("--source-tokenizer", **tokenizers, help="(default: space toy; char for Chinese files, else word)")
     add("--target-tokenizer", **tokenizers, help="likewise for the target")
+    add("--joint", action="store_true", help="one vocabulary of bpe pieces for both sides; see --tie all")
+    add("--bpe-dropout", type=float, default=0.0, metavar="P", help="share of merges left out, anew in each epoch")
     add("--lowercase", action="store_true", help="fold all text to lower case")
+    add("--simplified", action="store_true", help="turn traditional Chinese characters into simplified ones")
     add("--min-count", **COUNT, help="rarer tokens become <unk> (default: 1 toy, 2 files)")
     add("--vocab-size", **COUNT, default=8000, help="most tokens a side; pieces that bpe learns (default: %(default)s)")
     add("--max-len", **COUNT, help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
     add("--valid-size", **COUNT, help="pairs that decide which weights are best (default: 200 toy, 500 files)")
     add("--test-size", **COUNT, help="pairs held out to the end (default: 600 toy, 1000 files)")
+    add("--valid", nargs="+", metavar="FILE", help="validate with these pairs instead: one file, or source and target")
+    add("--test", nargs="+", metavar="FILE", help="hold out these pairs instead, likewise")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -101,8 +121,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ... (default: %(default)s)")
     add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
-    tied = "target: the output layer shares the weights of the target embedding (default: %(default)s)"
-    add("--tie", choices=["none", "target"], default="target", help=tied)
+    tied = "the output layer shares the target embedding; all: the source too, with --joint (default: %(default)s)"
+    add("--tie", choices=["none", "target", "all"], default="target", help=tied)
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
@@ -114,9 +134,11 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     schedules = {"choices": ["noam", "inverse-sqrt", "cosine", "linear"], "default": "cosine"}
     add("--schedule", **schedules, help="how the learning rate falls after its rise (default: %(default)s)")
     add("--lr", type=float, metavar="X", help="largest learning rate; noam: a factor (default: 2e-3 toy, 1e-3 files)")
-    add("--warmup", **COUNT, help="steps of rising learning rate (default: 100 toy, 1000 files)")
+    add("--warmup", **COUNT, help="steps of rising learning rate, at most half of all (default: 100 toy, 1000 files)")
     smoothed = "share of the target's probability that goes to all tokens alike (default: 0.05 toy, 0.1 files)"
     add("--label-smoothing", type=float, metavar="P", help=smoothed)
+    add("--r-drop", type=float, default=0.0, metavar="ALPHA", help="weight of R-Drop's divergence (default: none)")
+    add("--average", **COUNT, help="use the mean of the weights of the last N epochs, not the best ones")
     add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
     add("--patience", **COUNT, help="stop after N epochs without a better validation loss")
     add("--save-every", **COUNT, default=200, help="steps between saved states (default: %(default)s)")
@@ -129,6 +151,9 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         help="go on where the run in --out was cut off, with the settings it began with",
     )
     add("--beam", **COUNT, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
+    add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
+    tokens = "of sacrebleu: 13a, zh, or none for text that is tokenized (default: by the script of the target)"
+    add("--bleu-tokenize", choices=["13a", "zh", "none", "char", "intl"], help=tokens)
     add("--processes", **COUNT, help="share each batch, one core each (default: the cores there are, at most 4)")
     add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
 
@@ -145,6 +170,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error("--source and --target go together")
     if args.data and args.source:
         parser.error("--data and --source exclude each other")
+    if args.tie == "all" and not args.joint:
+        parser.error("--tie all needs the one vocabulary of --joint")
+    if (args.valid or args.test) and not (args.data or args.source):
+        parser.error("--valid and --test go with --data, or with --source and --target")
+    if max(len(args.valid or []), len(args.test or [])) > 2:
+        parser.error("--valid and --test: expected one file, or source and target")
     from_file = args.data or args.source
     for name, value in (REAL if from_file else TOY).items():
         if getattr(args, name) is None:
@@ -199,55 +230,75 @@ def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[P
         made = [(b, a) for a, b in made] if args.reverse else made
         known = len(ALWAYS[args.pair])
         fixed, pairs = made[:known], made[known:]  # what everyone tries first is always learnt, and well
-    test, valid, train = split_pairs(pairs, args.test_size, args.valid_size, seed=args.seed)
-    return fixed + train + 7 * fixed, valid, test
+    given = {
+        name: read_pairs(*files, reverse=args.reverse)
+        for name, files in (("test", args.test), ("valid", args.valid))
+        if files
+    }
+    sizes = [0 if name in given else size for name, size in (("test", args.test_size), ("valid", args.valid_size))]
+    test, valid, train = split_pairs(pairs, *sizes, seed=args.seed)
+    return fixed + train + 7 * fixed, given.get("valid", valid), given.get("test", test)
 
 
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
     """The tokenizer of this name, or the one that suits the script of the texts."""
     if name == "bpe":
-        return BPETokenizer.train(texts, args.vocab_size, args.lowercase)
+        return BPETokenizer.train(texts, args.vocab_size, args.lowercase, simplified=args.simplified)
     if name is None:
         sample = "".join(texts[:1000])
         wide = sum(unicodedata.east_asian_width(c) in "WF" for c in sample)
         spaced = not (args.data or args.source)  # the toy corpora come in words
         name = "space" if spaced else "char" if wide > 0.2 * len(sample) else "word"
-    return tokenizer_named(name, lowercase=args.lowercase)
+    return tokenizer_named(name, lowercase=args.lowercase, simplified=args.simplified)
 
 
-def prepare(args: argparse.Namespace, train: list[Pair]) -> tuple[Translator, Callable[[list[Pair]], list[Any]]]:
-    """An untrained translator for these pairs, and the function that turns pairs into ids for it."""
-    sources, targets = [a for a, _ in train], [b for _, b in train]
-    split_source = choose_tokenizer(args.source_tokenizer, sources, args)
-    split_target = choose_tokenizer(args.target_tokenizer, targets, args)
-    source_vocab = Vocabulary.build(map(split_source, sources), args.min_count, args.vocab_size)
-    target_vocab = Vocabulary.build(map(split_target, targets), args.min_count, args.vocab_size)
+def vocabulary(split: Tokenizer, texts: Sequence[str], args: argparse.Namespace) -> Vocabulary:
+    """All pieces of a BPE, so that none is unknown; else the tokens of the texts."""
+    if isinstance(split, BPETokenizer):
+        return Vocabulary([*SPECIALS, *split.pieces])
+    return Vocabulary.build(map(split, texts), args.min_count, args.vocab_size)
+
+
+def prepare(args: argparse.Namespace, train: list[Pair]) -> Translator:
+    """An untrained translator for these pairs."""
+    sides = [a for a, _ in train], [b for _, b in train]
+    if args.joint:
+        split = choose_tokenizer("bpe", [*sides[0], *sides[1]], args)
+        splits, vocabs = (split, split), (vocabulary(split, [], args),) * 2
+    else:
+        names = (args.source_tokenizer, args.target_tokenizer)
+        splits = tuple(choose_tokenizer(name, texts, args) for name, texts in zip(names, sides))
+        vocabs = tuple(vocabulary(split, texts, args) for split, texts in zip(splits, sides))
     config = TransformerConfig(
-        len(source_vocab), len(target_vocab), args.d_model, args.num_heads, args.layers, args.layers, args.d_ff,
+        len(vocabs[0]), len(vocabs[1]), args.d_model, args.num_heads, args.layers, args.layers, args.d_ff,
         dropout=args.dropout, activation=args.activation, norm_first=args.norm_first, tie=args.tie,
         max_len=max(256, 2 * args.max_len),
     )  # fmt: skip
-    translator = Translator(Transformer(config), source_vocab, target_vocab, split_source, split_target)
+    return Translator(Transformer(config), *vocabs, *splits)
 
-    def ids(pairs: list[Pair]) -> list[Any]:
-        tokens = filter_pairs([(split_source(a), split_target(b)) for a, b in pairs], args.max_len)
+
+def make_batches(translator: Translator, pairs: list[Pair], args: argparse.Namespace, learn: bool) -> PairBatches:
+    """Batches of ids; to learn from, shuffled, and with BPE dropout if asked for."""
+    splits = (translator.source_tokenizer, translator.target_tokenizer)
+    vocabs = (translator.source_vocab, translator.target_vocab)
+    encode = lambda tokens: (vocabs[0].encode(tokens[0]), vocabs[1].encode(tokens[1], bos=True, eos=True))
+    if not (learn and args.bpe_dropout):
+        tokens = filter_pairs([(splits[0](a), splits[1](b)) for a, b in pairs], args.max_len)
         if len(tokens) < len(pairs):
             n = len(pairs) - len(tokens)
             print(f"left out of {len(pairs):,} pairs: {n:,} of more than {args.max_len} tokens", file=sys.stderr)
-        return [(source_vocab.encode(a), target_vocab.encode(b, bos=True, eos=True)) for a, b in tokens]
-
-    return translator, ids
+        return PairBatches([encode(pair) for pair in tokens], args.batch_tokens, shuffle=learn, seed=args.seed)
+    if not any(isinstance(split, BPETokenizer) for split in splits):
+        raise ValueError("--bpe-dropout: neither side is split by bpe; see --joint and --source-tokenizer")
+    drop = [
+        BPEDropout(s, args.bpe_dropout) if isinstance(s, BPETokenizer) else lambda text, _, s=s: s(text) for s in splits
+    ]
+    kept = [pair for pair in pairs if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))]
+    drawn = lambda pair, generator: encode([d(text, generator) for d, text in zip(drop, pair)])
+    return PairBatches(kept, args.batch_tokens, seed=args.seed, encode=drawn)
 
 
 # -- evaluation ------------------------------------------------------------------------------------
-
-
-def bleu(hypotheses: list[str], references: list[list[str]], chinese: bool) -> tuple[float, str]:
-    """Corpus BLEU and its signature, by sacrebleu."""
-    metric = require("sacrebleu.metrics", "examples", "BLEU").BLEU(tokenize="zh" if chinese else "13a")
-    most = max(map(len, references))
-    columns = [[r[i] if i < len(r) else None for r in references] for i in range(most)]  # None: fewer references
-    return metric.corpus_score(hypotheses, columns).score, str(metric.get_signature())
 
 
 Judged = tuple[Translation, str, bool]  # a translation, the reference to show beside it, whether it matches one
@@ -262,21 +313,24 @@ def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace)
     limit = translator.model.config.max_len
     sources = [a for a in references if 0 < len(translator.source_tokenizer(a)) <= limit]
     began = time.perf_counter()
-    translations = translator.translate(sources, beam_size=args.beam)
+    translations = translator.translate(sources, args.beam, args.length_penalty)
     seconds = time.perf_counter() - began
     judged = []
     for t in translations:
         matching = [r for r in references[t.source] if normal(r) == t.text]
         judged.append((t, [*matching, references[t.source][0]][0], bool(matching)))
-    cased = [[r.lower() if args.lowercase else r for r in references[t.source]] for t in translations]
     chinese = any(unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100]))
     result = {
         "sentences": len(judged), "exact_match": sum(match for *_, match in judged) / len(judged), "bleu": None,
-        "bleu_signature": None, "translation_seconds": round(seconds, 2),
+        "bleu_signature": None,
+        "translation_seconds": round(seconds, 2),
     }  # fmt: skip
     with suppress(MissingExtraError):  # the last line of the run says so
-        score, signature = bleu([t.text for t in translations], cased, chinese)
-        result |= {"bleu": score, "bleu_signature": signature}
+        scores = translation_scores(
+            [t.text for t in translations], [references[t.source] for t in translations],
+            tokenize=args.bleu_tokenize or ("zh" if chinese else "13a"), lowercase=args.lowercase,
+        )  # fmt: skip
+        result |= asdict(scores)
     return result, judged
 
 
@@ -313,21 +367,23 @@ def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, Pair
     """All that a run needs, and the held-out pairs, as batches and as text; nothing is written yet."""
     mg.manual_seed(args.seed)
     train, valid, test = load_pairs(args)
-    translator, ids = prepare(args, train)
+    translator = prepare(args, train)
     say(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example")
     for a, b in train[:2]:
         say(f"    {a}  →  {b}")
     sizes = f"{len(translator.source_vocab):,} and {len(translator.target_vocab):,}"
     say(f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters")
-    batches = PairBatches(ids(train), args.batch_tokens, seed=args.seed)
-    held = [PairBatches(ids(part), args.batch_tokens, shuffle=False) for part in (valid, test)]
+    batches = make_batches(translator, train, args, learn=True)
+    held = [make_batches(translator, part, args, learn=False) for part in (valid, test)]
+    smoothing = {"label_smoothing": args.label_smoothing}
     steps = math.ceil(len(batches) / args.accumulate) * args.epochs
     optimizer = Adam(translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
     trainer = Trainer(
-        translator.model, optimizer, batches, valid=held[0], objective=ModelLoss(label_smoothing=args.label_smoothing),
+        translator.model, optimizer, batches, valid=held[0],
+        objective=RDrop(args.r_drop, **smoothing) if args.r_drop else ModelLoss(**smoothing),
         schedule=make_schedule(args, min(steps, args.steps or steps)), max_epochs=args.epochs, max_steps=args.steps,
         accumulate=args.accumulate, patience=args.patience, save_every=args.save_every, parallel=args.processes,
-        run_dir=args.out, progress=not args.quiet,
+        keep_last=args.average or 0, run_dir=args.out, progress=not args.quiet,
     )  # fmt: skip
     return translator, trainer, held[1], test
 
@@ -355,7 +411,7 @@ def report(
     shown = next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0])
     say(draw(translator, shown, trainer.history, args))
     if result["bleu"] is not None:
-        say(f"signature of BLEU: {result['bleu_signature']}")
+        say(f"chrF {result['chrf']:.2f}; signature of BLEU: {result['bleu_signature']}")
     say(f'try it: python examples/translate.py {args.out} "{samples[0][0].source}"')
     return result | {"samples": [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]}
 
@@ -372,6 +428,9 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         except KeyboardInterrupt:
             at = f"stopped at step {trainer.step}; go on with --out {args.out} --resume"
             raise KeyboardInterrupt(at) from None
+        if args.average:
+            translator.model.load_state_dict(average_weights(trainer.run.kept()))
+            save_weights(args.out / "best.safetensors", translator.model, averaged=len(trainer.run.kept()))
         load_weights(args.out / "best.safetensors", translator.model)
         summary = {
             "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,

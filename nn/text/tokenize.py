@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from minigrad.extras import require
@@ -22,12 +23,17 @@ class Tokenizer:
 
     name = ""
 
-    def __init__(self, lowercase: bool = False) -> None:
-        self.lowercase = lowercase
+    def __init__(self, lowercase: bool = False, simplified: bool = False) -> None:
+        self.lowercase, self.simplified = lowercase, simplified
 
     def __call__(self, text: str) -> list[str]:
         """The tokens of a text."""
-        return self.split(text.lower() if self.lowercase else text)
+        return self.split(self.normal(text))
+
+    def normal(self, text: str) -> str:
+        """The text that is split: in lower case, or with simplified for traditional Chinese characters, if so made."""
+        text = text.lower() if self.lowercase else text
+        return _simplifier().convert(text) if self.simplified else text
 
     def split(self, text: str) -> list[str]:
         raise NotImplementedError
@@ -38,7 +44,12 @@ class Tokenizer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data from which `tokenizer_named` makes this tokenizer again."""
-        return {"name": self.name, "lowercase": self.lowercase}
+        return {"name": self.name, "lowercase": self.lowercase, "simplified": self.simplified}
+
+
+@lru_cache(1)
+def _simplifier() -> Any:
+    return require("opencc", "chinese", "folding Chinese characters").OpenCC("t2s")
 
 
 class SpaceTokenizer(Tokenizer):
@@ -97,15 +108,16 @@ class BPETokenizer(Tokenizer):
 
     name = "bpe"
 
-    def __init__(self, model: str, lowercase: bool = False) -> None:
-        super().__init__(lowercase)
+    def __init__(self, model: str, lowercase: bool = False, simplified: bool = False) -> None:
+        super().__init__(lowercase, simplified)
         self.model = model  # the library's JSON
         self._tokenizer = require("tokenizers", "bpe", "BPETokenizer").Tokenizer.from_str(model)
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, whole_words: bool = False
-    ) -> BPETokenizer:
+        cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, whole_words: bool = False,
+        simplified: bool = False,
+    ) -> BPETokenizer:  # fmt: skip
         """Learn `vocab_size` pieces from texts: the 256 bytes, and a piece for each merge.
 
         Letters, digits and punctuation are never merged with one another, unless `whole_words` says
@@ -119,8 +131,9 @@ class BPETokenizer(Tokenizer):
         tokenizer.decoder = lib.decoders.ByteLevel()
         alphabet = bytes_of.alphabet()
         trainer = lib.trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
-        tokenizer.train_from_iterator((t.lower() if lowercase else t for t in texts), trainer)
-        return cls(tokenizer.to_str(), lowercase)
+        normal = Tokenizer(lowercase, simplified).normal
+        tokenizer.train_from_iterator(map(normal, texts), trainer)
+        return cls(tokenizer.to_str(), lowercase, simplified)
 
     @property
     def pieces(self) -> list[str]:
@@ -130,7 +143,7 @@ class BPETokenizer(Tokenizer):
 
     def words(self, text: str) -> list[str]:
         """The stretches of a text that merges do not cross, in the characters that stand for bytes."""
-        text = text.lower() if self.lowercase else text
+        text = self.normal(text)
         if self._tokenizer.normalizer is not None:
             text = self._tokenizer.normalizer.normalize_str(text)
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]

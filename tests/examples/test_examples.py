@@ -405,7 +405,7 @@ def test_what_it_prints_are_the_same_figures(run: SimpleNamespace) -> None:
         same = sample["translation"] == sample["reference"]
         assert lines[at + 1 : at + 3] == [f"    → {sample['translation']}", f"    {'=' if same else '≠'} {sample['reference']}"]  # fmt: skip
     assert f"pictures: {run.directory / 'loss.png'}, {run.directory / 'attention.png'}" in lines
-    assert f"signature of BLEU: {s['bleu_signature']}" in lines
+    assert f"chrF {s['chrf']:.2f}; signature of BLEU: {s['bleu_signature']}" in lines
     told = run.err.splitlines()  # a line for each validation, where there is no terminal
     assert len(told) == 9 and all(
         re.match(r"step [\d,]+/\d+  valid_loss \d", line) and len(line) <= 80 for line in told
@@ -558,6 +558,38 @@ def test_a_run_on_a_file(files: dict[str, list[str]], tmp_path: Path) -> None:
     assert again.source_tokenizer.name == "word" and again.target_tokenizer.name == "char"
 
 
+def test_files_of_their_own_to_validate_and_to_test(files: dict[str, list[str]], tmp_path: Path) -> None:
+    (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n")
+    held = ["--valid", *files["two"][1::2], "--test", str(tmp_path / "other.tsv")]
+    args = train.parse([*files["gz"], *SMALL, *held, "--out", str(tmp_path / "run")])
+    learnt, valid, test = train.load_pairs(args)
+    assert sorted(learnt) == sorted(valid) == sorted(PAIRS) and test == [("A cat.", "一只猫。")]
+
+
+def test_a_run_with_one_vocabulary_and_all_that_regularises(files: dict[str, list[str]], tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    out = tmp_path / "run"
+    more = shlex.split(
+        "--joint --tie all --vocab-size 280 --bpe-dropout 0.2 --r-drop 1 --average 2 --bleu-tokenize none"
+    )
+    found = run_main([*files["tsv"], *SMALL, *more, "--quiet", "--out", str(out)])
+    again = nn.Translator.load(out)
+    assert again.source_vocab == again.target_vocab and len(again.source_vocab) == 284
+    assert again.model.source_embedding.tokens.weight is again.model.output.weight
+    assert "tok:none" in found.result["bleu_signature"] and found.result["chrf_signature"].startswith("nrefs:1")
+    kept = sorted(out.glob("weights-*.safetensors"))
+    for name, array in nn.average_weights(kept).items():
+        np.testing.assert_array_equal(again.model.state_dict()[name], array)
+
+
+def test_bpe_dropout_is_for_sides_of_bpe(files: dict[str, list[str]], tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers")
+    args = [*files["tsv"], *SMALL, "--vocab-size", "300", "--bpe-dropout", "0.1", "--quiet", "--out"]
+    assert run_main([*args, str(tmp_path / "a"), "--target-tokenizer", "bpe"]).result["sentences"] == 2
+    with pytest.raises(ValueError, match="--bpe-dropout: neither side is split by bpe"):
+        train.main([*args, str(tmp_path / "b")])
+
+
 def test_each_of_several_references_counts() -> None:
     """The translation is held against all; a match is shown, whichever it is."""
     said = {"a": "y y", "b": "Z"}
@@ -565,10 +597,12 @@ def test_each_of_several_references_counts() -> None:
     tokens.join = " ".join
     translator = SimpleNamespace(
         model=SimpleNamespace(config=SimpleNamespace(max_len=9)), source_tokenizer=tokens, target_tokenizer=tokens,
-        translate=lambda sources, beam_size: [nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources],
+        translate=lambda sources, beam_size, length_penalty: [nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources],
     )  # fmt: skip
     test = [("a", "x"), ("a", "y   y"), ("b", "w")]
-    result, judged = train.evaluate(translator, test, SimpleNamespace(beam=1, lowercase=False))
+    result, judged = train.evaluate(
+        translator, test, SimpleNamespace(beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None)
+    )
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
     assert [(t.text, reference, match) for t, reference, match in judged] == [("y y", "y   y", True), ("Z", "w", False)]
 

@@ -340,3 +340,27 @@ def test_what_is_left_out_of_a_file_is_counted(tmp_path: Path) -> None:
     assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
     assert left_out == {"a row of headings": 1, "with an empty side": 1, "there before": 1}
     assert read_pairs(write(tmp_path / "b.tsv", b"text\tein Text\n")) == [("text", "ein Text")]  # no heading
+
+
+# -- Chinese characters --------------------------------------------------------------------------------
+
+
+def test_traditional_characters_become_simplified_ones() -> None:
+    pytest.importorskip("opencc")
+    for split in (CharTokenizer(simplified=True), SpaceTokenizer(simplified=True)):
+        assert "".join(split("湯姆學習漢語")) == "汤姆学习汉语"
+        assert tokenizer_named(**split.to_dict())("漢語") == split("汉语") == split("漢語")
+    assert "".join(CharTokenizer()("漢語")) == "漢語"
+    pytest.importorskip("tokenizers")
+    bpe = BPETokenizer.train(["漢語 and 語言"] * 20, 280, simplified=True)
+    assert bpe("漢語") == bpe("汉语") == BPEDropout(bpe, 0.0)("漢語", np.random.default_rng(0))
+    assert bpe.join(bpe("語言")) == "语言"
+
+
+def test_simplifying_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nn.text.tokenize import _simplifier
+
+    _simplifier.cache_clear()
+    monkeypatch.setitem(sys.modules, "opencc", None)
+    with pytest.raises(MissingExtraError, match="folding Chinese characters needs opencc"):
+        CharTokenizer(simplified=True)("漢")
