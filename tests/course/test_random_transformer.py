@@ -39,7 +39,7 @@ def found(pattern: str, text: str) -> tuple[float, ...]:
 def test_the_text(lesson: Run) -> None:
     checked, text, folder = lesson("01_random_transformer")
     assert checked >= 105
-    assert text.count(": the text has ") >= 13
+    assert text.count("  ≠ ") == 12
     check_pictures(folder, {"positions.png", "attention.png", "explosion.png", "cross_attention.png"})
     (growth,) = found(r"(\d+) times as much a block", text)
     assert 10 < growth < 25  # the root of 4 · 3.5 · 8 · 4 random factors, more or less: of the order of 16
