@@ -1,0 +1,68 @@
+"""Go on from a prompt, or chat, with a language model in a folder (GPT-2, SmolLM2, Qwen ...).
+
+python examples/generate.py DIR "Once upon a time"        writes on, word by word
+python examples/generate.py DIR --chat "Why is the sky blue?"
+python examples/generate.py DIR --chat                    a conversation
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import minigrad as mg
+import nn
+from minigrad.console import run_script
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser.add_argument("prompt", nargs="*", help="texts to go on from (default: ask)")
+    parser.add_argument("--chat", action="store_true", help="the model's own form of a conversation")
+    parser.add_argument("--max-len", type=int, default=100, metavar="N", help="new tokens (default: %(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: the likeliest (default)")
+    parser.add_argument("--top-p", type=float, default=0.9, metavar="P", help="of the likeliest (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def asked() -> Iterable[str]:
+    """Texts that are typed, until an empty line."""
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            return
+        if not text:
+            return
+        yield text
+
+
+def main(argv: Sequence[str] | None = None) -> list[str]:
+    """What the model wrote after each prompt."""
+    args = parse(argv)
+    mg.manual_seed(args.seed)
+    model, text = nn.for_inference(nn.load(args.model)), nn.text.load(args.model)
+    options: dict[str, Any] = {"max_len": args.max_len}
+    if args.temperature > 0:
+        options |= {"do_sample": True, "temperature": args.temperature, "top_p": args.top_p}
+    messages: list[dict[str, str]] = []
+    written = []
+    for prompt in args.prompt or asked():
+        messages.append({"role": "user", "content": prompt})
+        pieces = []
+        for piece in nn.stream_text(model, text, messages if args.chat else prompt, **options):
+            print(piece, end="", flush=True)
+            pieces.append(piece)
+        print()
+        written.append("".join(pieces))
+        messages.append({"role": "assistant", "content": written[-1]})
+    return written
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,49 @@
+"""Translate with a published model in a folder (OPUS-MT, NLLB, mBART, M2M ...).
+
+python examples/translate_with.py DIR "The house is small."
+python examples/translate_with.py DIR --from eng_Latn --to fra_Latn "The house is small."     for many languages
+python examples/translate_with.py DIR < text.txt                                              a sentence a line
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import nn
+from minigrad.console import run_script
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser.add_argument("text", nargs="*", help="sentences (default: the lines of standard input)")
+    parser.add_argument(
+        "--from", dest="language", metavar="CODE", help="the language of the text, as the model names it"
+    )
+    parser.add_argument("--to", metavar="CODE", help="the language to translate to")
+    parser.add_argument("--beams", type=int, default=4, metavar="N", help="size of the beam (default: %(default)s)")
+    parser.add_argument("--max-len", type=int, default=128, metavar="N", help="tokens at most (default: %(default)s)")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> list[str]:
+    """The translations."""
+    args = parse(argv)
+    model, text = nn.for_inference(nn.load(args.model)), nn.text.load(args.model)
+    if not hasattr(model.config, "source_vocab_size"):
+        raise ValueError(f"{args.model}: not a model that translates, but one that goes on from a text")
+    sentences = args.text or [line.strip() for line in sys.stdin if line.strip()]
+    results = []
+    for start in range(0, len(sentences), 16):
+        part = sentences[start : start + 16]
+        options = {"language": args.language, "to": args.to, "num_beams": args.beams, "max_len": args.max_len}
+        results += nn.generate_text(model, text, part, **options)
+        print("\n".join(results[start:]), flush=True)
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(main))

@@ -1,0 +1,211 @@
+"""Tokenizers of published models, from files made here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad.core.errors import MissingExtraError
+
+tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "sat", "##s", "mat", "on", ".", "eng_Latn", "fra_Latn"]
+
+
+def bert(path: Path) -> Path:
+    """As MiniLM's: it truncates to 8 and pads to 8, whatever is asked for."""
+    path.mkdir(exist_ok=True)
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    tokenizer.add_special_tokens(WORDS[:3])
+    tokenizer.enable_truncation(8)
+    tokenizer.enable_padding(length=8)
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps({"pad_token": {"content": "[PAD]"}, "model_max_length": 1e30})
+    )
+    (path / "special_tokens_map.json").write_text(json.dumps({"eos_token": "[SEP]", "pad_token": "[UNK]"}))
+    return path
+
+
+def bpe(path: Path, **settings: Any) -> Path:
+    path.mkdir(exist_ok=True)
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
+    )
+    tokenizer.train_from_iterator(["the cat sat on the mat. a naïve café, 漢字 🙂"] * 3, trainer)
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", **settings}))
+    return path
+
+
+def test_ids(tmp_path: Path) -> None:
+    text = nn.text.load(bert(tmp_path))
+    assert (text.pad_id, text.bos_id, text.eos_id, text.max_len, len(text)) == (0, None, 2, None, len(WORDS))
+    assert text.encode("The cats sat.") == [1, 4, 5, 7, 6, 10, 2]  # neither padded nor cut
+    assert text.encode("the cat", special=False) == [4, 5]
+    assert text.encode(["the", "the cat sat on the mat on the mat ."], max_len=5) == [[1, 4, 2], [1, 4, 5, 6, 2]]
+    assert text.encode("the", "cat") == [1, 4, 2, 5, 2]
+    assert text.decode([1, 4, 5, 7, 2, 0]) == "the cats" and text.decode([[4], [5]]) == ["the", "cat"]
+    assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == ["the", "##s"]
+    with pytest.raises(ValueError, match="expected max_len above 2, the marks around a text, got 2"):
+        text.encode("the", max_len=2)
+
+
+def test_batches(tmp_path: Path) -> None:
+    text = nn.text.load(bert(tmp_path))
+    ids, real, types = text.batch(["the", "the cat"], ["mat", "mat"])
+    assert ids.tolist() == [[1, 4, 2, 8, 2, 0], [1, 4, 5, 2, 8, 2]] and real.tolist()[0] == [True] * 5 + [False]
+    assert types.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
+    left, real, _ = text.batch(["the", "the cat"], pad_left=True)
+    assert left.tolist() == [[0, 1, 4, 2], [1, 4, 5, 2]] and not real[0, 0]
+
+
+def test_files_are_saved_as_they_were(tmp_path: Path) -> None:
+    bert(tmp_path / "a")
+    nn.text.load(tmp_path / "a").save(tmp_path / "b")
+    assert sorted(p.name for p in (tmp_path / "b").iterdir()) == [
+        "special_tokens_map.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    for file in (tmp_path / "a").iterdir():
+        assert (tmp_path / "b" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_files_of_older_folders(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s"]))
+    assert nn.text.load(tmp_path).encode("The cats") == [2, 4, 5, 6, 3]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
+    assert nn.text.load(tmp_path).encode("The cats") == [2, 1, 5, 6, 3]
+    older = tmp_path / "gpt2"
+    tokenizers.Tokenizer.from_file(str(bpe(older) / "tokenizer.json")).model.save(str(older))
+    expected = nn.text.load(older).encode("the cat, naïve 🙂")
+    (older / "tokenizer.json").unlink()
+    assert nn.text.load(older).encode("the cat, naïve 🙂") == expected
+
+
+def test_text_comes_in_whole_characters(tmp_path: Path) -> None:
+    text = nn.text.load(bpe(tmp_path))
+    said = "the cat. 漢字 🙂 naïve 中文, and on it goes: the mat sat on the cat 🙂🙂."
+    pieces = list(text.stream(text.encode(said)))
+    assert "".join(pieces) == said and len(pieces) > 20 and not any("\ufffd" in piece for piece in pieces)
+
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'bad' %}{{ raise_exception('no such role') }}{% endif %}"
+    "{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:{% endif %}"
+)
+
+
+def test_chats(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "Hi"}]
+    for settings in (
+        {"chat_template": TEMPLATE},
+        {"chat_template": [{"name": "tools", "template": "x"}, {"name": "default", "template": TEMPLATE}]},
+        {},
+    ):
+        path = bpe(tmp_path / str(len(settings)), **settings)
+        if not settings:
+            (path / "chat_template.jinja").write_text(TEMPLATE)
+        text = nn.text.load(path)
+        pytest.importorskip("jinja2", reason="chat templates need it")
+        assert text.chat(messages) == "<s>user: Hi</s>\nassistant:"
+        assert text.chat(messages, reply=False) == "<s>user: Hi</s>\n"
+        with pytest.raises(ValueError, match="the chat template refuses: no such role"):
+            text.chat([{"role": "bad", "content": ""}])
+    with pytest.raises(ValueError, match="tokenizer_config.json: no chat_template: not a model for chats"):
+        nn.text.load(bpe(tmp_path / "plain")).chat(messages)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}", "{{ messages.__class__ }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}", "{% for x in %}",
+    ],
+)  # fmt: skip
+def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
+    pytest.importorskip("jinja2", reason="chat templates need it")
+    text = nn.text.load(bpe(tmp_path, chat_template=attack))
+    try:
+        said = text.chat([{"role": "user", "content": "Hi"}])
+    except ValueError as error:
+        assert "tokenizer_config.json: chat_template:" in str(error)
+    else:
+        assert said == ""  # an attribute that is not to be seen is undefined
+
+
+def test_languages(tmp_path: Path) -> None:
+    bert(tmp_path)
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    tokenizer.add_special_tokens(["eng_Latn", "fra_Latn"])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="eng_Latn $A [SEP]", special_tokens=[("eng_Latn", 11), ("[SEP]", 2)]
+    )
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = nn.text.load(tmp_path)
+    assert text.encode("the cat") == [11, 4, 5, 2] and text.encode("the cat", language="fra_Latn") == [12, 4, 5, 2]
+    with pytest.raises(ValueError, match="language: no token 'deu_Latn' in the vocabulary"):
+        text.encode("the", language="deu_Latn")
+    with pytest.raises(ValueError, match="language='cat': the model puts no such mark around a text"):
+        text.encode("the", language="cat")
+
+
+def small(path: Path, vocab: int) -> Any:
+    config = nn.LanguageModelConfig(vocab, 16, 4, 2, 32, max_len=40, eos_id=1, tie=False, dtype="float64")
+    nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
+    return nn.load(path)
+
+
+def test_text_in_and_text_out(tmp_path: Path) -> None:
+    text = nn.text.load(bpe(tmp_path, chat_template=TEMPLATE))
+    model = small(tmp_path, len(text))
+    prompts = ["the cat", "on the mat the cat sat"]
+    ids = nn.generate(model, [text.encode(p) for p in prompts], max_len=6)
+    assert nn.generate_text(model, text, prompts, max_len=6) == text.decode(ids)
+    assert nn.generate_text(model, text, prompts[0], max_len=6) == text.decode(ids[0])
+    assert "".join(nn.stream_text(model, text, prompts[1], max_len=6)) == text.decode(ids[1])
+    chat = [{"role": "user", "content": "the cat"}]
+    prompt = text.encode(text.chat(chat), special=False)
+    assert nn.generate_text(model, text, chat, max_len=6) == text.decode(nn.generate(model, prompt, max_len=6))
+    with pytest.raises(ValueError, match="no token 'fra_Latn'"):
+        nn.generate_text(model, text, "the", to="fra_Latn")
+
+
+def test_translations(tmp_path: Path) -> None:
+    text = nn.text.load(bert(tmp_path))
+    config = nn.TransformerConfig(len(text), len(text), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
+    model = nn.Transformer(config, np.random.default_rng(0)).eval()
+    found = nn.generate_text(model, text, ["the cat", "the"], max_len=5, to="fra_Latn")
+    ids, *_ = text.batch(["the cat", "the"])
+    tokens = nn.generate(model, source=ids, max_len=5, first=(12,), suppress=(0,))
+    assert [row[0] for row in tokens] == [12, 12] and found == text.decode(tokens)
+
+
+def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="tokenizer.json: no such file, nor vocab.txt, nor vocab.json and"):
+        nn.text.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match="tokenizer.json: not the file of a tokenizer"):
+        nn.text.load(tmp_path)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingExtraError, match="the tokenizer of a published model needs tokenizers"):
+        nn.text.load(tmp_path)
