@@ -57,6 +57,8 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
         made = memo[id(value)] = Parameter(_frozen(value.data), requires_grad=False)
     elif isinstance(value, np.ndarray):
         made = memo[id(value)] = _frozen(value)
+    elif hasattr(value, "merged"):  # a map with adapters: one without them that does the same
+        made = memo[id(value)] = _copied(value.merged(), {})
     elif isinstance(value, Module):
         kind: Any = next(k for k in type(value).__mro__ if not issubclass(k, _ReadOnly))
         made = memo[id(value)] = object.__new__(FAST.get(kind, kind))

@@ -58,12 +58,11 @@ class LoRALinear(Linear):
         return super().forward(x) + mg.linear(inside, self.lora_b) * self.scale
 
     def merged(self) -> Linear:
-        """The plain map that does the same."""
+        """A plain map that does the same, with a weight of its own; copies for inference are made of it."""
         plain = Linear.__new__(Linear)
-        plain.in_features, plain.out_features = self.in_features, self.out_features
+        plain.in_features, plain.out_features, plain.bias = self.in_features, self.out_features, self.bias
         weight = self.weight.data + self.scale * (self.lora_b.data @ self.lora_a.data)
-        plain.weight, plain.bias = self.weight, self.bias
-        plain.weight.replace(weight.astype(self.weight.dtype, copy=False))
+        plain.weight = Parameter(weight.astype(self.weight.dtype, copy=False))
         return plain
 
     def extra_repr(self) -> str:

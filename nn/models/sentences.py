@@ -15,8 +15,8 @@ from minigrad.files.json import Settings, read_json, read_list
 from minigrad.files.safetensors import SafetensorsFile
 
 from ..layers.module import evaluating
+from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
-from ..text.pretrained import load as load_text
 from .pretrained.families import ENCODERS
 from .pretrained.folder import HOW
 from .pretrained.load import load

@@ -28,9 +28,6 @@ from minigrad.console import run_script
 from minigrad.serialization import load_arrays, save_arrays
 from nn.text import BOS, EOS
 
-pytest.importorskip("safetensors")
-
-
 corpora, train, translate = (load(name) for name in ("corpora", "train_toy_translation", "translate"))
 
 # -- the grammars, held against translators of our own ------------------------------------------------

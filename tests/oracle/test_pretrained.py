@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not in
 transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
 
 GENERATES = [name for name in MODELS if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"]
-IN_FLOAT32 = {"llama", "mistral", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
+IN_FLOAT32 = {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
 """Families whose norms, rotations or sines transformers computes in float32 whatever the model's dtype is."""
 
 

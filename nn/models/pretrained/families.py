@@ -277,6 +277,14 @@ layers.layers.{}.norm2                      @layers.{}.post_attention_layernorm
 layers.norm                                 @norm
 """
 
+_PHI3 = (
+    """
+layers.layers.{}.self_attention.q_proj+layers.layers.{}.self_attention.k_proj+layers.layers.{}.self_attention.v_proj @layers.{}.self_attn.qkv_proj
+layers.layers.{}.feed_forward.linear1+layers.layers.{}.feed_forward.gate  @layers.{}.mlp.gate_up_proj
+"""  # noqa: E501
+    + _LLAMA
+)
+
 
 def _gpt2(s: Settings) -> LanguageModelConfig:
     _only(s, scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
@@ -379,6 +387,10 @@ def _smollm3(s: Settings) -> LanguageModelConfig:
     return _llama(s, 2000000.0, True, no_rotary_layers=flat, **_windows(s, layers))
 
 
+def _phi3(s: Settings) -> LanguageModelConfig:
+    return _llama(s, **_windows(s, s.integer("num_hidden_layers"), always=True))
+
+
 _LM_HEAD = {"": "output lm_head"}
 _TIED_HEAD = {"lm_head.weight": "output.weight"}
 
@@ -397,6 +409,7 @@ LANGUAGE_MODELS = {
     "opt": Family("OPT", _opt, _OPT, ("model.decoder.", "decoder."), _LM_HEAD, {}, _TIED_HEAD),
     "llama": _like_llama("Llama", _llama),
     "mistral": _like_llama("Mistral", _mistral),
+    "phi3": _like_llama("Phi3", _phi3, _PHI3),
     "qwen2": _like_llama("Qwen2", _qwen2),
     "qwen3": _like_llama("Qwen3", _qwen3),
     "smollm3": _like_llama("SmolLM3", _smollm3),

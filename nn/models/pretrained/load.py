@@ -107,7 +107,7 @@ def _native_head(family: Family, settings: Settings) -> str:
 
 def _prefix(family: Family, config: ModelConfig, weights: Weights) -> str:
     """What the names of the file begin with."""
-    first = next(rule.theirs for rule in rules_of(_table(family, config), "@"))
+    first = _tokens(family, config, "@")
     for prefix in family.prefixes:
         if first.replace("@", prefix) + ".weight" in weights:
             return prefix
@@ -194,13 +194,18 @@ def _with_output(config: Any, family: Family, weights: Weights, prefix: str) -> 
     if tied == "embeddings" and "lm_head.weight" not in weights:
         config = replace(config, tie="all")
     elif tied in (True, "all") and "lm_head.weight" in weights:
-        theirs = next(rule.theirs for rule in rules_of(_table(family, config), prefix)) + ".weight"
+        theirs = _tokens(family, config, prefix) + ".weight"
         if not np.array_equal(weights.read("lm_head.weight"), weights.read(theirs)):
             config = replace(config, tie="embeddings" if tied == "all" else False)
     if isinstance(config, TransformerConfig) and config.output_bias:
         used = "final_logits_bias" in weights and weights.read("final_logits_bias").any()
         config = replace(config, output_bias=bool(used))
     return config
+
+
+def _tokens(family: Family, config: ModelConfig, prefix: str) -> str:
+    """Their name of the embedding, which every model has."""
+    return next(r.theirs for r in rules_of(_table(family, config), prefix) if r.ours[0].endswith(".tokens"))
 
 
 def _table(family: Family, config: ModelConfig) -> str:

@@ -68,6 +68,16 @@ def test_merged_it_computes_the_same() -> None:
     assert {n for n, _ in lm.named_parameters()} == {n for n, _ in model().named_parameters()}
 
 
+def test_a_copy_for_inference_has_them_too() -> None:
+    lm = nn.lora(model(), 2, 4, ("q_proj", "v_proj", "linear1"))
+    trained(lm)
+    lm.eval()
+    fast = nn.for_inference(lm)
+    np.testing.assert_allclose(fast(IDS).data, lm(IDS).data, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fast.step(IDS[:, :1], fast.start()), lm(IDS[:, :1]).data[:, -1], rtol=1e-4, atol=1e-5)
+    assert not np.allclose(fast(IDS).data, model().eval()(IDS).data, atol=1e-3)
+
+
 def test_by_definition() -> None:
     linear = nn.LoRALinear(nn.Linear(5, 4), 2, 0.5)
     linear.lora_b.data[...] = np.random.default_rng(0).standard_normal((4, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,60 @@ def test_translations(tmp_path: Path) -> None:
     ids, *_ = text.batch(["the cat", "the"])
     tokens = nn.generate(model, source=ids, max_len=5, first=(12,), suppress=(0,))
     assert [row[0] for row in tokens] == [12, 12] and found == text.decode(tokens)
+
+
+def message(*fields: tuple[int, bytes | float | int]) -> bytes:
+    """A protocol buffer, by the format's definition."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, bytes):
+            data += bytes([number << 3 | 2]) + varint(len(value)) + value
+        elif isinstance(value, float):
+            data += bytes([number << 3 | 5]) + struct.pack("<f", value)
+        else:
+            data += bytes([number << 3]) + varint(value)
+    return data
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def marian(path: Path) -> Path:
+    pieces = [
+        ("<unk>", 0.0, 2),
+        ("</s>", 0.0, 3),
+        ("▁the", -1.0, 1),
+        ("▁", -3.0, 1),
+        ("c", -4.0, 1),
+        ("at", -2.0, 1),
+        ("▁cat", -2.5, 1),
+        ("t", -5.0, 1),
+    ]
+    data = b"".join(message((1, message((1, p.encode()), (2, s), (3, k)))) for p, s, k in pieces)
+    (path / "source.spm").write_bytes(data + message((2, message((3, 1))), (3, message((1, b"identity")))))
+    words = ["</s>", "<unk>", "▁the", "▁cat", ">>fra<<", "▁chat", "at", "<pad>"]
+    (path / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
+    (path / "target.spm").write_bytes(b"x")
+    return path
+
+
+def test_marian_folders(tmp_path: Path) -> None:
+    text = nn.text.load(marian(tmp_path))
+    assert (len(text), text.eos_id, text.pad_id) == (8, 0, 7)
+    assert text.encode("the  cat") == [2, 3, 0] and text.encode("the cat", special=False) == [2, 3]
+    assert text.encode(">>fra<< the at") == [4, 2, 1, 6, 0]  # "▁" alone is in no vocabulary
+    assert text.encode(["the the the"], max_len=3) == [[2, 2, 0]]
+    assert text.decode([2, 5, 0, 7]) == "the chat" and text.decode([[2], [5]]) == ["the", "chat"]
+    ids, real, _ = text.batch(["the", "the cat"])
+    assert ids.tolist() == [[2, 0, 7], [2, 3, 0]] and real.tolist() == [[True, True, False], [True] * 3]
+    text.save(tmp_path / "again")
+    assert (tmp_path / "again/source.spm").read_bytes() == (tmp_path / "source.spm").read_bytes()
+    whole = (tmp_path / "source.spm").read_bytes()
+    for data in (b"", b"\x0f", whole[:11], b"\xff" * 20, b"{}"):
+        (tmp_path / "source.spm").write_bytes(data)
+        with pytest.raises(ValueError, match="source.spm: not a SentencePiece model"):
+            nn.text.load(tmp_path)
 
 
 def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

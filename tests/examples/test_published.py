@@ -1,0 +1,196 @@
+"""The scripts for published models, with tiny folders made here."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scripts import load
+
+import nn
+
+tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+WORDS = [
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "the",
+    "cat",
+    "dog",
+    "sat",
+    "ran",
+    "on",
+    "mat",
+    "grass",
+    "is",
+    "it",
+    "why",
+    "where",
+    "who",
+    "does",
+    "a",
+]
+
+
+def text_files(path: Path, marks: tuple[int, int] | None = (1, 2), **settings: Any) -> None:
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    if marks:
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        )
+    tokenizer.add_special_tokens(WORDS[:3])
+    path.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(path / "tokenizer.json"))
+    settings = {"pad_token": "[PAD]", "eos_token": "[SEP]", **settings}
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    config = nn.EncoderConfig(
+        len(WORDS), 16, 4, 2, 32, num_types=2, positions="learned", embedding_norm=True, scale_embedding=False,
+        activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0,
+    )  # fmt: skip
+    nn.save(tmp_path / "encoder", nn.EncoderModel(config, np.random.default_rng(0)))
+    text_files(tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+def sentence_folder(
+    path: Path, pooling: str = "pooling_mode_mean_tokens", kinds: tuple[str, ...] = ("Normalize",)
+) -> None:
+    parts = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"2_{kind}", kind) for kind in kinds)]
+    (path / "modules.json").write_text(
+        json.dumps(
+            [
+                {"idx": i, "name": str(i), "path": p, "type": f"sentence_transformers.models.{k}"}
+                for i, (p, k) in enumerate(parts)
+            ]
+        )
+    )
+    (path / "1_Pooling").mkdir(exist_ok=True)
+    (path / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 16, pooling: True}))
+    (path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6}))
+
+
+def test_vectors_of_sentences(encoder: Path) -> None:
+    """By definition: each alone, then pooled; and however they are batched."""
+    sentences = ["the cat sat", "the dog", "why is it the cat on the mat", "a"]
+    model, text = nn.load(encoder, head="none"), nn.text.load(encoder)
+    alone = [model.hidden(np.array([text.encode(s, max_len=6)])).data[0] for s in sentences]
+    for pooling, pool in (
+        ("pooling_mode_mean_tokens", lambda x: x.mean(0)),
+        ("pooling_mode_cls_token", lambda x: x[0]),
+        ("pooling_mode_lasttoken", lambda x: x[-1]),
+        ("pooling_mode_max_tokens", lambda x: x.max(0)),
+    ):
+        sentence_folder(encoder, pooling)
+        vectors = nn.sentence_encoder(encoder).encode(sentences, batch_size=2)
+        expected = np.stack([pool(x) for x in alone])
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(nn.sentence_encoder(encoder).encode(sentences[1]), expected[1], rtol=1e-4, atol=1e-6)
+    assert nn.sentence_encoder(encoder).encode([]).shape[0] == 0
+    sentence_folder(encoder, kinds=())
+    plain = nn.sentence_encoder(encoder).encode(sentences)
+    np.testing.assert_allclose(plain, np.stack([x.mean(0) for x in alone]), rtol=1e-4, atol=1e-6)
+    sentence_folder(encoder, "pooling_mode_weightedmean_tokens")
+    with pytest.raises(ValueError, match="1_Pooling/config.json: expected one of pooling_mode_cls_token"):
+        nn.sentence_encoder(encoder)
+    sentence_folder(encoder, kinds=("WordWeights",))
+    with pytest.raises(ValueError, match="modules.json: type: expected Transformer, Pooling, Dense or Normalize"):
+        nn.sentence_encoder(encoder)
+
+
+def test_semantic_search(
+    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = load("semantic_search")
+    (tmp_path / "lines").write_text("the cat sat on the mat\n\nwhy is it\nthe dog ran\nwhy is it\n")
+    found = search.main([str(encoder), str(tmp_path / "lines"), "why is it", "the dog ran", "--top", "2"])
+    assert [best[0] for best in found] == ["why is it", "the dog ran"] and len(found[0]) == 2
+    assert "3 lines in" in capsys.readouterr().out
+    answers = iter(["the dog ran", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    assert search.main([str(encoder), str(tmp_path / "lines"), "--top", "1"]) == [["the dog ran"]]
+    (tmp_path / "lines").write_text("\n \n")
+    with pytest.raises(ValueError, match="lines: no text"):
+        search.main([str(encoder), str(tmp_path / "lines"), "x"])
+
+
+def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
+    nn.save(tmp_path, nn.LanguageModel(config, np.random.default_rng(0)))
+    template = "{% for m in messages %}{{ m.content }} {% endfor %}"
+    text_files(tmp_path, None, chat_template=template)
+    generate, model, text = load("generate"), nn.load(tmp_path), nn.text.load(tmp_path)
+    expected = text.decode(nn.generate(model, text.encode("the cat"), max_len=5))
+    assert generate.main([str(tmp_path), "the cat", "--max-len", "5"]) == [expected]
+    assert capsys.readouterr().out == expected + "\n"
+    drawn = [
+        generate.main([str(tmp_path), "the cat", "--max-len", "8", "--temperature", "1", "--seed", s]) for s in "112"
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    answers = iter(["the cat", "the dog", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    pytest.importorskip("jinja2", reason="chat templates need it")
+    first, second = generate.main([str(tmp_path), "--chat", "--max-len", "4"])
+    prompt = text.encode(f"the cat {first} the dog")
+    assert second == text.decode(nn.generate(model, prompt, max_len=4))  # it remembers what was said
+
+
+def test_translate_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, encoder: Path
+) -> None:
+    config = nn.TransformerConfig(len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
+    nn.save(tmp_path / "m", nn.Transformer(config, np.random.default_rng(0)))
+    text_files(tmp_path / "m")
+    translate, model, text = load("translate_with"), nn.load(tmp_path / "m"), nn.text.load(tmp_path / "m")
+    expected = nn.generate_text(model, text, ["the cat", "why"], num_beams=2, max_len=6)
+    assert translate.main([str(tmp_path / "m"), "the cat", "why", "--beams", "2", "--max-len", "6"]) == expected
+    assert capsys.readouterr().out.splitlines() == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
+    assert translate.main([str(tmp_path / "m"), "--beams", "2", "--max-len", "6"]) == expected
+    with pytest.raises(ValueError, match="not a model that translates"):
+        translate.main([str(encoder), "the cat"])
+
+
+@pytest.mark.parametrize("part", ["all", "lora", "head"])
+def test_fine_tune(encoder: Path, tmp_path: Path, part: str) -> None:
+    rng = np.random.default_rng(0)
+    lines = [(" ".join(rng.choice(WORDS[4:12], 3)), "fact") for _ in range(60)]
+    lines += [(f"{rng.choice(['why', 'where', 'who'])} {line}", "question") for line, _ in lines]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in lines))
+    rate = "0.02" if part == "head" else "0.01"
+    accuracy = load("fine_tune").main(
+        [
+            str(encoder),
+            str(tmp_path / "pairs.tsv"),
+            "--out",
+            str(tmp_path / "out"),
+            "--train",
+            part,
+            "--epochs",
+            "8",
+            "--lr",
+            rate,
+        ]
+    )
+    assert accuracy > 0.7
+    model, text = nn.load(tmp_path / "out"), nn.text.load(tmp_path / "out")
+    settings = json.loads((tmp_path / "out/config.json").read_text())
+    assert settings["id2label"] == {"0": "fact", "1": "question"}
+    ids, real, _ = text.batch([a for a, _ in lines])
+    right = model(ids, real).data.argmax(-1) == [b == "question" for _, b in lines]
+    assert right.mean() > 0.7
+    same = [np.array_equal(p.data, q.data) for (n, p), (_, q) in zip(
+        nn.load(encoder, head="none").named_parameters(), nn.load(tmp_path / "out", head="none").named_parameters())]  # fmt: skip
+    assert all(same) if part == "head" else not all(same)
