@@ -29,6 +29,7 @@ from .ops.decompositions import *
 from .ops.einsum import *
 from .ops.elementwise import *
 from .ops.elementwise import absolute as abs
+from .ops.habits import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *

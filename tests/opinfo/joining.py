@@ -147,3 +147,27 @@ add(
     ),
     errors=[(lambda: mg.unfold(np.ones(3), 0, 4), ValueError, "unfold: a window of 4 does not fit into 3 elements")],
 )
+
+# -- PyTorch's names ---------------------------------------------------------------------------------
+
+add(
+    "cat",
+    lambda *xs, axis: np.concatenate(xs, axis),
+    lambda d: Sample([d.array(s := d.shape(1)), d.array(s)], {"axis": d.axis(len(s), False, False)}),
+    call=lambda *xs, axis: mg.cat(xs, dim=axis),
+)
+add(
+    "chunk",
+    lambda x, chunks, axis: np.split(x, range(n := -(-x.shape[axis] // chunks), x.shape[axis], n), axis),
+    lambda d: Sample(
+        [x := d.array(d.shape(1, min_side=1))], {"chunks": d.one_of(1, 2, 3), "axis": d.axis(x.ndim, False, False)}
+    ),
+    errors=[(lambda: mg.chunk(np.ones(3), 0), ValueError, "chunk: expected at least one part, got 0")],
+)
+add(
+    "expand",
+    lambda x, shape: np.broadcast_to(x, shape),
+    lambda d: Sample([d.array((3, 1))], {"shape": d.one_of((3, 4), (2, 3, 1), (3, 1))}),
+    call=lambda x, shape: mg.expand(x, *[-1 if n == 3 else n for n in shape]),
+    errors=[(lambda: mg.expand(np.ones(3), -1, 3), ValueError, r"expand: cannot expand shape \(3,\) to \(-1, 3\)")],
+)

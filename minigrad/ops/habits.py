@@ -1,0 +1,145 @@
+"""PyTorch's names for what is here under NumPy's, and for other names of its tensors what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.op import function
+from ..core.tensor import Tensor
+from .axes import ints, one_axis, shape_of
+from .elementwise import add, divide, multiply, subtract
+from .joining import concatenate, unstack
+from .shape import astype, broadcast_to, reshape, swapaxes
+
+__all__ = ["cat", "chunk", "expand", "from_numpy"]
+
+
+@function()
+def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """`concatenate`, by PyTorch's name."""
+    return concatenate(tensors, axis)
+
+
+@function(methods="chunk")
+def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+    """x cut along `axis` into at most that many parts of one length, the last one shorter, as in PyTorch."""
+    axis = one_axis("chunk", axis, np.ndim(x))
+    if chunks < 1:
+        raise ValueError(f"chunk: expected at least one part, got {chunks}")
+    n = shape_of(x)[axis]
+    length = max(-(-n // chunks), 1)
+    return [x[(slice(None),) * axis + (slice(i, i + length),)] for i in range(0, max(n, 1), length)]
+
+
+@function(methods="expand")
+def expand(x: Any, *shape: Any) -> Tensor:
+    """x broadcast to a shape, as ints or one tuple, in which -1 is the length that there is."""
+    wanted, own = ints(shape), shape_of(x)
+    own = (-1,) * (len(wanted) - len(own)) + own
+    if len(own) != len(wanted) or any(n == m == -1 for n, m in zip(own, wanted)):
+        raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {wanted}")
+    return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(own, wanted)]))
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of `array`."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: expected an ndarray, got a {type(array).__name__}")
+    return Tensor(array)
+
+
+def _alpha(f: Any, sign: str) -> Any:
+    def method(self: Tensor, other: Any, **options: Any) -> Tensor:
+        if options:
+            raise TypeError(
+                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, scaled as needed"
+            )
+        return f(self, other)
+
+    method.__doc__ = f"x {sign} other."
+    return method
+
+
+_METHODS: dict[str, Any] = {
+    "view": reshape,
+    "numel": lambda self: self.data.size,
+    "dim": lambda self: self.data.ndim,
+    "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
+    "contiguous": lambda self: self,
+    "cpu": lambda self: self,
+    "unbind": unstack,
+    "float": lambda self: astype(self, np.float32),
+    "double": lambda self: astype(self, np.float64),
+    "half": lambda self: astype(self, np.float16),
+    "long": lambda self: astype(self, np.int64),
+    "int": lambda self: astype(self, np.int32),
+    "bool": lambda self: astype(self, bool),
+    "add": _alpha(add, "+"),
+    "sub": _alpha(subtract, "-"),
+    "mul": _alpha(multiply, "*"),
+    "div": _alpha(divide, "/"),
+}
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)
+
+INSTEAD = {
+    "addmm": "x + a @ b",
+    "baddbmm": "x + a @ b",
+    "bmm": "x @ y",
+    "mm": "x @ y",
+    "mv": "x @ y",
+    "clamp_max": "x.clip(max=...)",
+    "clamp_min": "x.clip(min=...)",
+    "cuda": "x: everything is on the CPU",
+    "device": "nothing: everything is on the CPU",
+    "expand_as": "x.expand(y.shape)",
+    "fill": "minigrad.full_like(x, value)",
+    "grad_fn": "x.is_leaf, and draw_graph(x)",
+    "index_put": "x.index_add(index, values), or where()",
+    "is_contiguous": "x.data.flags.c_contiguous",
+    "new_zeros": "minigrad.zeros(shape, dtype=x.dtype)",
+    "new_ones": "minigrad.ones(shape, dtype=x.dtype)",
+    "narrow": "x[start:start + length]",
+    "reshape_as": "x.reshape(y.shape)",
+    "repeat_interleave": "x.repeat(n, axis=...)",
+    "scatter": "minigrad.scatter(values, index=..., shape=...)",
+    "scatter_add": "x.index_add(index, values)",
+    "select": "x[index]",
+    "stride": "x.data.strides",
+    "to": "x.astype(dtype): everything is on the CPU",
+    "type": "x.astype(dtype)",
+    "type_as": "x.astype(y.dtype)",
+    "unflatten": "x.reshape(...)",
+    "view_as": "x.reshape(y.shape)",
+    "where": "minigrad.where(condition, x, y)",
+    "true_divide": "x / y",
+    "eq": "x == y",
+    "ne": "x != y",
+    "lt": "x < y",
+    "le": "x <= y",
+    "gt": "x > y",
+    "ge": "x >= y",
+    "acos": "x.arccos()",
+    "asin": "x.arcsin()",
+    "atan": "x.arctan()",
+    "element_size": "x.data.itemsize",
+    "nelement": "x.numel()",
+    "ndimension": "x.ndim",
+    "var_mean": "x.var() and x.mean()",
+}
+"""What to write instead of other names of PyTorch's tensors."""
+
+
+def _missing(self: Tensor, name: str) -> Any:
+    """For names that are not here: an AttributeError that says what to write."""
+    if name in INSTEAD:
+        raise AttributeError(f"no `{name}`: write {INSTEAD[name]}")
+    if name.endswith("_") and not name.startswith("_"):
+        raise AttributeError(f"no `{name}`: tensors are not changed in place; write x = x.{name[:-1]}(...)")
+    raise AttributeError(f"no `{name}`: help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)")
+
+
+Tensor.__getattr__ = _missing  # type: ignore

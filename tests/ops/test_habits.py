@@ -1,0 +1,106 @@
+"""PyTorch's names and words on tensors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor
+
+X = Tensor(np.arange(6.0).reshape(2, 3) ** 2, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (lambda x: x.view(3, -1), lambda a: a.reshape(3, 2)),
+        (lambda x: x.t(), lambda a: a.T),
+        (lambda x: x.contiguous(), lambda a: a),
+        (lambda x: x.unbind(dim=1)[2], lambda a: a[:, 2]),
+        (lambda x: x.clamp(min=1, max=9), lambda a: a.clip(1, 9)),
+        (lambda x: x.add(1).mul(2).sub(3).div(4), lambda a: ((a + 1) * 2 - 3) / 4),
+        (lambda x: x.sum(dim=1, keepdim=True), lambda a: a.sum(1, keepdims=True)),
+        (lambda x: x.flip(dims=(0,)), lambda a: a[::-1]),
+        (lambda x: x.softmax(dim=0).sum(dim=0), lambda a: np.ones(3)),
+        (lambda x: x.unsqueeze(dim=1).squeeze(dim=1), lambda a: a),
+        (lambda x: x.std(dim=0, unbiased=True), lambda a: a.std(0, ddof=1)),
+        (lambda x: x.index_select(1, [0, 2]), lambda a: a[:, [0, 2]]),
+        (lambda x: x.masked_select(x > 3), lambda a: a[a > 3]),
+        (lambda x: mg.cat([x, x], dim=1), lambda a: np.concatenate([a, a], 1)),
+        (lambda x: mg.stack([x, x], dim=-1), lambda a: np.stack([a, a], -1)),
+    ],
+)
+def test_words(ours: Any, expected: Any) -> None:
+    np.testing.assert_allclose(ours(X).data, expected(X.data))
+
+
+def test_sizes_and_dtypes() -> None:
+    assert X.numel() == 6 and X.dim() == 2
+    assert [getattr(X, name)().dtype for name in ("float", "double", "half", "long", "bool")] == [
+        np.float32, np.float64, np.float16, np.int64, bool,
+    ]  # fmt: skip
+    array = np.zeros(2)
+    assert mg.from_numpy(array).data is array
+    with pytest.raises(TypeError, match="from_numpy: expected an ndarray, got a list"):
+        mg.from_numpy([1.0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: X.max(dim=1), TypeError, "write x.max.axis=...., and x.argmax"),
+        (lambda: X.sort(dim=1), TypeError, "write x.sort.axis=...., and x.argsort"),
+        (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
+        (lambda: X.split(2, dim=0), TypeError, "write x.chunk"),
+        (lambda: X.repeat(2, 1, 1), TypeError, "write tile"),
+        (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
+        (lambda: X[None].transpose(0, 1), ValueError, "write swapaxes"),
+        (lambda: X.view_as(X), AttributeError, "no `view_as`: write x.reshape.y.shape."),
+        (lambda: X.to("cpu"), AttributeError, "no `to`: write x.astype.dtype."),
+        (lambda: X.add_(1), AttributeError, "no `add_`: tensors are not changed in place; write x = x.add"),
+        (lambda: X.no_such_name, AttributeError, "no `no_such_name`"),
+        (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
+    ],
+)
+def test_what_pytorch_means_otherwise_is_refused(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_missing_names_disturb_nothing() -> None:
+    assert not hasattr(X, "no_such_name") and not hasattr(X, "__array_interface__")
+    np.testing.assert_array_equal(copy.deepcopy(X).data, X.data)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(X)).data, X.data)
+
+
+def test_complex_numbers_are_refused() -> None:
+    for call in (lambda: X * 1j, lambda: X + np.array(1j), lambda: X.astype(complex), lambda: np.where(X > 1, X, 1j)):
+        with pytest.raises(TypeError, match="the result is complex, and complex numbers have no gradients"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool, np.float32])
+def test_top_k_of_every_dtype(dtype: Any) -> None:
+    x = np.array([3, 0, 127, 1, 127, 2]).astype(dtype)
+    x[1] = False if dtype is bool else np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
+    values, places = mg.top_k(x, 6)
+    np.testing.assert_array_equal(values.data, np.sort(x)[::-1])
+    np.testing.assert_array_equal(values.data, x[places])
+
+
+def test_lists_as_operands() -> None:
+    rows = [[1.0, 2.0], [3.0, 5.0]]
+    x = Tensor(np.eye(2), requires_grad=True)
+    for f in (lambda a: x @ a, lambda a: np.linalg.solve(a, x), lambda a: x * a, lambda a: np.einsum("ij,jk", a, x)):
+        (found,), (expected,) = (mg.gradients(f(a).sum(), x) for a in (rows, np.array(rows)))
+        np.testing.assert_array_equal(found.data, expected.data)
+
+
+def test_einsum_labels_of_length_1() -> None:
+    assert mg.gradcheck(lambda a, b: mg.einsum("ia,i->", a, b), [np.ones((4, 1)), np.ones(1) * 2.0])
+    assert mg.gradcheck(lambda a: mg.prod(a, axis=0), [np.array(0.0)])
