@@ -102,10 +102,10 @@ class FastFeedForward(FeedForward):
 
     def prepare(self) -> None:
         """Put their weights one below the other."""
-        self.fused, self.fused_bias = fuse([self.linear1, self.gate] if self.gate else [self.linear1])
+        self.fused, self.fused_bias = fuse([self.linear1, self.gate] if self.gate is not None else [self.linear1])
 
     def forward(self, x: Any) -> Tensor:
-        if self.linear1.has_hooks or (self.gate is not None and self.gate.has_hooks):
+        if self.fused is None or self.linear1.has_hooks or (self.gate is not None and self.gate.has_hooks):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features
@@ -114,8 +114,13 @@ class FastFeedForward(FeedForward):
         return self.linear2(first * h[..., width:] if self.gate is not None else first)
 
 
-def fuse(maps: list[Linear]) -> tuple[np.ndarray, np.ndarray | None]:
-    """The weights and biases of maps of one input, one below the other; those of the maps become views of them."""
+def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The weights and biases of maps of one input, one below the other; those of the maps become views of them.
+
+    None where one of the maps is more than a weight and a bias, such as one with an adapter.
+    """
+    if not only_linear(*maps):
+        return None, None
     weight = laid_out(np.concatenate([m.weight.data for m in maps]))
     bias = None
     if any(m.bias is not None for m in maps):
@@ -130,6 +135,11 @@ def fuse(maps: list[Linear]) -> tuple[np.ndarray, np.ndarray | None]:
             m.bias._data = bias[own]
         start += m.out_features
     return weight, bias
+
+
+def only_linear(*maps: Linear) -> bool:
+    """Whether these are linear maps and nothing else."""
+    return all(type(m) is FastLinear for m in maps)
 
 
 class FastMemory(KeysAndValues):
@@ -157,7 +167,7 @@ class FastSelfAttention(_FastAttention, MultiHeadSelfAttention):
         self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
 
     def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
-        if self._watched() or self.position_bias is not None:
+        if self.fused is None or self._watched() or self.position_bias is not None:
             return super().forward(x, mask, **options)
         return self._attended(plain(x), mask, **options)
 
@@ -167,6 +177,7 @@ class FastSelfAttention(_FastAttention, MultiHeadSelfAttention):
     ) -> Tensor:  # fmt: skip
         h, kv, d = self.num_heads, self.num_kv_heads, self.d_k
         n, length = x.shape[:2]
+        assert self.fused is not None
         qkv = mapped(x, self.fused, self.fused_bias)
         heads = qkv[..., : (h + kv) * d].reshape(n, length, h + kv, d)  # queries and keys
         if self.q_norm is not None and self.k_norm is not None:
@@ -234,6 +245,7 @@ class Absorbed:
     def pays(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
         """Whether each head has keys of its own, and what is absorbed is at most half as large as the projections."""
         plain_heads = attention.num_kv_heads == attention.num_heads and attention.q_norm is None
+        plain_heads = plain_heads and only_linear(attention.q_proj, attention.out_proj)
         return plain_heads and 2 * attention.num_heads * memory.keys.shape[1] <= attention.d_model
 
     def __call__(self, x: np.ndarray) -> np.ndarray:

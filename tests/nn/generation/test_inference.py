@@ -184,3 +184,20 @@ def test_layouts(blas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
             rows = rng.standard_normal((n, shape[1]))
             np.testing.assert_allclose(products.product(rows, weight), rows @ weight.T, rtol=1e-12)
             assert products.product(rows, weight).flags.c_contiguous
+
+
+class Adapted(nn.Linear):
+    """A linear map with something added, as an adapter does."""
+
+    def forward(self, x: Any) -> mg.Tensor:
+        return super().forward(x) * 1.5
+
+
+@pytest.mark.parametrize("name", ["self_attention.k_proj", "cross_attention.q_proj", "cross_attention.out_proj", "feed_forward.linear1"])  # fmt: skip
+def test_what_is_more_than_a_linear_map_is_not_fused(name: str) -> None:
+    model = made().eval()
+    plain = decoded(model, ALONE)
+    for layer in model.decoder.layers:
+        parts = dict(layer.named_modules())
+        parts[name].__class__ = Adapted
+    assert decoded(nn.for_inference(model), ALONE) == decoded(model, ALONE) != plain
