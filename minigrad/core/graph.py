@@ -3,6 +3,10 @@
 Every recorded operation leaves one `Node`. A node points only backwards, at the nodes of its
 operands, so a graph has no reference cycles and is freed the moment its last result is. Nothing in
 this file knows `Tensor`, or any particular operation.
+
+On a first reading: `Node`, `topological`, and of `Backward` the methods `run`, `_walk` and `_parts`. That is all of
+reverse-mode differentiation. The rest can wait: changes made in place, which are only noticed; hooks; gradients of
+gradients (`create_graph`); and the buffers in which an optimizer wants its gradients.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 This class holds what is not an operation: construction, attributes, conversion, `backward`, and the
 two NumPy protocols. Operators and methods such as `__mul__` and `sum` are set on it by the registry
 in `op.py`, where each operation is defined.
+
+On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`. After "Python" come conversions, copies,
+writing in place and NumPy's protocols: each says what it does, and none is needed for the others.
 """
 
 from __future__ import annotations

@@ -28,17 +28,20 @@ STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k
 
 
 class Step:
-    """A call of one op; `follow` says how each floating operand moves with an earlier value."""
+    """A call of one op; `follow` says how each floating operand moves with an earlier value.
+
+    No two elements move alike, so that a tie of several is a kink, which `problem` sees.
+    """
 
     def __init__(self, info: OpInfo, sample: Sample, rng: np.random.Generator, earlier: list[np.ndarray]) -> None:
         self.info, self.sample = info, sample
-        self.follow: dict[int, tuple[int, np.ndarray, np.ndarray, float]] = {}
+        self.follow: dict[int, tuple[int, np.ndarray, np.ndarray, Any]] = {}
         for i, x in enumerate(sample.operands):
             if isinstance(x, np.ndarray) and x.dtype.kind == "f" and x.size:
                 source = int(rng.integers(max(0, len(earlier) - 2), len(earlier)))
                 places = rng.integers(0, earlier[source].size, x.shape)
                 start = earlier[source].reshape(-1)[places]
-                self.follow[i] = source, places, start, float(rng.uniform(0.2, 0.5))
+                self.follow[i] = source, places, start, rng.uniform(0.2, 0.5, x.shape)
 
     def __call__(self, earlier: list[Any]) -> list[Any]:
         operands = list(self.sample.operands)
