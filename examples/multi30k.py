@@ -38,7 +38,6 @@ from nn import (
     TransformerConfig,
     Translator,
     average_weights,
-    load_weights,
 )
 from nn.text import SPECIALS, BPEDropout, BPETokenizer, PairBatches, Vocabulary, read_pairs, translation_scores
 
@@ -135,7 +134,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def pairs_of(args: argparse.Namespace, part: str) -> list[Pair]:
     """The sentence pairs of train or val."""
     paths = [args.data / f"{part}{args.kind}.{language}" for language in (args.source, args.target)]
-    return read_pairs(*[path if path.exists() else path.with_name(path.name + ".gz") for path in paths])
+    return read_pairs(
+        *[path if path.exists() else path.with_name(path.name + ".gz") for path in paths], keep_repeated=True
+    )
 
 
 def untrained(args: argparse.Namespace, train: list[Pair]) -> Translator:
@@ -224,14 +225,13 @@ def average(args: argparse.Namespace) -> Path:
 def evaluate(args: argparse.Namespace, valid: list[Pair]) -> tuple[Translator, dict[str, Any]]:
     """The translator with averaged weights, and the scores of its translations of the validation sources."""
     averaged = average(args)
-    translator = Translator.load(args.out, averaged.name)
     found: dict[str, Any] = {}
     for name, file, beam in [
         ("last, greedy", max(args.out.glob("weights-*.safetensors")), 1),
         ("averaged, greedy", averaged, 1),
         ("averaged, beam", averaged, args.beam),
     ]:
-        load_weights(file, translator.model)
+        translator = Translator.load(args.out, file.name)
         texts = [t.text for t in translator.translate([a for a, _ in valid], beam, args.length_penalty)]
         scores = translation_scores(texts, [b for _, b in valid], tokenize="none", lowercase=True)
         found[name] = asdict(scores)

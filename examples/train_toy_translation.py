@@ -231,7 +231,7 @@ def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[P
         known = len(ALWAYS[args.pair])
         fixed, pairs = made[:known], made[known:]  # what everyone tries first is always learnt, and well
     given = {
-        name: read_pairs(*files, reverse=args.reverse)
+        name: read_pairs(*files, reverse=args.reverse, keep_repeated=True)
         for name, files in (("test", args.test), ("valid", args.valid))
         if files
     }

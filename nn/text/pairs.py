@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["filter_pairs", "read_lines", "read_pairs", "split_pairs"]
+__all__ = ["filter_pairs", "iter_pairs", "read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
 
@@ -53,15 +54,42 @@ def is_heading(pair: Pair) -> bool:
 
 
 def read_pairs(
-    source: str | Path, target: str | Path | None = None, reverse: bool = False, left_out: Counter[str] | None = None
-) -> list[Pair]:
+    source: str | Path, target: str | Path | None = None, reverse: bool = False, left_out: Counter[str] | None = None,
+    keep_repeated: bool = False,
+) -> list[Pair]:  # fmt: skip
     """(source, target) sentences, from one file of tab-separated columns or from two parallel files.
 
     Of a tab-separated file the first two columns are taken, and others ignored. Files are UTF-8,
     plain or .gz. Blank lines of one file, pairs with an empty side, a first row that names the columns, and
-    pairs that were there before are left out, and counted in `left_out`. `reverse` exchanges the sides.
+    pairs that were there before (unless `keep_repeated`, for test sets) are left out, and counted in
+    `left_out`. `reverse` exchanges the sides.
     """
-    pairs: list[Pair] = []
+    pairs = list(_rows(source, target))
+    count = Counter[str]() if left_out is None else left_out
+    if pairs and is_heading(pairs[0]):
+        count["a row of headings"] += 1
+        pairs = pairs[1:]
+    whole = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
+    count["with an empty side"] += len(pairs) - len(whole)
+    kept = whole if keep_repeated else list(dict.fromkeys(whole))
+    count["there before"] += len(whole) - len(kept)
+    if not kept:
+        raise ValueError(f"{source}: no pair of sentences found")
+    return kept
+
+
+def iter_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> Iterator[Pair]:
+    """The pairs that `read_pairs` reads, one by one, repeated ones too: for files that memory does not hold.
+
+    IndexedPairs.write("train.pairs", (encode(a, b) for a, b in iter_pairs("train.en.gz", "train.de.gz")), 32_000)
+    """
+    for number, (a, b) in enumerate(_rows(source, target)):
+        if a and b and not (number == 0 and is_heading((a, b))):
+            yield (b, a) if reverse else (a, b)
+
+
+def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
+    """The two sides of each line, either of which may be empty."""
     if target is None:
         for number, line in _lines(source):
             if not line.strip():
@@ -69,23 +97,15 @@ def read_pairs(
             columns = line.split("\t")
             if len(columns) < 2:
                 raise ValueError(f"{source}, line {number}: expected two columns separated by a tab, got one")
-            pairs.append((columns[0].strip(), columns[1].strip()))
-    else:
-        left, right = ([line.strip() for _, line in _lines(path)] for path in (source, target))
-        if len(left) != len(right):
-            raise ValueError(f"{source} has {len(left)} lines, but {target} has {len(right)}")
-        pairs = list(zip(left, right))
-    count = Counter[str]() if left_out is None else left_out
-    if pairs and is_heading(pairs[0]):
-        count["a row of headings"] += 1
-        pairs = pairs[1:]
-    whole = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
-    count["with an empty side"] += len(pairs) - len(whole)
-    kept = list(dict.fromkeys(whole))
-    count["there before"] += len(whole) - len(kept)
-    if not kept:
-        raise ValueError(f"{source}: no pair of sentences found")
-    return kept
+            yield columns[0].strip(), columns[1].strip()
+        return
+    counts = [0, 0]
+    for left, right in itertools.zip_longest(_lines(source), _lines(target)):
+        counts = [count + (side is not None) for count, side in zip(counts, (left, right))]
+        if left is not None and right is not None:
+            yield left[1].strip(), right[1].strip()
+    if counts[0] != counts[1]:
+        raise ValueError(f"{source} has {counts[0]} lines, but {target} has {counts[1]}")
 
 
 def filter_pairs(

@@ -28,6 +28,7 @@ from nn.text import (
     Vocabulary,
     WordTokenizer,
     filter_pairs,
+    iter_pairs,
     padded,
     read_pairs,
     split_pairs,
@@ -248,6 +249,22 @@ def test_pairs_from_parallel_files(tmp_path: Path) -> None:
     assert read_pairs(a, b) == [("eins", "one"), ("zwei", "two"), ("drei", "three")]
     with pytest.raises(ValueError, match="a.de has 4 lines, but .*c.en has 1"):
         read_pairs(a, write(tmp_path / "c.en", b"one\n"))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs_one_by_one_are_those_of_the_list(tmp_path: Path, reverse: bool) -> None:
+    table = write(tmp_path / "a.tsv.gz", "English\tChinese\nHi.\t你好。\n\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode())
+    sides = [
+        write(tmp_path / name, data) for name, data in (("a", b"one\n\ntwo\none\n"), ("b", b"eins\nx\nzwei\neins\n"))
+    ]
+    for files in ([table], sides):
+        found = list(iter_pairs(*files, reverse=reverse))
+        assert found == read_pairs(*files, reverse=reverse, keep_repeated=True) and len(found) == 3
+        assert list(dict.fromkeys(found)) == read_pairs(*files, reverse=reverse)
+    short = write(tmp_path / "c", b"eins\n")
+    for files in ((sides[0], short), (short, sides[0])):
+        with pytest.raises(ValueError, match="has . lines, but .* has"):
+            list(iter_pairs(*files))
 
 
 def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
