@@ -101,12 +101,12 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads must be divisible by num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
             )
-        if not 0 <= self.norm_eps < 1:
-            raise ValueError(f"norm_eps: expected 0 <= norm_eps < 1, got {self.norm_eps}")
+        if not _is_number(self.norm_eps) or not 0 <= self.norm_eps < 1:
+            raise ValueError(f"norm_eps: expected 0 <= norm_eps < 1, got {self.norm_eps!r}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < 1:
-                raise ValueError(f"{name}: expected 0 <= {name} < 1, got {value}")
+            if value is not None and (not _is_number(value) or not 0 <= value < 1):
+                raise ValueError(f"{name}: expected 0 <= {name} < 1, got {value!r}")
 
     def _check_choices(self) -> None:
         for name, allowed in self._choices().items():
@@ -161,6 +161,10 @@ class ModelConfig:
         if unknown := sorted(set(data) - known):
             raise ValueError(f"unknown settings: {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         return cls(**data)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 _COUNTS = {

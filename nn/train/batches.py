@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.optim.settings import checked_count
+
 __all__ = ["ArrayBatches", "Batches", "WindowBatches", "as_batches"]
 
 
@@ -54,9 +56,8 @@ class ArrayBatches(Batches):
         self.arrays = [np.asarray(a) for a in arrays]
         if len({len(a) for a in self.arrays if a.ndim}) != 1 or not all(a.ndim for a in self.arrays):
             raise ValueError(f"ArrayBatches: expected arrays of one length, got {[a.shape for a in self.arrays]}")
-        if batch_size < 1:
-            raise ValueError(f"ArrayBatches: expected batch_size of at least 1, got {batch_size}")
-        self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
+        self.batch_size = checked_count("ArrayBatches", "batch_size", batch_size)
+        self.shuffle, self.seed = shuffle, checked_count("ArrayBatches", "seed", seed, 0)
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
         n = len(self.arrays[0])
@@ -78,11 +79,11 @@ class WindowBatches(Batches):
         self.ids = np.asarray(ids)
         if self.ids.ndim != 1 or self.ids.dtype.kind not in "iu":
             raise ValueError(f"WindowBatches: expected integer ids (L,), got {self.ids.dtype} {self.ids.shape}")
-        if length < 1 or batch_size < 1:
-            raise ValueError(f"WindowBatches: expected length and batch_size of at least 1, got {length}, {batch_size}")
+        self.length = checked_count("WindowBatches", "length", length)
+        self.batch_size = checked_count("WindowBatches", "batch_size", batch_size)
+        self.shuffle, self.seed = shuffle, checked_count("WindowBatches", "seed", seed, 0)
         if len(self.ids) <= length:
             raise ValueError(f"WindowBatches: {len(self.ids)} tokens are too few for windows of {length} + 1")
-        self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng([self.seed, epoch])

@@ -45,8 +45,9 @@ class ModelLoss(Objective):
     """
 
     def __init__(self, **options: Any) -> None:
-        if "label_smoothing" in options and not 0 <= options["label_smoothing"] <= 1:
-            raise ValueError(f"ModelLoss: expected 0 <= label_smoothing <= 1, got {options['label_smoothing']}")
+        smoothing = options.get("label_smoothing", 0.0)
+        if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
+            raise ValueError(f"ModelLoss: expected 0 <= label_smoothing <= 1, got {smoothing!r}")
         self.options = options
 
     def count(self, model: Any, batch: Any) -> float:

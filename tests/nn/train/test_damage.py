@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -14,8 +15,9 @@ from runs import timeless, trainer, weights
 
 import minigrad as mg
 import nn
+from minigrad import optim
 from minigrad.serialization import load_arrays, save_arrays
-from nn.text import SPECIALS, Vocabulary, WordTokenizer
+from nn.text import SPECIALS, Vocabulary, WordTokenizer, read_pairs
 
 TEXTS = ["a b c", "d", "b a d c b"]
 
@@ -120,3 +122,74 @@ def test_damaged_training_states(state_directory: Path, tmp_path: Path) -> None:
     for what, directory in each(tmp_path, state_directory, cases):
         judge.case(what, lambda d=directory: resumed(d), lambda t, w=what: right(t, w), str(directory))
     judge.report("damaged training states", 150)
+
+
+# -- data files ----------------------------------------------------------------------------------------
+
+PAIRS = [(f"a {i} é", f"{i} b ñ") for i in range(40)]
+
+
+def test_damaged_data_files(tmp_path: Path) -> None:
+    whole, rng, judge = tmp_path / "whole", np.random.default_rng(0), Judge()
+    whole.mkdir()
+    sides = {
+        "a.txt": [a for a, _ in PAIRS],
+        "b.txt": [b for _, b in PAIRS],
+        "p.tsv": ["\t".join(pair) for pair in PAIRS],
+    }
+    for name, lines in sides.items():
+        data = ("\n".join(lines) + "\n").encode()
+        (whole / name).write_bytes(data)
+        (whole / f"{name}.gz").write_bytes(gzip.compress(data, mtime=0))
+    readers = {
+        "p.tsv": lambda d: read_pairs(d / "p.tsv"), "p.tsv.gz": lambda d: read_pairs(d / "p.tsv.gz"),
+        "a.txt": lambda d: read_pairs(d / "a.txt", d / "b.txt"), "b.txt.gz": lambda d: read_pairs(d / "a.txt", d / "b.txt.gz"),
+    }  # fmt: skip
+    for name, read in readers.items():
+        header = (0, (whole / name).stat().st_size) if name.endswith(".gz") else None
+        for what, directory in each(tmp_path / name, whole, file_damage(name, rng, header)):
+            # text that was cut is text as well, and flags of a .gz do not change what is in it
+            judge.case(
+                what,
+                lambda d=directory, read=read: read(d),
+                lambda found: set(found[:-1]) <= set(PAIRS),
+                str(directory),
+            )
+    judge.report("damaged data files", 60)
+
+
+# -- settings ------------------------------------------------------------------------------------------
+
+
+def test_settings_that_cannot_be() -> None:
+    odd = [float("nan"), float("inf"), -1, 2.5, "x", [], {}, 10.0, -(10**12), (1, 2, 3)]
+    model = nn.Linear(2, 1)
+    data, ids = [(np.ones((2, 2), np.float32),)], np.arange(50)
+    adam = lambda **settings: optim.Adam(nn.Linear(2, 1).parameters(), **settings)
+    fit = lambda **settings: nn.Trainer(
+        model, adam_of_model, data, objective=lambda m, b: m(b[0]).sum(), **{"max_steps": 1, **settings}
+    )
+    adam_of_model = optim.Adam(model.parameters())
+    makers: dict[str, Any] = {
+        **{name: lambda v, n=name: fit(**{n: v}) for name in (
+            "max_epochs", "max_steps", "accumulate", "validate_every", "patience", "keep_last", "save_every", "log_every",
+            "skip_nonfinite",
+        )},
+        "batch_size": lambda v: nn.ArrayBatches(ids, batch_size=v), "length": lambda v: nn.WindowBatches(ids, v, 2),
+        "batch_size of windows": lambda v: nn.WindowBatches(ids, 4, v), "seed": lambda v: nn.ArrayBatches(ids, batch_size=2, seed=v),
+        "label_smoothing": lambda v: nn.ModelLoss(label_smoothing=v),
+        "schedule": lambda v: fit(schedule=v), "parallel": lambda v: fit(parallel=v),
+        **{name: lambda v, n=name: adam(**{n: v}) for name in ("lr", "eps", "weight_decay", "clip_norm", "betas")},
+        **{name: lambda v, n=name: nn.TransformerConfig(9, 9, **{n: v}) for name in (
+            "d_model", "num_heads", "num_encoder_layers", "d_ff", "max_len", "dropout", "norm_eps", "activation", "norm",
+        )},
+    }  # fmt: skip
+    legal = {"lr": (2.5, 10.0), "eps": (2.5, 10.0), "weight_decay": (2.5, 10.0), "clip_norm": (2.5, 10.0)}
+    judge = Judge((ValueError, TypeError))
+    for name, make in makers.items():
+        for value in odd:
+            judge.case(
+                f"{name} = {value!r}", lambda m=make, v=value: m(v), lambda _, n=name, v=value: v in legal.get(n, ()),
+                "process" if name == "parallel" else name.split(" ")[0],
+            )  # fmt: skip
+    judge.report("settings", 100)
