@@ -1,0 +1,99 @@
+"""How scripts end: Ctrl-C, a reader that has gone away, files that cannot be: a line and a code each."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripts import EXAMPLES
+
+from minigrad.console import one_line, run_script
+
+TRAIN = [str(EXAMPLES / "train_toy_translation.py"), "--sentences", "300", "--valid-size", "20", "--test-size", "20", "--d-model", "8", "--num-heads", "2", "--d-ff", "8", "--layers", "1", "--warmup", "3"]  # fmt: skip
+
+
+def raising(error: BaseException) -> int:
+    def main() -> None:
+        raise error
+
+    return run_script(main)
+
+
+@pytest.mark.parametrize(
+    "error, code, line",
+    [
+        (ValueError("two\nlines"), 1, "error: two lines"),
+        (FileNotFoundError(2, "No such file or directory", "a/b"), 1, "error: a/b: No such file or directory"),
+        (OSError(28, "No space left on device", "runs/x"), 1, "error: runs/x: No space left on device"),
+        (MemoryError(), 1, "error: MemoryError"),
+        (FloatingPointError("step 3: the loss is nan"), 1, "error: step 3: the loss is nan"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyboardInterrupt("stopped at step 3"), 130, "stopped at step 3"),
+    ],
+)
+def test_an_error_is_a_line_and_a_code(
+    capsys: pytest.CaptureFixture[str], error: BaseException, code: int, line: str
+) -> None:
+    assert raising(error) == code
+    assert capsys.readouterr().err == line + "\n"
+
+
+def test_other_errors_are_faults_of_ours_and_show_where() -> None:
+    with pytest.raises(KeyError):
+        raising(KeyError("x"))
+    assert run_script(lambda: 3) == 3 and run_script(lambda: None) == run_script(dict) == 0
+    assert one_line(ValueError()) == "ValueError"
+
+
+def test_ctrl_c_in_training_is_one_line_and_130(tmp_path: Path) -> None:
+    command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "2", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=60)
+    lines = [line for line in err.splitlines() if not line.startswith("step ")]
+    assert process.returncode == 130 and len(lines) == 1, err
+    assert lines[0].startswith("stopped at step ") and lines[0].endswith(
+        f"go on with --out {tmp_path / 'run'} --resume"
+    )
+
+
+def test_a_reader_that_has_gone_away_ends_a_script_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, *TRAIN, "--steps", "2", "--out", str(tmp_path / "run")]
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=100)
+    os.close(write)
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--data", "a" * 300], "File name too long"),
+        (["--data", "bad.tsv.gz"], "bad.tsv.gz: not a whole .gz file"),
+        (["--data", "bad.tsv"], "bad.tsv, line 1: not UTF-8"),
+        (["--out", "file/run", "--steps", "1"], "file"),
+    ],
+)
+def test_files_that_cannot_be_are_one_line(tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "bad.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + b"broken" * 9)
+    (tmp_path / "bad.tsv").write_bytes(b"\xff\xfe\t\xff")
+    (tmp_path / "file").write_text("")
+    done = subprocess.run([sys.executable, *TRAIN, *options], capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ") and message in done.stderr
+
+
+def test_a_second_run_in_a_directory_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "1", "--out", str(tmp_path / "run")]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert first.stderr is not None and first.stderr.readline().startswith("step ")
+    second = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=100)
+    first.kill()
+    first.communicate()
+    assert second.returncode == 1 and second.stderr == f"error: {tmp_path / 'run'}: another run is at work in this directory; wait for it, or take another\n"  # fmt: skip
