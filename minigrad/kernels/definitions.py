@@ -56,8 +56,8 @@ def _in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def wrapper(*args: Any, **options: Any) -> Any:
-        floats = [x for x in args if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
-        if not floats or any(x.dtype != np.float16 for x in floats):
+        kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
+        if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
             return forward(*args, **options)
         with np.errstate(over="ignore"):  # what float16 does not hold is infinite
             answer = forward(*map(_widened, args), **options)
@@ -72,7 +72,7 @@ def _rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(vjp)
     def wrapper(g: Any, *args: Any) -> Any:
-        return vjp(_widened(g), *map(_widened, args)) if g.dtype == np.float16 else vjp(g, *args)
+        return vjp(_widened(g), *map(_widened, args)) if g.dtype.char == "e" else vjp(g, *args)
 
     return wrapper
 

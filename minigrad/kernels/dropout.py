@@ -10,7 +10,7 @@ from ..core.op import function, op
 from ..core.random import default_generator
 from ..core.tensor import Tensor
 from ..ops.activations import relu
-from .blocks import row_blocks
+from .blocks import BLOCK, row_blocks
 from .definitions import kernel
 
 __all__ = ["dropout", "relu_dropout"]
@@ -37,6 +37,10 @@ def _masked(x: Any, mask: Any, scale: float) -> Any:
     """x · mask · scale: the result of dropout, and its rule."""
     if type(x) is not np.ndarray or x.dtype.kind != "f":
         return x * mask * scale
+    if x.size <= BLOCK:
+        y = np.multiply(x, mask)
+        y *= scale
+        return y
     y = np.empty(x.shape, x.dtype)
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
     for block in row_blocks(y.size, 1):
