@@ -15,6 +15,7 @@ from .core.tensor import Tensor
 PATH = Path(__file__).parent / "core" / "methods.pyi"
 _HEAD = '''"""Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,14 +40,16 @@ _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 def methods() -> dict[str, Any]:
     """The methods of Tensor that no class body defines, by name."""
     own = Tensor.__module__
-    return {
-        name: value for name, value in vars(Tensor).items() if inspect.isfunction(value) and value.__module__ != own
-    }
+    found = {name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own}
+    found.pop("__getattr__", None)  # says what to write in place of a name that is not here: a slip to a type checker
+    return found
 
 
 def _type(annotation: Any, otherwise: str) -> str:
     text = _TYPES.get(annotation, annotation) if isinstance(annotation, str) else otherwise
-    return text if set(re.findall(r"[A-Za-z_]+", text)) <= _KNOWN else "Any"
+    if not set(re.findall(r"[A-Za-z_]+", text)) <= _KNOWN:
+        return "Any"
+    return re.sub(r"\b(int|float|bool|str|tuple|list)\b", r"builtins.\1", text)  # Tensor has methods of these names
 
 
 def _declared(name: str, method: Any) -> str:

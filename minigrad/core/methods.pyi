@@ -1,5 +1,6 @@
 """Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,6 +67,8 @@ class Methods:
         """a ^ b, for booleans and integers."""
     def abs(self) -> Tensor:
         """|x|; its derivative at 0 is 0."""
+    def add(self, other: Any, **options: Any) -> Tensor:
+        """x + other."""
     def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether all elements are true, over all axes or `axis`."""
     def amax(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -96,63 +99,83 @@ class Methods:
         """The positions that would sort x along `axis`."""
     def astype(self, dtype: Any) -> Tensor:
         """x converted to `dtype`; the gradient comes back in the dtype of x."""
+    def bool(self) -> Tensor: ...
     def broadcast_to(self, shape: Any) -> Tensor:
         """x repeated to `shape`, as NumPy broadcasts; its memory is shared."""
     def ceil(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """The smallest integer that is no smaller than x."""
-    def cholesky(self, *, upper: bool = ...) -> Tensor:
+    def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
         """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with `upper`, their mT."""
+    def chunk(self, chunks: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
+        """x cut along `axis` into at most that many parts of one length, the last one shorter, as in PyTorch."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Tensor:
         """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
         """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
     def clone(self) -> Tensor:
         """A copy of x, in memory of its own."""
+    def contiguous(self) -> Tensor: ...
     def cos(self) -> Tensor:
         """The cosine (radians)."""
     def cosh(self) -> Tensor:
         """The hyperbolic cosine."""
-    def cumprod(self, axis: int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
+    def cpu(self) -> Tensor: ...
+    def cumprod(self, axis: builtins.int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
         """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
-    def cumsum(self, axis: int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
+    def cumsum(self, axis: builtins.int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
         """The running sum along `axis`, or of the flattened array where it is None, in `dtype`."""
+    def deg2rad(self) -> Tensor:
+        """Degrees as radians."""
     def det(self) -> Tensor:
         """The determinants of matrices (..., n, n); singular ones have a gradient too."""
-    def diagonal(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+    def diagonal(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ...) -> Tensor:
         """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
-    def diff(self, n: int = ..., axis: int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
+    def diff(self, n: builtins.int = ..., axis: builtins.int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
         """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and `append` after it."""
+    def dim(self) -> Tensor: ...
+    def div(self, other: Any, **options: Any) -> Tensor:
+        """x / other."""
     def dot(self, b: Any) -> Tensor:
         """`np.dot`: the sum over the last axis of a and the last but one of b (or its only one)."""
-    def elu(self, alpha: float = ...) -> Tensor:
+    def double(self) -> Tensor: ...
+    def elu(self, alpha: builtins.float = ...) -> Tensor:
         """x where positive, else `alpha` (eˣ - 1)."""
     def erf(self) -> Tensor:
         """The error function, 2/√π ∫₀ˣ exp(-t²) dt, to the precision of the dtype."""
     def exp(self) -> Tensor:
         """eˣ."""
-    def expand_dims(self, axis: int | Sequence[int], *, dim: Any = ...) -> Tensor:
+    def exp2(self) -> Tensor:
+        """2ˣ."""
+    def expand(self, *shape: Any) -> Tensor:
+        """x broadcast to a shape, as ints or one tuple, in which -1 is the length that there is."""
+    def expand_dims(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
         """x with a new axis of length 1 at each place `axis` of the result."""
     def expm1(self) -> Tensor:
         """eˣ - 1, exact for small x."""
-    def flatten(self, order: str = ...) -> Tensor:
+    def flatten(self, order: builtins.str = ...) -> Tensor:
         """x as one axis; `order` as in `reshape`."""
-    def flip(self, axis: int | Sequence[int] | None = ..., *, dim: Any = ...) -> Tensor:
+    def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """x with the order of its elements reversed along `axis` (all axes where it is None)."""
+    def float(self) -> Tensor: ...
+    def float_power(self, b: Any) -> Tensor:
+        """a to the power b, in double precision at least."""
     def floor(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """The largest integer that is no larger than x."""
-    def gather(self, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+    def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
-    def gelu(self, approximate: str = ...) -> Tensor:
+    def gelu(self, approximate: builtins.str = ...) -> Tensor:
         """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
+    def half(self) -> Tensor: ...
     def hypot(self, b: Any, /) -> Tensor:
         """√(a² + b²), without overflow."""
     def index_add(self, index: Any, values: Any) -> Tensor:
         """x with `values` added at `index` (any NumPy index); repeated indices add up."""
-    def index_select(self, axis: int, index: Any, *, dim: Any = ...) -> Tensor:
+    def index_select(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
+    def int(self) -> Tensor: ...
     def inv(self) -> Tensor:
         """The inverses of matrices (..., n, n)."""
-    def leaky_relu(self, negative_slope: float = ...) -> Tensor:
+    def leaky_relu(self, negative_slope: builtins.float = ...) -> Tensor:
         """x where positive, else `negative_slope` · x."""
     def log(self) -> Tensor:
         """The natural logarithm."""
@@ -170,6 +193,7 @@ class Methods:
         """log(eᵃ + eᵇ), without overflow."""
     def logsumexp(self, axis: Any = ..., keepdims: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
+    def long(self) -> Tensor: ...
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
         """`value` where `mask` (booleans, broadcast to x) is True, else x."""
     def masked_select(self, mask: Any) -> Tensor:
@@ -180,45 +204,50 @@ class Methods:
         """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
     def maximum(self, b: Any, /) -> Tensor:
         """The larger of a and b; equal ones share the gradient, as in PyTorch."""
-    def mean(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     def min(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
     def minimum(self, b: Any, /) -> Tensor:
         """The smaller of a and b; equal ones share the gradient, as in PyTorch."""
-    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x with the axes `source` moved to the places `destination`; the others keep their order."""
-    def movedim(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x with the axes `source` moved to the places `destination`; the others keep their order."""
-    def nan_to_num(self, copy: bool = ..., nan: float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
+    def mul(self, other: Any, **options: Any) -> Tensor:
+        """x * other."""
+    def nan_to_num(self, copy: builtins.bool = ..., nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
         """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the dtype."""
-    def nanmean(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis` of what is not NaN (and counts by `where`); NaN where there is nothing else."""
-    def nansum(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
+    def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
         """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
     def nonzero(self) -> Any:
         """The indices of the elements that are not zero: a tuple of ndarrays."""
-    def norm(self, ord: Any = ..., axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def norm(self, ord: Any = ..., axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`."""
+    def numel(self) -> Tensor: ...
     def outer(self, b: Any) -> Tensor:
         """All products of an element of a (n in all) and one of b (m in all): (n, m)."""
     def permute(self, *axes: Any) -> Tensor:
         """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
     def pow(self, b: Any, /) -> Tensor:
         """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
-    def prod(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def prod(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
-    def ravel(self, order: str = ...) -> Tensor:
+    def rad2deg(self) -> Tensor:
+        """Radians as degrees."""
+    def ravel(self, order: builtins.str = ...) -> Tensor:
         """x as one axis; `order` as in `reshape`."""
     def reciprocal(self) -> Tensor:
         """1 / x."""
     def relu(self) -> Tensor:
         """max(x, 0); its derivative at 0 is 0."""
-    def repeat(self, repeats: int | Sequence[int], axis: int | None = ..., *more: int, dim: Any = ...) -> Tensor:
+    def repeat(self, repeats: builtins.int | Sequence[builtins.int], axis: builtins.int | None = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
         """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
-    def reshape(self, *shape: Any, order: str = ...) -> Tensor:
+    def reshape(self, *shape: Any, order: builtins.str = ...) -> Tensor:
         """x with another shape of the same size, as ints or one tuple; one length can be -1."""
-    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = ..., *, dim: Any = ...) -> Tensor:
+    def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in front."""
     def round(self, decimals: Any = ...) -> Any:
         """x rounded to `decimals`, halves to even."""
@@ -232,60 +261,69 @@ class Methods:
         """x · sigmoid(x), also called swish."""
     def sin(self) -> Tensor:
         """The sine (radians)."""
+    def sinc(self) -> Tensor:
+        """sin(πx) / (πx), and 1 at 0."""
     def sinh(self) -> Tensor:
         """The hyperbolic sine."""
     def slogdet(self) -> Any:
         """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign, logabsdet)."""
-    def softmax(self, axis: int = ..., where: Any = ..., *, dim: Any = ...) -> Tensor:
+    def softmax(self, axis: builtins.int = ..., where: Any = ..., *, dim: Any = ...) -> Tensor:
         """eˣ, divided by its sum over `axis`."""
-    def softplus(self, beta: float = ...) -> Tensor:
+    def softplus(self, beta: builtins.float = ...) -> Tensor:
         """log(1 + e^(beta x)) / beta, without overflow."""
-    def sort(self, axis: int | None = ..., *, kind: str | None = ..., stable: bool | None = ..., dim: Any = ...) -> Tensor:
+    def sort(self, axis: builtins.int | None = ..., *, kind: builtins.str | None = ..., stable: builtins.bool | None = ..., dim: Any = ...) -> Tensor:
         """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
-    def split(self, indices_or_sections: int | Sequence[int], axis: int = ..., *, dim: Any = ...) -> list[Tensor]:
+    def split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
         """x cut along `axis` before each of the indices, or into that many equal parts."""
     def sqrt(self) -> Tensor:
         """The square root."""
     def square(self) -> Tensor:
         """x²."""
-    def squeeze(self, axis: int | tuple[int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
+    def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
         """x without its axes of length 1, or without those in `axis`."""
-    def std(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, correction: float | None = ..., ddof: float | None = ..., unbiased: bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The square root of `var`."""
-    def sum(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def sub(self, other: Any, **options: Any) -> Tensor:
+        """x - other."""
+    def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The sum over `axis` (an int, a tuple, or None for all axes)."""
-    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+    def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
         """x with two axes exchanged."""
-    def swapdims(self, axis1: int, axis2: int) -> Tensor:
+    def swapdims(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
         """x with two axes exchanged."""
-    def take(self, indices: Any, axis: int | None = ..., *, mode: str = ..., dim: Any = ...) -> Tensor:
+    def t(self) -> Tensor: ...
+    def take(self, indices: Any, axis: builtins.int | None = ..., *, mode: builtins.str = ..., dim: Any = ...) -> Tensor:
         """The elements at `indices` along `axis`, or of the flattened x where it is None."""
     def tan(self) -> Tensor:
         """The tangent (radians)."""
     def tanh(self) -> Tensor:
         """The hyperbolic tangent."""
-    def tile(self, reps: int | Sequence[int]) -> Tensor:
+    def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
-    def top_k(self, k: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, np.ndarray]:
+    def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
         """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
-    def topk(self, k: int, axis: int = ..., *, dim: Any = ...) -> tuple[Tensor, np.ndarray]:
+    def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
         """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
-    def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ..., dtype: Any = ...) -> Tensor:
+    def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
         """The sum of the diagonal, computed in `dtype`."""
     def transpose(self, *axes: Any) -> Tensor:
         """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
-    def tril(self, k: int = ...) -> Tensor:
+    def tril(self, k: builtins.int = ...) -> Tensor:
         """x with 0 above its k-th diagonal."""
-    def triu(self, k: int = ...) -> Tensor:
+    def triu(self, k: builtins.int = ...) -> Tensor:
         """x with 0 below its k-th diagonal."""
     def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """x without its fraction."""
-    def unfold(self, axis: int, size: int, step: int = ..., *, dim: Any = ...) -> Tensor:
+    def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
+        """The slices of x along `axis`, without it: what `stack` joins."""
+    def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's `Tensor.unfold`."""
-    def unsqueeze(self, axis: int | Sequence[int], *, dim: Any = ...) -> Tensor:
+    def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
         """x with a new axis of length 1 at each place `axis` of the result."""
-    def var(self, axis: int | tuple[int, ...] | None = ..., keepdims: bool = ..., *, correction: float | None = ..., ddof: float | None = ..., unbiased: bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
+    def view(self, *shape: Any, order: builtins.str = ...) -> Tensor:
+        """x with another shape of the same size, as ints or one tuple; one length can be -1."""
     @property
     def T(self) -> Tensor:
         """The tensor with its axes reversed."""
