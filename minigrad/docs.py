@@ -14,6 +14,7 @@ from .ops import (
     decompositions,
     einsum,
     elementwise,
+    habits,
     indexing,
     joining,
     linalg,
@@ -35,6 +36,7 @@ KINDS = {
     "Shape": (shape, joining, rearrange),
     "Indexing and sorting": (indexing, sorting),
     "Differences and integrals": (calculus,),
+    "PyTorch's names": (habits,),
     "Networks": (linear, normalization, dropout, embedding, attention, cross_entropy),
     "Without gradient": (compare,),
 }
