@@ -33,7 +33,7 @@ KINDS = {
     "Activations": (activations, gelu),
     "Reductions": (reduction, nan, norms, softmax),
     "Linear algebra": (linalg, decompositions, einsum),
-    "Shape": (shape, joining, rearrange),
+    "Shape": (shape, joining, rearrange, habits),
     "Indexing and sorting": (indexing, sorting),
     "Differences and integrals": (calculus,),
     "PyTorch's names": (habits,),

@@ -11,7 +11,7 @@ from .tensor import Tensor, unwrap
 
 __all__ = [
     "zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
-    "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+    "from_numpy", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ def randn(*shape: Any, dtype: Any = float, generator: Generator | None = None, r
 def randint(low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None) -> Tensor:
     """Random integers from `low` to `high` - 1."""
     return Tensor(default_generator(generator).integers(low, high, shape, dtype))
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor that shares the memory of `array`."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: expected an ndarray, got a {type(array).__name__}")
+    return Tensor(array)
 
 
 def zeros_like(x: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:

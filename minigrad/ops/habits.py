@@ -14,7 +14,7 @@ from .elementwise import add, divide, multiply, subtract
 from .joining import concatenate, unstack
 from .shape import astype, broadcast_to, reshape, swapaxes
 
-__all__ = ["cat", "chunk", "expand", "from_numpy"]
+__all__ = ["cat", "chunk", "expand"]
 
 
 @function()
@@ -42,13 +42,6 @@ def expand(x: Any, *shape: Any) -> Tensor:
     if len(own) != len(wanted) or any(n == m == -1 for n, m in zip(own, wanted)):
         raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {wanted}")
     return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(own, wanted)]))
-
-
-def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor that shares the memory of `array`."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy: expected an ndarray, got a {type(array).__name__}")
-    return Tensor(array)
 
 
 def _alpha(f: Any, sign: str) -> Any:
