@@ -67,9 +67,10 @@ def op_table() -> str:
             for name in module.__all__:
                 function = getattr(module, name)
                 entry = getattr(function, "op", function)
-                numpy = " ".join(map(_numpy_name, entry.numpy))
+                numpy = " ".join(map(_numpy_name, getattr(entry, "numpy", ())))
+                methods = _methods(getattr(entry, "methods", ()))
                 doc = (function.__doc__ or "").partition("\n")[0].replace("|", "\\|")
-                lines.append(f"| `{name}` | {numpy} | {_methods(entry.methods)} | {doc} |")
+                lines.append(f"| `{name}` | {numpy} | {methods} | {doc} |")
     return "\n".join(lines)
 
 
