@@ -62,10 +62,11 @@ def main(argv: Sequence[str] | None = None) -> float:
     model = EncoderClassifier(config)
     print(f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters")
     batches = ArrayBatches(ids[held_out:], classes[held_out:], batch_size=64)
+    steps = len(batches) * args.epochs
     accuracy = lambda model: float((model(ids[:held_out]).data.argmax(-1) == classes[:held_out]).mean())
     trainer = Trainer(
         model, AdamW(model.parameters(), lr=3e-3, clip_norm=1.0), batches, objective=ModelLoss(label_smoothing=0.1),
-        valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(len(batches) * args.epochs, warmup=50),
+        valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(steps, warmup=min(50, steps // 4)),
         score=accuracy, max_epochs=args.epochs, run_dir=args.out,
     )  # fmt: skip
     trainer.fit(resume=args.out is not None)
