@@ -98,9 +98,9 @@ def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
 # -- singular values -----------------------------------------------------------------------------------
 
 
-def _svd_gradient(g: Any, y: Any, x: Any) -> Any:
+def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     """For the thin decomposition x = U S Vᵀ, packed as [U; S; V] in columns."""
-    m, n = x.shape[-2:]
+    m, n = x_shape[-2:]
     U, s, V = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :]
     gU, gs, gV = g[..., :m, :], g[..., m, :], g[..., m + 1 :, :]
     k = s.shape[-1]
@@ -159,9 +159,9 @@ def _copy_lower(m: Any) -> Any:
     return np.tril(m) + np.tril(m, -1).mT
 
 
-def _qr_gradient(g: Any, y: Any, x: Any) -> Any:
+def _qr_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     """For x = QR of full column rank, packed as [Q; R]: (gQ + Q copyltu(R gRᵀ - gQᵀ Q)) R⁻ᵀ."""
-    m = x.shape[-2]
+    m = x_shape[-2]
     Q, R, gQ, gR = y[..., :m, :], y[..., m:, :], g[..., :m, :], g[..., m:, :]
     middle = R @ gR.mT - gQ.mT @ Q
     return np.linalg.solve(R, (gQ + Q @ _copy_lower(middle)).mT).mT

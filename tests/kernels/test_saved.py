@@ -20,13 +20,15 @@ FOR_THE_DEFINITION = {
 """What only the definition reads, under `create_graph`."""
 
 
-def spoiled(value: Any) -> Any:
-    """The same arrays with other contents."""
+def spoiled(value: Any, way: int) -> Any:
+    """The same arrays with other contents: NaN, zeros, or other signs and sizes."""
     if isinstance(value, tuple):
-        return tuple(map(spoiled, value))
+        return tuple(spoiled(v, way) for v in value)
     if not isinstance(value, np.ndarray):
         return value
-    return ~value if value.dtype == bool else np.full_like(value, np.nan if value.dtype.kind in "fc" else 0)
+    if value.dtype == bool:
+        return ~value
+    return [np.full_like(value, np.nan if value.dtype.kind in "fc" else 0), np.zeros_like(value), -value - 1][way]
 
 
 def holds_array(value: Any) -> bool:
@@ -69,9 +71,10 @@ def test_every_array_that_is_kept_for_a_rule_is_read_by_it(info: OpInfo) -> None
                 expected = answer(node, rule, g, list(args))
                 for i, name in enumerate(node.op.reads[rule]):
                     if holds_array(args[i]) and g.size:
-                        others = [spoiled(value) if i == j else value for j, value in enumerate(args)]
                         key = (node.op.name, name)
-                        read[key] = read.get(key, False) or not same(answer(node, rule, g, others), expected)
+                        for way in range(3):
+                            others = [spoiled(value, way) if i == j else value for j, value in enumerate(args)]
+                            read[key] = read.get(key, False) or not same(answer(node, rule, g, others), expected)
 
     look()
     unread = {key for key, was in read.items() if not was} - FOR_THE_DEFINITION
