@@ -678,7 +678,11 @@ def test_help_tells_of_every_option(
         module.main(["--help"])
     text = capsys.readouterr().out
     assert stop.value.code == 0 and module.__doc__.strip() in text
-    options = re.findall(r"^  (?:-h, )?(--[\w-]+)(?: (?:[A-Z]+|\{.*?\}))?(?:  +|\n {8,})(\S.*)$", text, re.MULTILINE)
+    options = re.findall(
+        r"^  (?:-h, )?(--[\w-]+)(?: (?:[A-Z]+(?: \[[A-Z]+ \.\.\.\])?|\{.*?\}))?(?:  +|\n {8,})(\S.*)$",
+        text,
+        re.MULTILINE,
+    )
     assert len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 5  # each has a line of help
     if module is train:
         said = dict(options)

@@ -77,7 +77,7 @@ def test_the_classifier_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str
     rng = np.random.default_rng(0)
     rows = {f"{'x ' * rng.integers(1, 4)}{word} {'y ' * rng.integers(1, 4)}\t{label}" for _ in range(200) for word, label in [("a", "one"), ("b", "two"), ("c", "three")]}  # fmt: skip
     (tmp_path / "a.tsv").write_text("\n".join(sorted(rows) * 12), encoding="utf-8")
-    options = ["--data", str(tmp_path / "a.tsv"), "--d-model", "16", "--layers", "1", "--epochs", "12"]
+    options = ["--data", str(tmp_path / "a.tsv"), "--d-model", "16", "--layers", "1", "--epochs", "60"]
     assert classify.main([*options, "x a y", "x b y"]) > 0.9
     out = capsys.readouterr().out
     assert re.search(r"accuracy on \d+ held-out texts: 9\d|100", out)
