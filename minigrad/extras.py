@@ -7,11 +7,13 @@ from typing import Any
 
 from .core.errors import MissingExtraError
 
+_PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}  # where they are named otherwise
 
-def require(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module, or say which extra to install for `purpose`."""
+
+def require(module: str, purpose: str) -> Any:
+    """Import an optional module, or say which packages to install for `purpose`."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingExtraError(f'{purpose} needs {package}: pip install "minigrad[{extra}]"') from error
+        name = module.partition(".")[0]
+        raise MissingExtraError(f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}") from error

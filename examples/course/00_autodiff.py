@@ -59,7 +59,7 @@ def a_slope(lesson: Lesson) -> None:
 
 
 def draw_errors(path: Path, steps: np.ndarray, forward: np.ndarray, central: np.ndarray) -> None:
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(7, 3.6), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.add_subplot()
     axes.loglog(steps, forward, "o-", label="one side")
     axes.loglog(steps, central, "s-", label="both sides")
@@ -374,7 +374,7 @@ def learning(lesson: Lesson) -> None:
 
 
 def draw_fit(path: Path, x: np.ndarray, y: np.ndarray, start: Any, found: Any, losses: list[float]) -> None:
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(9.5, 3.4), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(x, y, ".", label="points", color="#6B6B6B")
     left.plot(x, start, "--", label="at first")

@@ -382,7 +382,7 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
     """The matrix, and both ways to normalise it; lines show what is normalised together."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(9.6, 3.6), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.6, 3.6), layout="constrained")
     titles = ("X", "layer norm: each row by itself", "batch norm: each column by itself")
     for i, (title, values) in enumerate(zip(titles, (TABLE, rows, columns))):
         axes = figure.add_subplot(1, 3, i + 1)

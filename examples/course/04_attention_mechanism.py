@@ -235,7 +235,7 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
     """Square matrices side by side, with their diagonals."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(11, 3.3), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(11, 3.3), layout="constrained")
     for i, (title, values) in enumerate(matrices.items(), 1):
         axes = figure.add_subplot(1, len(matrices), i)
         reach, signed = np.abs(values).max(), values.min() < 0
@@ -336,7 +336,7 @@ def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
     """Variance of the scores and gradient of the softmax against d_k."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(9.5, 3.8), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.8), layout="constrained")
     panels = ("variance of the scores", variance), ("gradient of the softmax (median norm)", gradient)
     for axes, (name, values) in zip(figure.subplots(1, 2), panels):
         axes.plot(SIZES, values[:, 0], "o-", label="q · k", color="tab:red")

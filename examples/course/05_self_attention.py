@@ -187,7 +187,7 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
 
 def draw_it(path: Path, model: Resolver) -> None:
     """What "it" attends to in both sentences: a row for each head of each layer."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(9, 4.6), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9, 4.6), layout="constrained")
     for i, sentence in enumerate((TIRED, WIDE)):
         ids = encode([sentence])
         words = sentence.split()

@@ -343,11 +343,11 @@ def far_patch(test: Scenes, n: int, c: int) -> int:
 
 def draw(path: Path, test: Scenes, models: dict[str, Segmenter], layer: int, head: int, rows: Sequence[int]) -> None:
     """Image, truth, two predictions, and what two pixels attend to, for some of the images."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(
+    figure = require("matplotlib.figure", "plotting").Figure(
         figsize=(12.4, 2.1 * len(rows) + 0.5), layout="constrained"
     )
-    colours = require("matplotlib.colors", "plots", "plotting").ListedColormap(["#20242c", "#f2a03d", "#5b8fc7"])
-    patch_of = require("matplotlib.patches", "plots", "plotting").Patch
+    colours = require("matplotlib.colors", "plotting").ListedColormap(["#20242c", "#f2a03d", "#5b8fc7"])
+    patch_of = require("matplotlib.patches", "plotting").Patch
     cells = figure.subplots(len(rows), 6, squeeze=False)
     weights = models["all"].attention(test.images[list(rows)])[layer][:, head]  # (rows, 36, 36)
     for i, (axes, n) in enumerate(zip(cells, rows)):

@@ -360,7 +360,7 @@ def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, 
     count = min(per_row, len(maps))
     lines = -(-len(maps) // count)
     size = (2.6 * count + 1.0, 2.1 * lines + 0.6)
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=size, layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=size, layout="constrained")
     cells = figure.subplots(lines, count, squeeze=False, sharex=True, sharey=True)
     for cell, (title, weights) in zip(cells.ravel(), maps.items()):
         image = cell.imshow(weights, cmap="Reds", vmin=0, vmax=max(w.max() for w in maps.values()))

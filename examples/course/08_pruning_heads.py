@@ -273,7 +273,7 @@ def copied(model: Any) -> Any:
 
 def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]]) -> None:
     """The importance of each head, and accuracy by how many are silent."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(11, 4), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(11, 4), layout="constrained")
     maps = figure.subfigures(1, 2, width_ratios=[1, 1.25])
     cells = maps[0].subplots(2, 1)
     for axes, (name, values) in zip(cells, found.items()):

@@ -148,7 +148,7 @@ def the_training(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, targ
 
 
 def draw_loss(path: Path, losses: list[float], guessing: float) -> None:
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(7, 3.4), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(7, 3.4), layout="constrained")
     axes = figure.add_subplot()
     axes.semilogy(range(1, len(losses) + 1), losses, lw=1)
     axes.axhline(guessing, ls="--", color="#6B6B6B", lw=1)

@@ -179,7 +179,7 @@ def exact_matches(model: nn.Transformer, pairs: Sequence[Any]) -> Array:
 
 def axes_of(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
     """A figure, and its axes side by side."""
-    figure = require("matplotlib.figure", "plots", "plotting").Figure(figsize=(width, height), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns)
 
 

@@ -16,4 +16,4 @@ class GradcheckError(AssertionError):
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """An optional dependency is missing; the message names the packages to install."""

@@ -51,9 +51,9 @@ def _shape(node: Node) -> str:
 def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None) -> Path:
     """Draw the graph of `result` into a picture file; its suffix (.svg, .png, .pdf) says which kind.
 
-    Needs the `graph` extra and the Graphviz programs. See `to_dot` for `names`.
+    Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
     """
-    graphviz = require("graphviz", "graph", "draw_graph")
+    graphviz = require("graphviz", "draw_graph")
     try:
         graphviz.Source(to_dot(result, names)).render(outfile=str(path), cleanup=True)
     except graphviz.ExecutableNotFound as error:

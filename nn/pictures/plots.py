@@ -1,4 +1,4 @@
-"""Pictures: attention, positions, masks, schedules, loss curves. They need the `plots` extra.
+"""Pictures: attention, positions, masks, schedules, loss curves. They need matplotlib.
 
 Every function returns a matplotlib figure, and writes it where a `path` is given. Nothing here opens
 a window.
@@ -35,7 +35,7 @@ _CJK_FONTS = (
 
 def _figure(width: float, height: float) -> Any:
     """A figure without a display."""
-    return require("matplotlib.figure", "plots", "plotting").Figure(figsize=(width, height), layout="constrained")
+    return require("matplotlib.figure", "plotting").Figure(figsize=(width, height), layout="constrained")
 
 
 def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +75,7 @@ def _font_for(*texts: str) -> dict[str, Any] | None:
 @functools.lru_cache(maxsize=1)
 def _rescanned() -> None:
     """Add the fonts that were installed after matplotlib made its list of them."""
-    manager = require("matplotlib.font_manager", "plots", "plotting")
+    manager = require("matplotlib.font_manager", "plotting")
     known = {font.fname for font in manager.fontManager.ttflist}
     for path in manager.findSystemFonts():
         if path not in known:
@@ -87,7 +87,7 @@ def _wide_font(rescan: bool = False) -> str | None:
     """A font for Chinese, Japanese and Korean, by its name."""
     if rescan:
         _rescanned()
-    manager = require("matplotlib.font_manager", "plots", "plotting")
+    manager = require("matplotlib.font_manager", "plotting")
     installed = {font.name for font in manager.fontManager.ttflist}
     return next((name for name in _CJK_FONTS if name in installed), None)
 

@@ -29,8 +29,8 @@ def style(for_page: bool = False) -> Iterator[None]:
 
     `for_page` leaves the background out: it is the page's, light or dark.
     """
-    matplotlib = require("matplotlib", "plots", "plotting")
-    cycler = require("cycler", "plots", "plotting").cycler
+    matplotlib = require("matplotlib", "plotting")
+    cycler = require("cycler", "plotting").cycler
     ground = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none") if for_page else {}
     with matplotlib.rc_context({**_SETTINGS, **ground, "axes.prop_cycle": cycler(color=COLOURS)}):
         yield

@@ -31,7 +31,7 @@ def load(directory: str | Path) -> ModelText:
     path = directory / "tokenizer.json"
     if not path.is_file() and {"source.spm", "vocab.json"} <= set(files):
         return MarianText(directory, _marks(directory), files)
-    library = require("tokenizers", "bpe", "the tokenizer of a published model")
+    library = require("tokenizers", "the tokenizer of a published model")
     if path.is_file():
         try:
             tokenizer = library.Tokenizer.from_file(str(path))

@@ -141,7 +141,7 @@ class ModelText:
         template = self.settings.get("chat_template")
         if not isinstance(template, str):
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
-        sandbox = require("jinja2.sandbox", "chat", "a chat template")
+        sandbox = require("jinja2.sandbox", "a chat template")
 
         def refuse(message: str) -> None:
             raise ValueError(f"{self.settings.where}: the chat template refuses: {message}")
@@ -153,7 +153,7 @@ class ModelText:
         environment.globals["raise_exception"] = refuse
         environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
         marks = {name: self.settings[name] for name in MARKS if isinstance(self.settings.get(name), str)}
-        errors = require("jinja2", "chat", "a chat template").exceptions
+        errors = require("jinja2", "a chat template").exceptions
         try:
             given = {"messages": messages, "add_generation_prompt": reply, **marks, **variables}
             return str(environment.from_string(template).render(**given))

@@ -30,7 +30,7 @@ def translation_scores(
     both sides are tokenized already (published figures on tokenized text are to be compared with
     these alone). `lowercase` ignores case.
     """
-    metrics = require("sacrebleu.metrics", "examples", "BLEU")
+    metrics = require("sacrebleu.metrics", "BLEU")
     if not translations:
         raise ValueError("translation_scores: no translations")
     if len(translations) != len(references):

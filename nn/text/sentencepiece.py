@@ -80,7 +80,7 @@ def pieces_of(path: str | Path) -> tuple[list[tuple[str, float]], dict[str, Any]
 
 def sentencepiece_tokenizer(path: str | Path) -> Any:
     """A tokenizer of the `tokenizers` package that cuts text up as a SentencePiece model does."""
-    library = require("tokenizers", "bpe", "the tokenizer of a published model")
+    library = require("tokenizers", "the tokenizer of a published model")
     pieces, settings = pieces_of(path)
     if settings["model_type"] != UNIGRAM:
         raise ValueError(f"{path}: expected a unigram model, got model_type {settings['model_type']}")

@@ -49,7 +49,7 @@ class Tokenizer:
 
 @lru_cache(1)
 def _simplifier() -> Any:
-    return require("opencc", "chinese", "folding Chinese characters").OpenCC("t2s")
+    return require("opencc", "folding Chinese characters").OpenCC("t2s")
 
 
 class SpaceTokenizer(Tokenizer):
@@ -101,7 +101,7 @@ class CharTokenizer(Tokenizer):
 
 
 class BPETokenizer(Tokenizer):
-    """Byte-level byte-pair encoding, learned from text; needs the `bpe` extra.
+    """Byte-level byte-pair encoding, learned from text; needs the package tokenizers.
 
     Sennrich, Haddow, Birch (2016), arXiv:1508.07909, by the `tokenizers` library.
     """
@@ -111,7 +111,7 @@ class BPETokenizer(Tokenizer):
     def __init__(self, model: str, lowercase: bool = False, simplified: bool = False) -> None:
         super().__init__(lowercase, simplified)
         self.model = model  # the library's JSON
-        self._tokenizer = require("tokenizers", "bpe", "BPETokenizer").Tokenizer.from_str(model)
+        self._tokenizer = require("tokenizers", "BPETokenizer").Tokenizer.from_str(model)
 
     @classmethod
     def train(
@@ -123,7 +123,7 @@ class BPETokenizer(Tokenizer):
         Letters, digits and punctuation are never merged with one another, unless `whole_words` says
         that words are what white space separates: for text that is tokenized already.
         """
-        lib = require("tokenizers", "bpe", "BPETokenizer")
+        lib = require("tokenizers", "BPETokenizer")
         tokenizer = lib.Tokenizer(lib.models.BPE())
         bytes_of = lib.pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=not whole_words)
         spaces = [lib.pre_tokenizers.WhitespaceSplit()] if whole_words else []

@@ -624,7 +624,7 @@ def without(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_goes_on_without_pictures_and_bleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(["matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers"], monkeypatch)  # NumPy alone
     found = run_main([*TINY, "--out", str(tmp_path)])
-    assert 'no pictures: plotting needs matplotlib: pip install "minigrad[plots]"' in found.out
+    assert "no pictures: plotting needs matplotlib: pip install matplotlib" in found.out
     shown = found.out.split("cross-attention of the last layer, mean of its heads:\n")[1].splitlines()
     assert "│" in shown[1] and set("░▒▓█") & set(shown[1])
     assert "no BLEU, which needs sacrebleu" in found.out.splitlines()[-1]
@@ -792,7 +792,7 @@ def test_translate_draws_what_it_attended_to(
     path.unlink()
     without(["matplotlib"], monkeypatch)
     found = run_main(options, translate.main)
-    assert 'plotting needs matplotlib: pip install "minigrad[plots]"' in found.err and not path.exists()
+    assert "plotting needs matplotlib: pip install matplotlib" in found.err and not path.exists()
     assert "hello world" in found.err and re.search("^ *mundo │", found.err, re.MULTILINE) and found.result == 0
 
 
