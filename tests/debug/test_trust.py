@@ -108,7 +108,7 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
     y = Tensor(1.0, requires_grad=True) * 2
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "graphviz", None)
-        with pytest.raises(MissingExtraError, match=r'draw_graph needs graphviz: pip install graphviz'):
+        with pytest.raises(MissingExtraError, match=r"draw_graph needs graphviz: pip install graphviz"):
             mg.draw_graph(y, tmp_path / "g.svg")
     pytest.importorskip("graphviz")
     if shutil.which("dot") is None:

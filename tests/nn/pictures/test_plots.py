@@ -234,7 +234,7 @@ def test_nothing_needs_a_display_or_leaves_a_figure_open() -> None:
 def test_without_matplotlib_the_extra_is_named(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r'^plotting needs matplotlib: pip install matplotlib$'):
+    with pytest.raises(MissingExtraError, match=r"^plotting needs matplotlib: pip install matplotlib$"):
         draw()
 
 

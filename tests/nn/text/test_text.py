@@ -204,7 +204,7 @@ def test_errors_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bpe_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match=r'BPETokenizer needs tokenizers: pip install tokenizers'):
+    with pytest.raises(MissingExtraError, match=r"BPETokenizer needs tokenizers: pip install tokenizers"):
         BPETokenizer.train(["a"])
 
 
