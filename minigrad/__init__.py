@@ -44,4 +44,4 @@ from .ops.special import *
 from .parallel import *
 from .runtime import *
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
