@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core.op import function, op
 from ..core.tensor import Tensor, unwrap
-from .elementwise import square
+from .elementwise import ratio, safe_divide, square
 from .indexing import getitem
 from .joining import concatenate
 from .linalg import dot, inv, matmul
@@ -108,12 +108,14 @@ def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     left, right = U.mT @ gU, V.mT @ gV
     left, right = left - left.mT, right - right.mT
     row, column = s[..., None, :], s[..., :, None]
-    inner = inner + _unless_zero(left, s) * row / (row + column) + column * _unless_zero(right, s) / (row + column)
+    inner = (
+        inner + _unless_zero(left, s) * ratio(row, row + column) + _unless_zero(right, s) * ratio(column, row + column)
+    )
     c = U @ inner @ V.mT
     if m > k:
-        c = c + (gU / row - U @ (U.mT @ (gU / row))) @ V.mT
+        c = c + safe_divide(gU - U @ (U.mT @ gU), row) @ V.mT
     if n > k:
-        c = c + U @ (gV / row - V @ (V.mT @ (gV / row))).mT
+        c = c + U @ safe_divide(gV - V @ (V.mT @ gV), row).mT
     return c
 
 

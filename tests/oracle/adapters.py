@@ -88,10 +88,10 @@ ELEMENTWISE: Table = {
     "clamp": lambda x, low=None, high=None: mg.clip(x, low, high),
     "clamp_max": lambda x, high: mg.clip(x, None, high),
     "clamp_min": lambda x, low: mg.clip(x, low, None),
-    "copysign": lambda a, b: mg.where(mg.signbit(a) == mg.signbit(b), a, -a),
+    "copysign": mg.copysign,
     "cos": mg.cos,
     "cosh": mg.cosh,
-    "deg2rad": lambda x: x * (PI / 180),
+    "deg2rad": mg.deg2rad,
     "div:floor_rounding": lambda a, b, rounding_mode: a // b,
     "div:no_rounding_mode true_divide": mg.divide,
     "div:trunc_rounding": lambda a, b, rounding_mode: mg.trunc(a / b),
@@ -99,7 +99,7 @@ ELEMENTWISE: Table = {
     "erf": mg.erf,
     "erfc": lambda x: 1 - mg.erf(x),
     "exp": mg.exp,
-    "exp2": lambda x: mg.power(2.0, x),
+    "exp2": mg.exp2,
     "expm1": mg.expm1,
     "fill": lambda x, value: mg.full_like(x, value),
     "float": lambda x, **_: mg.astype(x, np.float32),
@@ -114,7 +114,7 @@ ELEMENTWISE: Table = {
     "log1p": mg.log1p,
     "log2": mg.log2,
     "logaddexp": mg.logaddexp,
-    "logaddexp2": lambda a, b: mg.logaddexp(a * LN2, b * LN2) / LN2,
+    "logaddexp2": mg.logaddexp2,
     "logit": lambda x, eps=None: mg.log(y := x if eps is None else mg.clip(x, eps, 1 - eps)) - mg.log(1 - y),
     "masked_fill": mg.masked_fill,
     "maximum max:binary fmax": mg.maximum,
@@ -122,9 +122,9 @@ ELEMENTWISE: Table = {
     "mul": mg.multiply,
     "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: mg.nan_to_num(x, True, nan or 0.0, posinf, neginf),
     "neg": mg.negative,
-    "positive": lambda x: +x,
+    "positive": mg.positive,
     "pow float_power": mg.power,
-    "rad2deg": lambda x: x * (180 / PI),
+    "rad2deg": mg.rad2deg,
     "reciprocal": mg.reciprocal,
     "remainder": mg.remainder,
     "rsqrt": mg.rsqrt,
@@ -227,7 +227,7 @@ def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dt
 
 def matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Any:
     if ord in (2, -2, "nuc"):
-        left_out("need singular values")
+        return mg.norm(x, ord, tuple(dim), keepdim)
     return mg.norm(x, ord, tuple(dim), keepdim)
 
 
