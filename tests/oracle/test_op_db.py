@@ -52,6 +52,8 @@ NOT_COMPARED = {
         "cbrt cumprod eigh fmax fmin heaviside pinv positive qr sinc svd".split(),  # noqa: SIM905
         "opinfo holds it against NumPy and against differences",
     ),
+    **dict.fromkeys(("safe_divide", "safe_multiply"), "only rules use it, for second derivatives"),
+    "relu_dropout": "its results are random",
     "dropout": "its results are random, except for p = 0",
 }
 """Ops whose gradients no sample compares, and why."""
