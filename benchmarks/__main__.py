@@ -203,8 +203,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["all", *PARTS], help="which benchmark")
     parser.add_argument("--rounds", type=int, default=7, help="turns of each library (default: %(default)s)")
+    parser.add_argument(
+        "--against", nargs="+", choices=RIVALS, default=RIVALS, help="rivals in training (default: all)"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)")
     args = parser.parse_args()
+    RIVALS[:] = args.against
     results: dict[str, Any] = {"machine": machine(), "rounds": args.rounds}
     print(results["machine"])
     for name in PARTS if args.what == "all" else [args.what]:
