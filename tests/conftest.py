@@ -8,7 +8,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core to itself: BLAS w
 from hypothesis import HealthCheck, settings
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
-settings.register_profile("dev", max_examples=15, **_common)
-settings.register_profile("ci", max_examples=15, derandomize=True, **_common)
+settings.register_profile("dev", max_examples=12, **_common)
+settings.register_profile("ci", max_examples=12, derandomize=True, **_common)
 settings.register_profile("intense", max_examples=1000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))

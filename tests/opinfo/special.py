@@ -13,8 +13,8 @@ from .elementwise import binary, by_element, unary
 
 unary("cbrt", by_element(lambda v: math.copysign(abs(v) ** (1 / 3), v)), kinks=(0,), analytic=False)
 unary("exp2", by_element(lambda v: 2.0**v))
-unary("deg2rad", by_element(math.radians))
-unary("rad2deg", by_element(math.degrees))
+unary("deg2rad", by_element(math.radians), analytic=False)  # NumPy takes no complex degrees
+unary("rad2deg", by_element(math.degrees), analytic=False)
 unary("sinc", by_element(lambda v: math.sin(math.pi * v) / (math.pi * v) if v else 1.0), analytic=False)
 binary("logaddexp2", lambda a, b: np.log2(2.0**a + 2.0**b), analytic=False)
 binary("fmax", lambda a, b: (a + b + abs(a - b)) / 2, apart=True, analytic=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from opinfo import TABLE, Draw, OpInfo, Sample
 
@@ -25,6 +25,14 @@ ORDERS = (1, 2, 3)
 POINTS = np.arange(-6, 7)
 # row k: what the values at POINTS are weighted with to give the k-th derivative, for steps of length 1
 STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k] for k in range(13)]
+
+# Where elements are equal, or at a kink, values can move smoothly (two that touch and part again, the middle one of
+# three), and no rule can tell along which: these ops are not begun from whole numbers.
+_CHOOSING = (
+    "quantile", "percentile", "median", "sort", "part", "top_k", "max", "min", "ptp", "clip", "abs", "relu", "elu",
+    "softplus", "sign", "heaviside", "norm",
+)  # fmt: skip
+CHOOSING = {name for name in TABLE if any(word in name for word in _CHOOSING)}
 
 
 class Step:
@@ -53,6 +61,21 @@ class Step:
         return [y for y in results if isinstance(y, Tensor) and y.dtype.kind == "f" and y.size]
 
 
+def _is_regular(info: OpInfo, operands: list[Any], options: dict[str, Any]) -> bool:
+    """Whether an op has finite values there, and no slope that is infinite, as arccos has at 1."""
+    moving = [isinstance(x, np.ndarray) and x.dtype.kind == "f" for x in operands]
+    tracked = [Tensor(x, requires_grad=True) if moves else x for x, moves in zip(operands, moving)]
+    try:
+        y = info.call(*tracked, **options)
+    except np.linalg.LinAlgError:
+        return False
+    if not isinstance(y, Tensor) or not np.isfinite(y.data).all():
+        return False
+    if y.requires_grad:
+        y.sum().backward()
+    return not any(np.isinf(t.grad.data).any() for t, moves in zip(tracked, moving) if moves and t.grad is not None)
+
+
 class Program:
     """A function of one number: 4 to 8 calls, one of them of `info` (from whole numbers, if `whole`)."""
 
@@ -75,16 +98,12 @@ class Program:
 
     def _start(self, info: OpInfo, draw: Draw, rounded: bool) -> Sample:
         sample = info.samples(draw)
-        if rounded:
+        if rounded and info.name not in CHOOSING:
             whole = [
                 np.asarray(np.ceil(x)) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x
                 for x in sample.operands
             ]
-            try:
-                y = info.call(*whole, **sample.options)
-            except np.linalg.LinAlgError:
-                return sample
-            if isinstance(y, Tensor) and np.isfinite(y.data).all():
+            if _is_regular(info, whole, sample.options):
                 sample.operands = whole
         return sample
 
@@ -121,7 +140,10 @@ class Program:
 
 def problem(program: Program) -> str | None:
     """What is wrong with the derivatives; None if nothing is, or if a value on the way is not smooth there."""
-    (fine, every), (coarse, other) = program.differences(0.01), program.differences(0.02)
+    try:
+        (fine, every), (coarse, other) = program.differences(0.01), program.differences(0.02)
+    except np.linalg.LinAlgError:  # NaN on the way to a decomposition
+        return None
     if not np.all(np.abs(every - other) <= 1e-3 * np.maximum(1.0, np.abs(every))):
         return None
     size, doubt = np.maximum(1.0, np.abs(fine)), np.abs(fine - coarse)
@@ -132,7 +154,10 @@ def problem(program: Program) -> str | None:
 
 
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-@settings(max_examples=settings.default.max_examples // 4 + 1)  # type: ignore[union-attr]
+@settings(
+    max_examples=settings.default.max_examples // 4 + 1,  # type: ignore[union-attr]
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a program says what is wrong; to shrink it takes minutes
+)
 @given(data=st.data())
 def test_third_derivatives_of_compositions(info: OpInfo, data: Any) -> None:
     with np.errstate(all="ignore"):
