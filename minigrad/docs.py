@@ -33,7 +33,7 @@ KINDS = {
     "Activations": (activations, gelu),
     "Reductions": (reduction, nan, norms, softmax),
     "Linear algebra": (linalg, decompositions, einsum),
-    "Shape": (shape, joining, rearrange, habits),
+    "Shape": (shape, joining, rearrange),
     "Indexing and sorting": (indexing, sorting),
     "Differences and integrals": (calculus,),
     "PyTorch's names": (habits,),
