@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms.arguments import Call, draw_call, draw_ufunc_call
+from forms import Call, draw_call, draw_ufunc_call
 
 import minigrad as mg
 from minigrad import Tensor

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.published import batch, make
+from published import batch, make
 
 import nn
 

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import adapters
 import hypothesis
 import numpy as np
 import pytest
+from adapters import TABLE, Function, LeftOut, left_out
 from opinfo import NO_GRADIENT
-from oracle import adapters
-from oracle.adapters import TABLE, Function, LeftOut, left_out
 
 import minigrad as mg
 from minigrad.core.modes import Watch

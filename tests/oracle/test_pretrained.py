@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.published import MODELS, batch, make
+from published import MODELS, batch, make
 
 import nn
 from minigrad import optim

@@ -13,7 +13,7 @@ import nn
 torch = pytest.importorskip("torch", reason="the models are made by transformers")
 transformers = pytest.importorskip("transformers", reason="the models are made by transformers")
 
-from oracle.published import MODELS, batch, make  # noqa: E402
+from published import MODELS, batch, make  # noqa: E402
 
 
 @pytest.mark.parametrize("name", MODELS)

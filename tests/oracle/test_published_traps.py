@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.published import VOCAB, batch, make
+from published import VOCAB, batch, make
 
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors

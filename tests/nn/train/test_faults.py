@@ -319,7 +319,7 @@ def test_two_runs_of_one_seed_write_the_same_bytes(tmp_path: Path) -> None:
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\nfrom pathlib import Path\n"
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2] / 'support')!r})\nfrom pathlib import Path\n"
         f"from runs import trainer\ntrainer(Path({str(tmp_path / 'c')!r}), max_epochs=2).fit()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # and in a process of its own

@@ -123,7 +123,7 @@ print("done", flush=True)
 def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
     whole.fit()
-    script = SCRIPT.format(tests=str(Path(__file__).parents[2]), run=str(tmp_path / "cut"))
+    script = SCRIPT.format(tests=str(Path(__file__).parents[2] / "support"), run=str(tmp_path / "cut"))
     rng = np.random.default_rng(0)
     for kill in (True, True, True, False):
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
