@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts import EXAMPLES
+from scripts import EXAMPLES, started
 
 from minigrad.console import one_line, run_script
 
@@ -51,10 +51,10 @@ def test_other_errors_are_faults_of_ours_and_show_where() -> None:
 
 def test_ctrl_c_in_training_is_one_line_and_130(tmp_path: Path) -> None:
     command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "2", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
-    assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=60)
+    with started(command) as process:
+        assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, err = process.communicate(timeout=60)
     lines = [line for line in err.splitlines() if not line.startswith("step ")]
     assert process.returncode == 130 and len(lines) == 1, err
     assert lines[0].startswith("stopped at step ") and lines[0].endswith(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripts import started
 
 import minigrad as mg
 import nn
@@ -370,10 +371,10 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    out, err = process.communicate(timeout=60)
+    with started([sys.executable, "-c", code]) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
 
 

@@ -1,9 +1,14 @@
-"""The scripts of examples/, as modules."""
+"""The scripts of examples/, as modules; and processes that do not outlive their test."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -22,3 +27,15 @@ def load(name: str) -> ModuleType:
     finally:
         sys.path.remove(str(path.parent))
     return module
+
+
+@contextmanager
+def started(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process in a session of its own, as a terminal has it: killed at the end with all that it has forked."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
