@@ -2,6 +2,7 @@
 
     python docs/build.py                    runs every lesson (some minutes), writes site/, and checks it
     python docs/build.py --reuse            the same with the runs of last time, where there are any
+    python docs/build.py --pyodide DIR      with the live page too; DIR is an unpacked Pyodide with NumPy's wheel
     python docs/look.py site                looks at all pages in Chromium: three widths, light, dark, paper
 
 It needs markdown-it-py, pygments and matplotlib. It fails on a statement that does not hold, a dead link, a picture
@@ -20,13 +21,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
 
-from builder import check, diagrams, lessons, page, reference
+from builder import browser, check, diagrams, lessons, page, reference
 from builder.markdown import render
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
 WRITTEN = {
     "index": "",
     "start": "Start",
+    "live": "Start",
     "design": "More",
     "speed": "More",
     "scale": "More",
@@ -65,7 +67,15 @@ def course_table(made: Sequence[page.Page]) -> str:
     return f'<ul class="cards wide">{items}</ul>'
 
 
-def build(out: Path, reuse: bool, jobs: int) -> list[str]:
+def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:
+    """Put the live translator beside the page about it; without Pyodide the page tells how to get one."""
+    parts = re.split(r"<p>\{\{(with|without) pyodide\}\}</p>", live.content)  # for both, with, and without
+    live.content = parts[0] + parts[2 if pyodide else 4]
+    if pyodide:
+        live.files["translator.html"] = browser.live_page(pyodide, run_dir).encode()
+
+
+def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> list[str]:
     """Write the site to `out`; all that is wrong with it."""
     records = out.with_name(out.name + "-records")
     if not reuse:
@@ -74,8 +84,10 @@ def build(out: Path, reuse: bool, jobs: int) -> list[str]:
     course, wrong = lessons.pages(records, reuse, jobs)
     pages = written()
     pages[0].content = pages[0].content.replace("<p>{{course}}</p>", course_table(course))
-    live = next((p.files for p in course if p.path.startswith("course/09")), {})
-    pages[0].content = pages[0].content.replace("<p>{{explorer}}</p>", lessons.frame(next(iter(live), "")))
+    last = next((p.files for p in course if p.path.startswith("course/09")), {})
+    pages[0].content = pages[0].content.replace("<p>{{explorer}}</p>", lessons.frame(next(iter(last), "")))
+    if last:
+        with_live(next(p for p in pages if p.path == "live.html"), pyodide, records / "09_build_a_transformer")
     group = lambda name: [p for p in pages[1:] if p.group == name]
     in_order = [
         pages[0],
@@ -97,8 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--reuse", action="store_true", help="keep the runs of lessons that are there from last time")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="lessons that run at once (default: 2)")
+    parser.add_argument("--pyodide", type=Path, metavar="DIR", help="make the live page, with this unpacked Pyodide")
     args = parser.parse_args(argv)
-    wrong = build(args.out, args.reuse, args.jobs)
+    wrong = build(args.out, args.reuse, args.jobs, args.pyodide)
     for line in wrong:
         print(line, file=sys.stderr)
     files = [path for path in args.out.rglob("*") if path.is_file()]

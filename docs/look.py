@@ -13,6 +13,7 @@ import argparse
 import base64
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -112,12 +113,24 @@ def shoot(driver: Any, path: Path) -> None:
     path.write_bytes(base64.b64decode(shot["data"]))
 
 
+def ready(driver: Any, seconds: float = 120) -> bool:
+    """Whether a page that says that it has to start (data-ready on its body) has done so."""
+    end = time.monotonic() + seconds
+    while driver.execute_script("return document.body.dataset.ready") == "false":
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
+
+
 def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]:
     """All that is wrong with a page, at each width, in both themes, and on paper."""
     wrong = []
     media(driver, "light")
     width(driver, WIDTHS[0])
     driver.get(page.resolve().as_uri())
+    if not ready(driver):
+        return [f"{name}: not ready after two minutes: {driver.execute_script('return document.body.innerText')[:200]}"]
     for pixels in WIDTHS:
         width(driver, pixels)
         wrong += [f"{name} at {pixels}: {problem}" for problem in driver.execute_script(OVERFLOW)]

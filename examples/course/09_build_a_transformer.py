@@ -20,7 +20,7 @@ from lesson import Lesson, chinese_english
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.text import Vocabulary, padded
+from nn.text import SpaceTokenizer, Vocabulary, padded
 
 D, D_FF, HEADS, LAYERS = 64, 128, 4, 1
 
@@ -198,6 +198,11 @@ def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpu
         "to say cat, a head looks at 猫", cross[head, 3].argmax() == 3,
         f"head {head + 1} gives it {cross[head, 3, 3]:.2f} of its weight",
     )  # fmt: skip
+    translator = nn.Translator(model, corpus.source, corpus.target, SpaceTokenizer(), SpaceTokenizer())
+    translator.save(lesson.out)
+    nn.save_weights(lesson.out / "best.safetensors", model)
+    lesson.say("""Words and weights lie now beside the pictures of this lesson, and other programs can use them:
+    `python examples/translate.py runs/build_a_transformer "我 有 一只 猫"`.""")
     lesson.exercise(
         "Give `by_hand.py` a second layer, train again, and compare: does it need fewer steps?",
         "Set LAYERS = 2. It reaches the same, and each step takes more than one and a half times as long: this grammar needs one layer only.",

@@ -1,0 +1,69 @@
+"""The live page: a trained translator, the library and Python itself, in one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import zipfile
+from pathlib import Path
+
+from .page import ASSETS
+
+__all__ = ["live_page"]
+
+ROOT = Path(__file__).parents[2]
+PARTS = Path(__file__).parent / "live"
+CORE = ("pyodide.js", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+
+
+def live_page(pyodide: Path, run_dir: Path) -> str:
+    """The page, made of an unpacked Pyodide with NumPy's wheel, and of a run directory."""
+    files = {**_of_pyodide(pyodide), "library.zip": _library(run_dir)}
+    packed = "\n".join(
+        f'<script type="text/plain" data-file="{name}">{base64.b64encode(gzip.compress(content, mtime=0)).decode()}</script>'
+        for name, content in files.items()
+    )
+    page = (PARTS / "page.html").read_text(encoding="utf-8")
+    style = (ASSETS / "style.css").read_text(encoding="utf-8")
+    for name, text in (
+        ("style", style), ("worker", (PARTS / "worker.js").read_text(encoding="utf-8")),
+        ("page", (PARTS / "page.js").read_text(encoding="utf-8")), ("files", packed),
+    ):  # fmt: skip
+        page = page.replace(f"@{name}@", text)
+    return page
+
+
+def _of_pyodide(folder: Path) -> dict[str, bytes]:
+    """What a page needs of Pyodide, by name."""
+    missing = [name for name in CORE if not (folder / name).is_file()]
+    if missing:
+        raise SystemExit(
+            f"--pyodide {folder}: expected an unpacked Pyodide, with {', '.join(CORE)}; missing: {missing}"
+        )
+    try:
+        packages = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+        wheels, waiting = [], ["numpy"]
+        while waiting:
+            package = packages[waiting.pop()]
+            wheels.append(package["file_name"])
+            waiting += package["depends"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"--pyodide {folder}: pyodide-lock.json does not list NumPy: {error!r}") from None
+    if missing := [name for name in wheels if not (folder / name).is_file()]:
+        raise SystemExit(f"--pyodide {folder}: its pyodide-lock.json names {missing}, which is not there")
+    return {name: (folder / name).read_bytes() for name in (*CORE, *wheels)}
+
+
+def _library(run_dir: Path) -> bytes:
+    """The library, what the page asks of it, and the trained model, as a zip archive."""
+    files = {path.relative_to(ROOT): path for room in ("minigrad", "nn") for path in ROOT.glob(f"{room}/**/*.*")}
+    files = {name: path for name, path in files.items() if path.suffix in (".py", ".html")}
+    files |= {Path("asked.py"): PARTS / "asked.py", Path("corpora.py"): ROOT / "examples" / "corpora.py"}
+    files |= {Path("run") / name: run_dir / name for name in ("config.json", "vocab.json", "best.safetensors")}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:  # the page is compressed as a whole
+        for name, path in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name.as_posix()), path.read_bytes())
+    return packed.getvalue()
