@@ -6,6 +6,7 @@ import base64
 import gzip
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def live_page(pyodide: Path, run_dir: Path) -> str:
         for name, content in files.items()
     )
     page = (PARTS / "page.html").read_text(encoding="utf-8")
-    style = (ASSETS / "style.css").read_text(encoding="utf-8")
+    style = re.sub(r"@font-face.*", "", (ASSETS / "style.css").read_text(encoding="utf-8"))  # it has no formulas
     for name, text in (
         ("style", style), ("worker", (PARTS / "worker.js").read_text(encoding="utf-8")),
         ("page", (PARTS / "page.js").read_text(encoding="utf-8")), ("files", packed),

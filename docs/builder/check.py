@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
+
+from . import font
 
 __all__ = ["problems"]
 
@@ -23,9 +26,11 @@ class _Reader(HTMLParser):
         self.ids: list[str] = []
         self.links: list[tuple[str, str, str]] = []  # tag, attribute, address
         self.wrong: list[str] = []
+        self._formulas = 0  # that we are inside of
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attrs}
+        self._formulas += tag == "math"
         if "id" in found:
             self.ids.append(found["id"])
         if tag == "img" and not found.get("alt"):
@@ -40,6 +45,18 @@ class _Reader(HTMLParser):
         for name, value in found.items():
             if "url(" in value and not re.search(r"url\([\"']?(#|data:)", value):
                 self.wrong.append(f"an address in {name}: {value[:60]}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._formulas -= tag == "math"
+
+    def handle_data(self, data: str) -> None:
+        if self._formulas and (strange := {c for c in data if not wide(c)} - font.covered() - {"\n"}):
+            self.wrong.append(f"not in the font of formulas: {''.join(sorted(strange))}")
+
+
+def wide(letter: str) -> bool:
+    """Whether a letter is Chinese, Japanese or Korean: words in a formula, in the font of all words."""
+    return unicodedata.east_asian_width(letter) in "WF"
 
 
 def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[str]:
@@ -59,7 +76,9 @@ def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[st
             wrong.append(f"a dead link: {address}")
         elif part and file.suffix == ".html" and part not in ids.get(file, set()) and tag == "a":
             wrong.append(f"a link to a place that is not there: {address}")
-    loaded = re.findall(r"(?:@import|fetch\(|importScripts\((?!URL\.createObjectURL)|new WebSocket|url\([\"']?https?:)[^\n]{0,60}", text)
+    loaded = re.findall(
+        r"(?:@import|fetch\(|importScripts\((?!URL\.createObjectURL)|new WebSocket|url\([\"']?https?:)[^\n]{0,60}", text
+    )
     return wrong + [f"something loaded: {found}" for found in loaded]
 
 

@@ -280,7 +280,7 @@ def _mathml(node: Node | None, block: bool) -> str:
     if node.kind == "number":
         return _tag("mn", value)
     if node.kind == "operator":
-        return _tag("mo", value, ' stretchy="false"' if node.value in "()[]|‖{}⌊⌋" else "")
+        return _tag("mo", value.replace("ᵀ", "⊤"), ' stretchy="false"' if node.value in "()[]|‖{}⌊⌋" else "")
     if node.kind in ("name", "text"):
         return _tag("mi" if node.kind == "name" else "mtext", value.replace(" ", "\u00a0"))
     if node.kind == "space":

@@ -132,6 +132,7 @@ def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
         ("<script>fetch('x')</script>", "loaded"),
         ('<p id="here">x</p>', "twice"),
         ('<iframe src="a.html"></iframe>', "without a title"),
+        ('<math aria-label="x"><mi>∰</mi></math>', "font of formulas: ∰"),
     ],
 )
 def test_what_a_page_may_not_have(docs: SimpleNamespace, tmp_path: Path, body: str, word: str) -> None:
@@ -142,6 +143,21 @@ def test_what_a_page_may_not_have(docs: SimpleNamespace, tmp_path: Path, body: s
 def test_what_a_page_may_have(docs: SimpleNamespace, tmp_path: Path) -> None:
     fine = '<a href="#here">x</a><a href="a.html">x</a><a href="https://arxiv.org/abs/1706.03762">x</a><svg aria-label="y"></svg>'
     assert problems(docs, tmp_path, fine) == []
+
+
+def test_the_font_has_what_formulas_can_have(docs: SimpleNamespace) -> None:
+    """Each sign that is known, and each letter in italics, as a letter by itself is shown."""
+    formulas, font = docs.formulas, importlib.import_module("builder.font")
+    shown = "".join([*formulas.LETTERS.values(), *formulas.OPERATORS.values()]).replace("ᵀ", "⊤")
+    italic = "".join(chr(0x1D434 + i) for i in range(52)).replace("\U0001d455", "ℎ")
+    assert not {*shown, *italic, *font.GREEK, *map(chr, range(33, 127))} - font.covered()
+    with font.TTFont(font.MADE) as made:
+        assert "MATH" in made and font.NAME in {str(record) for record in made["name"].names}
+        assert (
+            "STI Pub" in str(made["name"].getDebugName(0))
+            and len(made["MATH"].table.MathVariants.VertGlyphCoverage.glyphs) > 20
+        )
+    assert "SIL OPEN FONT LICENSE" in (font.MADE.parent / "math-LICENSE.txt").read_text(encoding="utf-8")
 
 
 def test_diagrams_are_drawn_with_what_was_computed(docs: SimpleNamespace) -> None:

@@ -1,0 +1,58 @@
+"""The font of formulas: the part of STIX Math that formulas here can have, as docs/assets/math.woff.
+
+    python docs/builder/font.py STIXMath-Regular.otf        (Debian: fonts-stix)
+
+The licence of the font asks for another name where it is changed: it is "minigrad math". It needs fonttools, which
+comes with matplotlib.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+from fontTools import subset
+from fontTools.ttLib import TTFont
+
+__all__ = ["covered", "make"]
+
+MADE = Path(__file__).parent.parent / "assets" / "math.woff"
+NAME = "minigrad math"
+PLAIN = (
+    "".join(map(chr, range(32, 127)))
+    + "\u00a0°±·×¬¯ˆ˜′″‖…⋯⋮⋱ℓℝℎ←↑→↓↔⇒⇔↦∀∂∃∇∈∉∏∑−∓∗∘√∝∞∩∪∫∼≈≠≡≤≥≪≫⊂⊆⊕⊗⊙⊤⊥⌈⌉⌊⌋⟨⟩ıȷ\u0302\u0304\u20d7"
+)
+GREEK = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθικλμνξοπρςστυφχψω"
+ITALIC = "".join(map(chr, [*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]))  # a letter by itself is in italics
+
+
+def make(original: Path) -> None:
+    """Write the part of the font."""
+    font = TTFont(original)
+    options = subset.Options(
+        layout_features=["*"], name_IDs=[0, 1, 2, 4, 6, 7, 13, 14], hinting=False, notdef_outline=True
+    )
+    part = subset.Subsetter(options)
+    part.populate(text=PLAIN + GREEK + ITALIC)
+    part.subset(font)
+    for record in font["name"].names:
+        if record.nameID in (1, 4, 6):
+            record.string = NAME.replace(" ", "-" if record.nameID == 6 else " ")
+    if "CFF " in font:
+        top = font["CFF "].cff
+        top.fontNames = [NAME.replace(" ", "-")]
+        top.topDictIndex[0].FullName = top.topDictIndex[0].FamilyName = NAME
+    font.flavor = "woff"
+    font.save(MADE)
+
+
+@cache
+def covered() -> frozenset[str]:
+    """The characters that the font has."""
+    with TTFont(MADE) as font:
+        return frozenset(map(chr, font.getBestCmap()))
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))
