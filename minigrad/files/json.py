@@ -11,10 +11,10 @@ from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
 
-__all__ = ["Settings", "dataclass_from", "read_json", "read_list", "write_json"]
+__all__ = ["REQUIRED", "Settings", "dataclass_from", "kinds_of", "read_json", "read_list", "write_json"]
 
 T = TypeVar("T")
-_REQUIRED: Any = object()
+REQUIRED: Any = object()
 _WORDS = {
     int: "an integer", float: "a number", str: "a text", bool: "true or false", list: "a list", dict: "an object",
     type(None): "null", Mapping: "an object", Sequence: "a list", tuple: "a list",
@@ -79,7 +79,7 @@ class Settings(dict[str, Any]):
         self.taken: set[str] = set()
 
     def take(
-        self, name: str | Sequence[str], kinds: Any, default: Any = _REQUIRED, low: float | None = None,
+        self, name: str | Sequence[str], kinds: Any, default: Any = REQUIRED, low: float | None = None,
         high: float | None = None, choices: Sequence[Any] | None = None,
     ) -> Any:  # fmt: skip
         """The entry, which is of one of `kinds`, within low ... high, and among `choices`.
@@ -90,7 +90,7 @@ class Settings(dict[str, Any]):
         self.taken.update(names)
         found = next((n for n in names if self.get(n) is not None), None)
         if found is None:
-            if default is _REQUIRED:
+            if default is REQUIRED:
                 raise ValueError(f"{self.where}: {' or '.join(names)} is missing")
             return default
         value, kinds = self[found], kinds if isinstance(kinds, tuple) else (kinds,)
@@ -106,30 +106,30 @@ class Settings(dict[str, Any]):
         """The error about an entry."""
         raise ValueError(f"{self.where}: {name}: expected {expected}, got {_shown(self.get(name))}")
 
-    def integer(self, name: str | Sequence[str], default: Any = _REQUIRED, low: int = 1, high: int = 1 << 40) -> Any:
+    def integer(self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40) -> Any:
         """A whole number, of at least 1 unless `low` says otherwise."""
         return self.take(name, int, default, low, high)
 
-    def number(self, name: str | Sequence[str], default: Any = _REQUIRED, low: Any = None, high: Any = None) -> Any:
+    def number(self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None) -> Any:
         """A finite number."""
         return self.take(name, float, default, low, high)
 
-    def flag(self, name: str | Sequence[str], default: Any = _REQUIRED) -> Any:
+    def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
         """true or false."""
         return self.take(name, bool, default)
 
-    def text(self, name: str | Sequence[str], default: Any = _REQUIRED, choices: Sequence[str] | None = None) -> Any:
+    def text(self, name: str | Sequence[str], default: Any = REQUIRED, choices: Sequence[str] | None = None) -> Any:
         """A text, one of `choices` if they are given."""
         return self.take(name, str, default, choices=choices)
 
-    def list(self, name: str | Sequence[str], kind: Any, default: Any = _REQUIRED) -> Any:
+    def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
         """A list whose items are all of one kind."""
         value = self.take(name, list, default)
         if isinstance(value, list) and not all(_is(item, kind) for item in value):
             self.fail(name if isinstance(name, str) else name[0], f"a list of which each item is {_WORDS[kind]}")
         return value
 
-    def object(self, name: str, default: Any = _REQUIRED) -> Any:
+    def object(self, name: str, default: Any = REQUIRED) -> Any:
         """An object, as settings of its own; a default is given back as it is."""
         value = self.take(name, dict, default)
         return Settings(value, f"{self.where}: {name}") if isinstance(value, dict) else value
@@ -142,7 +142,7 @@ class Settings(dict[str, Any]):
             )
 
 
-def _kinds(hint: Any) -> tuple[Any, ...]:
+def kinds_of(hint: Any) -> tuple[Any, ...]:
     """The kinds of JSON values that an annotation allows."""
     parts = getattr(hint, "__args__", ()) if "Union" in type(hint).__name__ else (hint,)
     return tuple(getattr(part, "__origin__", part) for part in parts)
@@ -162,7 +162,7 @@ def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
             if field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where}: {field.name} is missing")
             continue
-        kinds = tuple(dict if k is Mapping else k for k in _kinds(hints[field.name]))
+        kinds = tuple(dict if k is Mapping else k for k in kinds_of(hints[field.name]))
         value = settings[field.name]
         if not any(_is(value, kind) for kind in kinds):
             settings.fail(field.name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))

@@ -65,10 +65,15 @@ class _FastNorm(Module):
     bias: Any = None
     eps: float
     centred: bool
+    zero_centred = False
+
+    def prepare(self) -> None:
+        """Add once what a norm that is centred at zero adds each time."""
+        self.factor = self.weight.data + 1 if self.zero_centred else self.weight.data
 
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        weight, bias = self.weight.data, None if self.bias is None else self.bias.data
+        weight, bias = self.factor, None if self.bias is None else self.bias.data
         if x.size == len(weight):
             return Tensor(normal_row(x.reshape(-1), weight, bias, self.eps, self.centred).reshape(x.shape))
         if self.centred:

@@ -36,18 +36,19 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Each row divided by the root of its mean square, times `weight`.
+    """Each row divided by the root of its mean square, times `weight`; where `zero_centred`, times 1 + `weight`.
 
     Zhang, Sennrich (2019), arXiv:1910.07467.
     """
 
-    def __init__(self, d: int, eps: float = 1e-6, dtype: Any = np.float32) -> None:
+    def __init__(self, d: int, eps: float = 1e-6, dtype: Any = np.float32, zero_centred: bool = False) -> None:
         self.d = d
         self.eps = eps
-        self.weight = Parameter(np.ones(d, dtype))
+        self.zero_centred = zero_centred
+        self.weight = Parameter(np.zeros(d, dtype) if zero_centred else np.ones(d, dtype))
 
     def forward(self, x: Any) -> Tensor:
-        return mg.rms_norm(x, self.weight, self.eps)
+        return mg.rms_norm(x, self.weight + 1 if self.zero_centred else self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.d}, eps={self.eps}"

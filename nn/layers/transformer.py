@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     Generator = np.random.Generator
 
 
+NORMS = ("layer", "rms", "rms_zero_centred")
+
+
 def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm:
-    """A norm of rows: "layer" or "rms"."""
-    if kind not in ("layer", "rms"):
-        raise ValueError(f"norm: expected one of layer, rms, got {kind!r}")
-    return LayerNorm(d, eps, dtype=dtype) if kind == "layer" else RMSNorm(d, eps, dtype)
+    """A norm of rows: one of `NORMS`."""
+    if kind not in NORMS:
+        raise ValueError(f"norm: expected one of {', '.join(NORMS)}, got {kind!r}")
+    return LayerNorm(d, eps, dtype=dtype) if kind == "layer" else RMSNorm(d, eps, dtype, kind == "rms_zero_centred")
 
 
 class _Layer(Module):
@@ -48,7 +51,7 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then a feed-forward net. Where `is_causal`, a layer of a decoder-only model.
 
-    `norm` is "layer" or "rms". `attention` has further options of `MultiHeadAttention`; `bias` and
+    `norm` is "layer", "rms" or "rms_zero_centred". `attention` has further options of `MultiHeadAttention`; `bias` and
     `dropout` hold for it too, unless said otherwise there. `activation_dropout` acts inside the feed-forward
     net (None: as `dropout`).
     """

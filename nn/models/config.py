@@ -11,6 +11,7 @@ import numpy as np
 
 from ..layers.linear import ACTIVATIONS
 from ..layers.rotary import RotaryPositions
+from ..layers.transformer import NORMS
 
 __all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
 
@@ -25,7 +26,8 @@ class ModelConfig:
     """What the configurations of all models share; the defaults are the paper's.
 
     Layers: `attention_dropout` and `activation_dropout` (inside the feed-forward net) are `dropout` where they
-    are None; `norm` is "layer" or "rms"; `final_norm` adds a norm after each stack, None where `norm_first`.
+    are None; `norm` is "layer", "rms" or "rms_zero_centred" (times 1 + weight, as Gemma's); `final_norm` adds a
+    norm after each stack, None where `norm_first`.
     `bias` is that of all linear maps of a layer; `attention_bias`, where it differs, a bool or the letters of
     those of q, k, v and o that have one. `num_kv_heads`, `head_dim`, `attention_scale`, `qk_norm` and `window`
     as in `MultiHeadAttention`; the window holds for `window_layers` (None: all).
@@ -122,7 +124,7 @@ class ModelConfig:
             RotaryPositions(self.size_of_head, self.rotary_base, scaling=self.rotary_scaling)  # refuses what is wrong
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {"activation": tuple(ACTIVATIONS), "norm": ("layer", "rms"), "positions": POSITIONS}
+        return {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS}
 
     @property
     def has_final_norm(self) -> bool:

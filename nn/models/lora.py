@@ -25,7 +25,6 @@ from .base import Model
 from .pretrained.adopt import adopted
 from .pretrained.families import FAMILIES
 from .pretrained.folder import Origin, listed
-from .pretrained.load import plan
 
 __all__ = ["LoRALinear", "load_adapter", "lora", "merge_lora", "save_adapter"]
 
@@ -130,11 +129,10 @@ def merge_lora(model: Model) -> Model:
 def _their_modules(model: Model) -> tuple[Origin, dict[str, tuple[str, ...]]]:
     """Their linear maps, by name, each with those of ours that it is made of."""
     origin = model.origin or adopted(model)
-    places = plan(model, FAMILIES[origin.family], origin.head, origin.prefix)
     names = {name for name, *_ in _linears(model)}
     return origin, {
         theirs.removesuffix(".weight"): tuple(o.removesuffix(".weight") for o in place.ours)
-        for theirs, place in places.items()
+        for theirs, place in origin.places.items()
         if theirs.endswith(".weight") and all(o.removesuffix(".weight") in names for o in place.ours)
     }
 

@@ -17,7 +17,8 @@ from minigrad.files.safetensors import SafetensorsFile
 from ..layers.module import evaluating
 from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
-from .pretrained.families import ENCODERS
+from .config import EncoderConfig
+from .pretrained.families import FAMILIES
 from .pretrained.folder import HOW
 from .pretrained.load import load
 
@@ -110,7 +111,7 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
 def _bare(directory: Path) -> dict[str, Any]:
     """An encoder is loaded without a head; a language model has no other."""
     kind = read_json(directory / "config.json", HOW).text("model_type", "")
-    return {"head": "none"} if kind in ENCODERS else {}
+    return {"head": "none"} if kind in FAMILIES and FAMILIES[kind].kind is EncoderConfig else {}
 
 
 def _add(options: dict[str, Any], module: Settings, directory: Path) -> None:

@@ -13,13 +13,12 @@ import nn
 from minigrad import optim
 from minigrad.files.safetensors import SafetensorsFile
 from nn.models.pretrained.families import FAMILIES
-from nn.models.pretrained.load import plan
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
 
 GENERATES = [name for name in MODELS if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"]
-IN_FLOAT32 = {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
+IN_FLOAT32 = {"gemma", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
 """Families whose norms, rotations or sines transformers computes in float32 whatever the model's dtype is."""
 
 
@@ -81,7 +80,7 @@ def test_gradients(folders: Any, name: str) -> None:
         theirs.float()
     own = dict(ours.named_parameters())
     most = max(np.abs(grad).max() for grad in grads.values())
-    for their_name, place in plan(ours, FAMILIES[ours.origin.family], ours.origin.head, ours.origin.prefix).items():
+    for their_name, place in ours.origin.places.items():
         if their_name == "final_logits_bias":  # a buffer of theirs
             assert own[place.ours[0]].grad is None
             continue
@@ -95,7 +94,7 @@ def test_that_the_gradients_of_all_are_compared(folders: Any) -> None:
     for name in ("bert, classes", "gpt2", "qwen3", "bart"):
         theirs, path = folders(name)
         ours = nn.load(path)
-        compared = plan(ours, FAMILIES[ours.origin.family], ours.origin.head, ours.origin.prefix)
+        compared = ours.origin.places
         assert {n for n, _ in theirs.named_parameters()} - {"bert.embeddings.position_ids"} <= set(compared)
 
 

@@ -239,6 +239,18 @@ def test_one_of_many_shards(tmp_path: Path, name: str) -> None:
     expected = logits(made, ids, attention_mask=real.astype(int), **extra)
     where = real if found.ndim == 3 and not extra else np.ones(found.shape[:1], bool)
     close(found.data[where], expected[where])
+    again = tmp_path / "again"
+    nn.save(again, ours, max_shard_size="4KB")
+    assert len(list(again.glob("model-*-of-*.safetensors"))) > 2 and not (again / "model.safetensors").exists()
+    theirs, report = type(made).from_pretrained(again, output_loading_info=True, dtype=torch.float32)
+    assert not any(report.values()), report
+    assert all(torch.equal(a, b) for a, b in zip(theirs.state_dict().values(), made.state_dict().values()))
+    nn.save(again, nn.load(again))  # in one file; the others are gone
+    assert {p.name for p in again.glob("model*")} == {"model.safetensors"}
+    made.save_pretrained(tmp_path / "whole")
+    assert (again / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    with pytest.raises(ValueError, match=r'save: expected max_shard_size such as .*"5GB", got \'5 gigs\''):
+        nn.save(again, ours, max_shard_size="5 gigs")
 
 
 def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path) -> None:

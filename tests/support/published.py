@@ -83,6 +83,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**_LM, "head_dim": 6}),
     "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {**_LM, "num_hidden_layers": 5}),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", {**_LM, "head_dim": 6}),
     "phi3": ("Phi3ForCausalLM", "Phi3Config", {**_LM, "sliding_window": 5}),
     "marian": ("MarianMTModel", "MarianConfig", _MARIAN),
     "marian, two vocabularies": (

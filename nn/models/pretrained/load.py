@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,21 @@ from minigrad.files.json import Settings, read_json
 from ...layers import init
 from ...layers.module import Parameter
 from ..base import Model
-from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from ..config import EncoderConfig, LanguageModelConfig, TransformerConfig
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
 from .families import FAMILIES, Family
 from .folder import HOW, Origin, Weights, listed
-from .tables import Place, known, places, rules_of
+from .tables import Place, Rule, known, places, rules_of, translated
 
 __all__ = ["load"]
 
-ENCODERS: dict[str, type[EncoderModel]] = {
-    "none": EncoderModel, "mlm": MaskedLanguageModel, "classes": EncoderClassifier, "tokens": TokenClassifier,
+HEADS: dict[str, tuple[type[EncoderModel], str]] = {
+    "none": (EncoderModel, "Model"), "mlm": (MaskedLanguageModel, "ForMaskedLM"),
+    "classes": (EncoderClassifier, "ForSequenceClassification"), "tokens": (TokenClassifier, "ForTokenClassification"),
 }  # fmt: skip
-"""Encoders by their head."""
-SUFFIXES = {
-    "none": "Model",
-    "mlm": "ForMaskedLM",
-    "classes": "ForSequenceClassification",
-    "tokens": "ForTokenClassification",
-}
+"""The heads of encoders: our class, and what theirs ends in."""
 
 
 def load(
@@ -53,32 +48,36 @@ def load(
     name, family = _family(settings)
     weights = Weights(directory)
     native = _native_head(family, settings)
-    head = head or native
-    if native and head not in family.heads and head != "none":
-        raise ValueError(f"head: expected one of none, {', '.join(family.heads)} for {name}, got {head!r}")
-    if not native and head:
-        raise ValueError(f"{settings.where}: a {name} model takes no other head, got head={head!r}")
-    try:
-        config = replace(family.config(settings), dtype=np.dtype(dtype).name)
-    except ValueError as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(settings.where) else f"{settings.where}: {text}") from None
-    prefix = _prefix(family, config, weights)
-    is_native = head == native and (num_classes is None or num_classes == _classes_in(weights, family, head, prefix))
-    num_classes = _classes_in(weights, family, head, prefix) if is_native else num_classes
-    config = _with_head(config, family, head, num_classes, settings if is_native else None)
-    config = _with_generation(config, generation := _generation(directory))
+    head = _chosen_head(name, family, settings, head or native, native)
+    config = replace(family.config(settings), dtype=np.dtype(dtype).name)
+    rules = rules_of(family.table(config), "@")
+    prefix = _prefix(family, rules, weights)
+    names = Names(family, _with_prefix(rules_of(family.heads.get(head, ""), "@") + rules, prefix), prefix, head)
+    found = _classes_in(weights, names.rules) if head in ("classes", "tokens") else None
+    names.native = head == native and num_classes in (None, found)
+    num_classes = found if names.native else num_classes
+    config = _with_head(config, family, head, num_classes, settings if names.native else None)
+    path = directory / "generation_config.json"
+    generation = read_json(path) if path.is_file() else Settings({}, str(path))
+    config = _with_ends(config, generation)
     _check_sizes(config, weights, settings.where)
-    config = _with_output(config, family, weights, prefix)
-    model = _made(config, head)
-    origin = Origin(name, dict(settings), head, prefix, generation=_options(generation, settings, family))
-    _fill(model, family, origin, weights, is_native, generator)
-    if not is_native:
-        origin.native = False
-        origin.prefix = family.prefixes[-1 if head == "none" else 0]
-    origin.files = {p.name: p.read_bytes() for p in [directory / "generation_config.json"] if p.is_file()}
+    model = _made(_with_output(config, names.rules, weights), head)
+    origin = Origin(name, dict(settings), head, names.places_in(weights, model))
+    _fill(model, origin, names, weights, generator)
+    if not names.native:
+        origin.places = forward_places(model, family, head)
+        describe_head(origin.settings, family, head, model.config)
+    origin.generation = _options(settings, generation)
+    origin.files = {path.name: path.read_bytes()} if path.is_file() else {}
     model.origin = origin
     return model.eval()
+
+
+def forward_places(model: Model, family: Family, head: str) -> dict[str, Place]:
+    """Where each parameter of a model that was not loaded is in a file; those of adapters are nowhere."""
+    table = family.heads.get(head, "") + "\n" + family.table(model.config)
+    rules = rules_of(table, family.prefixes[-1 if head == "none" else 0])
+    return places(rules, (name for name, _ in model.named_parameters() if ".lora_" not in name))
 
 
 def _family(settings: Settings) -> tuple[str, Family]:
@@ -94,32 +93,38 @@ def _family(settings: Settings) -> tuple[str, Family]:
 
 def _native_head(family: Family, settings: Settings) -> str:
     """The head that a folder's encoder has; "" for models that are not encoders."""
-    if "classes" not in family.heads:
+    if family.kind is not EncoderConfig:
         return ""
-    for architecture in settings.list("architectures", str, []):
-        for head, suffix in SUFFIXES.items():
-            if architecture == family.base + suffix:
-                return head
-        if architecture == family.base + "ForPreTraining" and "cls.predictions.bias" in family.heads["mlm"]:
-            return "mlm"
-    return "none"
+    named = settings.list("architectures", str, [])
+    heads = {family.base + suffix: head for head, (_, suffix) in HEADS.items()} | {"BertForPreTraining": "mlm"}
+    return next((heads[name] for name in named if name in heads), "none")
 
 
-def _prefix(family: Family, config: ModelConfig, weights: Weights) -> str:
+def _chosen_head(name: str, family: Family, settings: Settings, head: str, native: str) -> str:
+    if native and head not in family.heads and head != "none":
+        raise ValueError(f"head: expected one of none, {', '.join(family.heads)} for {name}, got {head!r}")
+    if not native and head:
+        raise ValueError(f"{settings.where}: a {name} model takes no other head, got head={head!r}")
+    return head
+
+
+def _with_prefix(rules: Iterable[Rule], prefix: str) -> list[Rule]:
+    return [rule._replace(theirs=rule.theirs.replace("@", prefix)) for rule in rules]
+
+
+def _prefix(family: Family, table: list[Rule], weights: Weights) -> str:
     """What the names of the file begin with."""
-    first = _tokens(family, config, "@")
+    tokens = [rule.theirs + ".weight" for rule in table if rule.ours.endswith(".tokens")]
     for prefix in family.prefixes:
-        if first.replace("@", prefix) + ".weight" in weights:
+        if any(name.replace("@", prefix) in weights for name in tokens):
             return prefix
-    expected = " or ".join(first.replace("@", prefix) + ".weight" for prefix in family.prefixes)
+    expected = " or ".join(tokens[0].replace("@", prefix) for prefix in family.prefixes)
     raise ValueError(f"{weights.where}: expected {expected}, got {listed(weights, 4)}")
 
 
-def _classes_in(weights: Weights, family: Family, head: str, prefix: str) -> int | None:
+def _classes_in(weights: Weights, rules: list[Rule]) -> int | None:
     """How many classes the head in the file has."""
-    if head not in ("classes", "tokens"):
-        return None
-    name = next(r.theirs for r in rules_of(family.heads[head], prefix) if r.ours == ("output",)) + ".weight"
+    name = next(r.theirs for r in rules if r.ours == "output") + ".weight"
     return weights[name].shape[0] if name in weights and weights[name].shape else None
 
 
@@ -137,30 +142,30 @@ def _with_head(config: Any, family: Family, head: str, num_classes: int | None, 
     return replace(config, num_classes=num_classes, **(family.classes if head == "classes" else {}))
 
 
-def _generation(directory: Path) -> Settings | None:
-    path = directory / "generation_config.json"
-    return read_json(path) if path.is_file() else None
+def describe_head(settings: dict[str, Any], family: Family, head: str, config: Any) -> None:
+    """Settings of theirs for an encoder with a head of ours."""
+    settings["architectures"] = [family.base + HEADS[head][1]]
+    if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
+        settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
+        settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
 
 
-def _with_generation(config: Any, generation: Settings | None) -> Any:
-    """The end marks of generation_config.json count: for chats it has more than config.json."""
-    if generation is None or generation.get("eos_token_id") is None or isinstance(config, EncoderConfig):
+def _with_ends(config: Any, generation: Settings) -> Any:
+    """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
+    if generation.get("eos_token_id") is None or isinstance(config, EncoderConfig):
         return config
     found = generation.take("eos_token_id", (int, list))
     return replace(config, eos_id=tuple(generation.list("eos_token_id", int)) if isinstance(found, list) else found)
 
 
-def _options(generation: Settings | None, settings: Settings, family: Family) -> dict[str, Any]:
-    """What `generate` is to be told: tokens that come first, and tokens that never come."""
+def _options(*sources: Settings) -> dict[str, Any]:
+    """What `generate` is to be told, by the last source that says it: the tokens that come first, or never."""
     options: dict[str, Any] = {}
-    for source in (settings, generation or Settings({}, "")):
-        forced = source.integer("forced_bos_token_id", None, low=0)
-        if forced is not None:
+    for source in sources:
+        if (forced := source.integer("forced_bos_token_id", None, low=0)) is not None:
             options["first"] = (forced,)
-        never = [
-            words[0] for words in source.take("bad_words_ids", list, []) if isinstance(words, list) and len(words) == 1
-        ]
-        never += source.list("suppress_tokens", int, [])
+        words = source.list("bad_words_ids", list, None) or []
+        never = [ids[0] for ids in words if len(ids) == 1] + (source.list("suppress_tokens", int, None) or [])
         if never:
             options["suppress"] = tuple(never)
     return options
@@ -170,32 +175,34 @@ def _check_sizes(config: Any, weights: Weights, where: str) -> None:
     """No size can be larger than the files allow: so that a lie in config.json takes no memory."""
     held = sum(int(np.prod(entry.shape, dtype=object)) for entry in weights.values())
     width = config.embedding_size or config.d_model
+    words = max(getattr(config, n, 0) for n in ("vocab_size", "source_vocab_size", "target_vocab_size"))
     products = {
-        "vocabulary": max(getattr(config, n, 0) for n in ("vocab_size", "source_vocab_size", "target_vocab_size"))
-        * width,
-        "feed-forward net": config.d_ff * config.d_model,
+        "vocabulary": words * width, "feed-forward net": config.d_ff * config.d_model,
         "attention": config.num_heads * config.size_of_head * config.d_model,
         "table of positions": config.max_len * width if config.positions == "learned" else 0,
+        "table of distances": config.relative_buckets if config.positions == "relative" else 0,
         "types": getattr(config, "num_types", 0) * width,
-    }
+    }  # fmt: skip
     for name, needed in products.items():
         if needed > held:
             raise ValueError(f"{where}: the {name} would have {needed:,} numbers, but {weights.where} holds {held:,}")
-    layers = [getattr(config, n, 0) for n in ("num_layers", "num_encoder_layers", "num_decoder_layers")]
-    if max(layers) > max(len(weights), 1) and not getattr(config, "shared_layers", False):
-        raise ValueError(f"{where}: {max(layers):,} layers, but {weights.where} holds {len(weights):,} arrays")
-    if max(layers) > 10_000:
-        raise ValueError(f"{where}: expected at most 10,000 layers, got {max(layers):,}")
+    layers = max(getattr(config, n, 0) for n in ("num_layers", "num_encoder_layers", "num_decoder_layers"))
+    if layers > max(len(weights), 1) and not getattr(config, "shared_layers", False):
+        raise ValueError(f"{where}: {layers:,} layers, but {weights.where} holds {len(weights):,} arrays")
+    for name, size, most in (("layers", layers, 10_000), ("positions", config.max_len, 1 << 20)):
+        if size > most and (name == "layers" or config.positions.startswith("sinusoidal")):
+            raise ValueError(f"{where}: expected at most {most:,} {name}, got {size:,}")
 
 
-def _with_output(config: Any, family: Family, weights: Weights, prefix: str) -> Any:
+def _with_output(config: Any, rules: list[Rule], weights: Weights) -> Any:
     """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
     tied = getattr(config, "tie", False)
     if tied == "embeddings" and "lm_head.weight" not in weights:
         config = replace(config, tie="all")
     elif tied in (True, "all") and "lm_head.weight" in weights:
-        theirs = _tokens(family, config, prefix) + ".weight"
-        if not np.array_equal(weights.read("lm_head.weight"), weights.read(theirs)):
+        names = (r.theirs + ".weight" for r in rules if r.ours.endswith(".tokens"))
+        tokens = next(name for name in names if name in weights)
+        if not np.array_equal(weights.read("lm_head.weight"), weights.read(tokens)):
             config = replace(config, tie="embeddings" if tied == "all" else False)
     if isinstance(config, TransformerConfig) and config.output_bias:
         used = "final_logits_bias" in weights and weights.read("final_logits_bias").any()
@@ -203,100 +210,89 @@ def _with_output(config: Any, family: Family, weights: Weights, prefix: str) -> 
     return config
 
 
-def _tokens(family: Family, config: ModelConfig, prefix: str) -> str:
-    """Their name of the embedding, which every model has."""
-    return next(r.theirs for r in rules_of(_table(family, config), prefix) if r.ours[0].endswith(".tokens"))
-
-
-def _table(family: Family, config: ModelConfig) -> str:
-    return family.table if isinstance(family.table, str) else family.table(config)
-
-
-def _made(config: ModelConfig, head: str) -> Model:
+def _made(config: Any, head: str) -> Model:
     """A model whose weights are still to come."""
     if isinstance(config, EncoderConfig):
-        return ENCODERS[head](config, init=False)
+        return HEADS[head][0](config, init=False)
     return (LanguageModel if isinstance(config, LanguageModelConfig) else Transformer)(config, init=False)
 
 
-def plan(model: Model, family: Family, head: str, prefix: str) -> dict[str, Place]:
-    """Where each parameter of a model is in a file of its family."""
-    rules = rules_of(family.heads.get(head, ""), prefix) + rules_of(_table(family, model.config), prefix)
-    try:
-        return places(rules, (name for name, _ in model.named_parameters()))
-    except KeyError as error:
-        raise ValueError(f"{family.base} has no name for {error}") from None
-
-
-def parameter_at(model: Model, name: str) -> Parameter | None:
-    """A parameter by any of its names; None where there is no such module."""
+def _at(model: Model, name: str) -> Any:
+    """A parameter by any of its names; None where there is none."""
     found: Any = model
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
 
 
-def _fill(
-    model: Model, family: Family, origin: Origin, weights: Weights, native: bool,
-    generator: np.random.Generator | None,
-) -> None:  # fmt: skip
+@dataclass
+class Names:
+    """The names of a folder's arrays, for a model with a head; `native`: the head is that of the folder."""
+
+    family: Family
+    rules: list[Rule]
+    prefix: str
+    head: str
+    native: bool = True
+
+    def head_rules(self, *heads: str) -> list[Rule]:
+        """The rules of heads."""
+        return [r for head in heads for r in rules_of(self.family.heads.get(head, ""), self.prefix)]
+
+    def is_new(self, name: str) -> bool:
+        """Whether a parameter of ours belongs to a head that the folder does not have."""
+        return not self.native and any(True for _ in translated(name, self.head_rules(self.head)))
+
+    def is_unused(self, name: str) -> bool:
+        """Whether an array of the file is known, and not used: of other heads, or of what we do not have."""
+        others = [] if self.native else [r.theirs + "*" for r in self.head_rules(*self.family.heads)]
+        return known([p.replace("@", self.prefix) for p in self.family.ignored] + others, name)
+
+    def places_in(self, weights: Weights, model: Model) -> dict[str, Place]:
+        """Which parameters of the model each array of the file holds."""
+        rules, found = self.rules, dict[str, Place]()
+        if not self.native:  # of the head, what is within the model below it (a pooler) is taken
+            inside = [r for r in rules_of(self.family.heads.get(self.head, ""), "@") if r.theirs.startswith("@")]
+            rules = rules[len(self.head_rules(self.head)) :] + _with_prefix(inside, self.prefix)
+        own = {id(parameter): name for name, parameter in model.named_parameters()}
+        for name in weights:
+            ours = {own[id(p)]: mark for path, mark in translated(name, rules, back=True)
+                    if (p := _at(model, path)) is not None}  # fmt: skip
+            if ours:
+                found[name] = Place(tuple(ours), next(iter(ours.values())))
+        return found
+
+
+def _fill(model: Model, origin: Origin, names: Names, weights: Weights, generator: np.random.Generator | None) -> None:
     """Read the weights into the model, after checking that all fit; what it does not use goes to `origin`."""
     own = dict(model.named_parameters())
-    wanted = plan(model, family, origin.head, origin.prefix)
-    drawn = set() if native else _new(wanted, family, origin, weights)
-    copies = {n.replace("@", origin.prefix): ours for n, ours in family.copies.items()}
-    copies = {n: ours for n, ours in copies.items() if n in weights and n not in wanted}
-    ignored = [pattern.replace("@", origin.prefix) for pattern in (*family.ignored, "final_logits_bias")]
-    if not native:  # other heads are passed over
-        ignored += [r.theirs + "*" for h in family.heads.values() for r in rules_of(h, origin.prefix)]
-    shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in wanted.items()}
+    left = [name for name in own if name not in {ours for place in origin.places.values() for ours in place.ours}]
+    shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in origin.places.items()}
+    unused = [name for name in weights if name not in origin.places]
     kinds = {
-        "missing": [n for n in wanted if n not in weights and n not in drawn],
-        "unknown": [n for n in weights if n not in wanted and n not in copies and not known(ignored, n)],
-        "misshaped": [
-            f"{n} (expected {shape}, got {weights[n].shape})"
-            for n, shape in shapes.items()
-            if n in weights and n not in drawn and weights[n].shape != shape
-        ],
-    }
+        "missing": places(names.rules, (name for name in left if not names.is_new(name))),
+        "unknown": [name for name in unused if not names.is_unused(name)],
+        "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
+                      for name, shape in shapes.items() if weights[name].shape != shape],
+    }  # fmt: skip
     if any(kinds.values()):
-        text = "; ".join(f"{kind}: {listed(names)}" for kind, names in kinds.items() if names)
+        text = "; ".join(f"{kind}: {listed(found)}" for kind, found in kinds.items() if found)
         raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
-    for name, place in wanted.items():
+    for name in left:
+        _draw(own[name], generator)
+    read: set[str] = set()
+    for name, place in origin.places.items():
         parameters = [own[o] for o in place.ours]
-        if name in drawn:
-            _draw(parameters[0], generator)
-        else:
-            _read(parameters, place, weights, name)
-    _check_copies(model, copies, weights)
-    if native:
-        origin.copies = tuple(copies)
-        origin.kept = {n: weights.read(n) for n in weights if n not in wanted and n not in copies}
-    origin.spelled = {n: o for n, o in weights.spelled.items() if n != o}
-
-
-def _new(wanted: Mapping[str, Place], family: Family, origin: Origin, weights: Weights) -> set[str]:
-    """Names of a head that the folder does not have; a pooler below it ("@") is taken where there is one."""
-    found = set()
-    for rule in rules_of(family.heads.get(origin.head, ""), "@"):
-        theirs = rule.theirs.replace("@", origin.prefix)
-        names = {n for n in wanted if n == theirs or n.startswith(theirs + ".")}
-        found |= {n for n in names if not (rule.theirs.startswith("@") and n in weights)}
-    return found
-
-
-def _read(parameters: list[Parameter], place: Place, weights: Weights, name: str) -> None:
-    dtype = parameters[0].dtype
-    for parameter, array in zip(parameters, place.split(weights.read(name, dtype), [p.shape for p in parameters])):
-        parameter.replace(array.astype(dtype, copy=False))
-        parameter.requires_grad = place.mark != "row"  # the bias of logits, which its makers did not train
-
-
-def _check_copies(model: Model, copies: Mapping[str, str], weights: Weights) -> None:
-    for name, ours in copies.items():
-        parameter = parameter_at(model, ours)
-        if parameter is not None and not np.array_equal(weights.read(name, parameter.dtype), parameter.data):
-            raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
+        parts = place.split(weights.read(name, parameters[0].dtype), [p.shape for p in parameters])
+        for ours, parameter, array in zip(place.ours, parameters, parts):
+            if ours not in read:
+                parameter.replace(array.astype(parameter.dtype, copy=False))
+                parameter.requires_grad = place.mark != "row"  # the bias of logits, which its makers did not train
+            elif not np.array_equal(array, parameter.data):
+                raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
+        read.update(place.ours)
+    if names.native:
+        origin.kept = {name: weights.read(name) for name in unused}
 
 
 def _draw(parameter: Parameter, generator: np.random.Generator | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,21 @@ from minigrad.files.safetensors import write_safetensors
 from ..base import Model
 from .adopt import adopted, in_halves
 from .families import FAMILIES
-from .folder import Origin
-from .load import SUFFIXES, parameter_at, plan
+from .folder import INDEX, WHOLE, Origin
 
 __all__ = ["save"]
 
 
-def save(directory: str | Path, model: Any, text: Any = None, *, dtype: str | None = None) -> None:
+def save(
+    directory: str | Path, model: Any, text: Any = None, *, dtype: str | None = None, max_shard_size: int | str = "50GB"
+) -> None:
     """Write a model into a folder that transformers, and all that read its files, can load.
 
     A model that `nn.load` gave is saved in the names and with the settings of the folder that it came from;
     one that was trained here as a Marian, GPT-2, Llama or BERT folder, whichever it fits. `text`, from
     `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file, such as
-    "bfloat16"; None: that of the model.
+    "bfloat16"; None: that of the model. Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are
+    written into several files with an index.
     """
     directory = Path(directory)
     if model.config.pruned_heads:
@@ -36,52 +39,72 @@ def save(directory: str | Path, model: Any, text: Any = None, *, dtype: str | No
             "save: the model has adapters; make them part of it by merge_lora, or keep them by save_adapter"
         )
     origin = model.origin or adopted(model)
-    write_safetensors(directory / "model.safetensors", _arrays(model, origin), {"format": "pt"}, dtype)
-    write_json(directory / "config.json", _settings(model, origin, dtype), 2)
+    _write_weights(directory, _arrays(model, origin), dtype, _bytes(max_shard_size))
+    stored = dtype or model.config.dtype
+    names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
+    write_json(directory / "config.json", {**origin.settings, **dict.fromkeys(names, stored)}, 2)
     for name, data in origin.files.items():
         write_bytes(directory / name, data)
     if text is not None:
         text.save(directory)
 
 
+def _bytes(size: int | str) -> int:
+    """A number of bytes, also as "200MB" or "5GB"."""
+    units = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+    if isinstance(size, str) and size[:-2].isdecimal() and size[-2:] in units:
+        size = int(size[:-2]) * units[size[-2:]]
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(f'save: expected max_shard_size such as 5_000_000_000 or "5GB", got {size!r}')
+    return size
+
+
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     """All arrays of the file, by their names."""
-    family, own = FAMILIES[origin.family], {name: p.data for name, p in model.named_parameters()}
+    own = {name: p.data for name, p in model.named_parameters()}
     if model.config.positions == "sinusoidal":
         own = {name: in_halves(name, array, model.config.d_model) for name, array in own.items()}
-    arrays = {
-        name: place.join([own[ours] for ours in place.ours])
-        for name, place in plan(model, family, origin.head, origin.prefix).items()
-    }
-    for name in origin.copies:
-        ours = next(o for n, o in family.copies.items() if n.replace("@", origin.prefix) == name)
-        parameter = parameter_at(model, ours)
-        if parameter is not None:
-            arrays[name] = parameter.data
+    arrays = {name: place.join([own[ours] for ours in place.ours]) for name, place in origin.places.items()}
     arrays.update(origin.kept)
-    if origin.head == "none" and family.pooler:
-        width = model.config.d_model
-        arrays.setdefault(f"{origin.prefix}{family.pooler}.weight", np.zeros((width, width), model.config.dtype))
-        arrays.setdefault(f"{origin.prefix}{family.pooler}.bias", np.zeros(width, model.config.dtype))
-    return {origin.spelled.get(name, name): array for name, array in arrays.items()}
+    if origin.head == "none" and (pooler := FAMILIES[origin.family].pooler):
+        tokens = next(name for name, place in origin.places.items() if place.ours == ("embedding.tokens.weight",))
+        stem, width = tokens.rpartition("embeddings.word_embeddings")[0] + pooler, model.config.d_model
+        arrays.setdefault(f"{stem}.weight", np.zeros((width, width), model.config.dtype))
+        arrays.setdefault(f"{stem}.bias", np.zeros(width, model.config.dtype))
+    return arrays
 
 
-def _settings(model: Model, origin: Origin, dtype: str | None) -> dict[str, Any]:
-    """config.json: what was read, with what changed since."""
-    settings, stored = dict(origin.settings), dtype or model.config.dtype
-    for name in {"dtype", "torch_dtype"} & set(settings) or {"torch_dtype"}:
-        settings[name] = stored
-    if origin.head:
-        settings["architectures"] = [_architecture(settings, origin)]
-    if origin.head in ("classes", "tokens"):
-        count, labels = model.config.num_classes, settings.get("id2label") or {}
-        if len(labels) != count:
-            settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(count)}
-            settings["label2id"] = {f"LABEL_{i}": i for i in range(count)}
-    return settings
+def _write_weights(directory: Path, arrays: Mapping[str, np.ndarray], dtype: str | None, most: int) -> None:
+    """The weights in one file, or in several with an index; what an earlier model left there is removed."""
+    shards = list(_shards(arrays, dtype, most))
+    count = len(shards)
+    files = [WHOLE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+    for file, shard in zip(files, shards):
+        write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
+    if count > 1:
+        places = {name: file for file, shard in zip(files, shards) for name in shard}
+        size = sum(_size(array, dtype) for array in arrays.values())
+        write_json(directory / INDEX, {"metadata": {"total_size": size}, "weight_map": places}, 2)
+    for old in {directory / WHOLE, directory / INDEX, *directory.glob("model-*-of-*.safetensors")}:
+        if old.name not in files and not (count > 1 and old.name == INDEX):
+            old.unlink(missing_ok=True)
 
 
-def _architecture(settings: dict[str, Any], origin: Origin) -> str:
-    """The class of theirs; the one that was read, if its head is still there."""
-    read = settings.get("architectures")
-    return read[0] if origin.native and read else FAMILIES[origin.family].base + SUFFIXES[origin.head]
+def _size(array: np.ndarray, dtype: str | None) -> int:
+    """The bytes of an array in the file."""
+    if dtype is None or array.dtype.kind != "f":
+        return array.nbytes
+    return array.size * (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
+
+
+def _shards(arrays: Mapping[str, np.ndarray], dtype: str | None, most: int) -> Iterator[dict[str, np.ndarray]]:
+    """The arrays in parts of at most so many bytes, but one array at least."""
+    shard: dict[str, np.ndarray] = {}
+    held = 0
+    for name, array in arrays.items():
+        if shard and held + _size(array, dtype) > most:
+            yield shard
+            shard, held = {}, 0
+        shard[name] = array
+        held += _size(array, dtype)
+    yield shard

@@ -1,31 +1,35 @@
 """Names of weights, ours and theirs: a table of patterns, walked in both directions.
 
-A line of a table is `ours theirs [mark]`: names of modules, or of parameters where those of a module go to
-different places; `{}` is the number of a layer. Where their one array holds several of ours one below the
-other, ours are joined by "+". Marks: "T", theirs is stored (in, out); "row", theirs is (1, n).
+A line of a table is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@"
+what the names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of
+theirs that several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is
+stored (in, out); "row", theirs is (1, n).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Place", "Rule", "places", "rules_of"]
+__all__ = ["Place", "Rule", "known", "places", "rules_of", "translated"]
+
+_OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms were once called
 
 
 class Rule(NamedTuple):
     """A line of a table."""
 
-    ours: tuple[str, ...]
+    ours: str
     theirs: str
     mark: str
 
 
 class Place(NamedTuple):
-    """An array of theirs, and the parameters of ours that it holds."""
+    """The parameters of ours that an array of theirs holds."""
 
     ours: tuple[str, ...]
     mark: str
@@ -36,12 +40,10 @@ class Place(NamedTuple):
         return {"": shape, "T": shape[::-1], "row": (1, *shape)}[self.mark]
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Ours from theirs, each in memory of its own."""
-        whole = theirs.T if self.mark == "T" else theirs[0] if self.mark == "row" else theirs
-        if len(shapes) == 1:
-            return [np.array(whole, order="C", copy=None if self.mark == "" else True)]
-        ends = np.cumsum([s[0] for s in shapes])
-        return [np.array(whole[end - s[0] : end], order="C") for end, s in zip(ends, shapes)]
+        """Ours from theirs; memory is shared where nothing is to be moved."""
+        whole = {"": theirs, "T": theirs.T, "row": theirs[:1].reshape(theirs.shape[1:])}[self.mark]
+        parts = np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
+        return [np.array(part, order="C", copy=True if len(parts) > 1 else None) for part in parts]
 
     def join(self, ours: Sequence[np.ndarray]) -> np.ndarray:
         """Theirs from ours."""
@@ -49,46 +51,51 @@ class Place(NamedTuple):
         return {"": whole, "T": whole.T, "row": whole[None]}[self.mark]
 
 
+def _lines(text: str) -> list[str]:
+    """A text with `{a,b}` in it as several: first those with a."""
+    if not (match := re.search(r"\{(.*?)\}", text)):
+        return [text]
+    return [line for part in match[1].split(",") for line in _lines(text[: match.start()] + part + text[match.end() :])]
+
+
 def rules_of(table: str, prefix: str = "") -> list[Rule]:
-    """The lines of a table; `prefix` is put where theirs begins with "@", and nothing otherwise."""
+    """The lines of a table, with `prefix` in place of "@"."""
     rules = []
-    for line in table.split("\n"):
-        if words := line.split():
-            ours, theirs, mark = (*words, "")[:3]
-            rules.append(Rule(tuple(ours.split("+")), theirs.replace("@", prefix), mark))
+    for words in filter(None, map(str.split, table.split("\n"))):
+        ours, theirs = _lines(words[0]), _lines(words[1].replace("@", prefix))
+        count = max(len(ours), len(theirs))
+        ours, theirs = (side * count if len(side) == 1 else side for side in (ours, theirs))
+        rules += [Rule(a, b, "".join(words[2:])) for a, b in zip(ours, theirs, strict=True)]
     return rules
 
 
-def places(rules: Iterable[Rule], names: Iterable[str]) -> dict[str, Place]:
-    """Where each of our parameters is in a file: their names, and what each of those holds."""
-    patterns = [
-        (re.compile(re.escape(part).replace(r"\{\}", r"(\d+)") + r"(\.\w+)?"), i, rule)
-        for rule in rules
-        for i, part in enumerate(rule.ours)
-    ]
-    found: dict[str, tuple[str, dict[int, str]]] = {}
+@lru_cache(maxsize=4096)
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias|\.gamma|\.beta)?")
+
+
+def translated(name: str, rules: Iterable[Rule], back: bool = False) -> Iterator[tuple[str, str]]:
+    """What a parameter of ours is called by theirs (`back`: the other way), by each rule that fits, and its mark."""
+    for ours, theirs, mark in rules:
+        here, there = (theirs, ours) if back else (ours, theirs)
+        if match := _pattern(here).fullmatch(name):
+            *layers, leaf = match.groups("")
+            made = there.replace("#", "{}").format(*layers) + _OLDER.get(leaf, leaf)
+            # a bias is a row whichever way the weight beside it is stored
+            yield made, "" if mark == "T" and leaf == ".bias" else mark
+
+
+def places(rules: Sequence[Rule], names: Iterable[str]) -> dict[str, Place]:
+    """Where each of our parameters is in a file: by the names there."""
+    found: dict[str, Place] = {}
     for name in names:
-        for pattern, i, rule in patterns:
-            if match := pattern.fullmatch(name):
-                *layers, leaf = match.groups()
-                _, parts = found.setdefault(rule.theirs.format(*layers) + (leaf or ""), (rule.mark, {}))
-                parts[i] = name
-                break
-        else:
-            raise KeyError(name)
-    # a bias is a row whichever way the weight beside it is stored
-    return {
-        theirs: Place(tuple(parts[i] for i in sorted(parts)), "" if mark == "T" and theirs.endswith(".bias") else mark)
-        for theirs, (mark, parts) in found.items()
-    }
+        theirs, mark = next(translated(name, rules), ("", ""))
+        if not theirs:
+            raise ValueError(f"{name}: a published model has no such parameter")
+        found[theirs] = Place((*found[theirs].ours, name) if theirs in found else (name,), mark)
+    return found
 
 
 def known(patterns: Iterable[str], name: str) -> bool:
     """Whether a name fits one of the patterns, in which * stands for anything."""
     return any(re.fullmatch(re.escape(p).replace(r"\*", ".*"), name) for p in patterns)
-
-
-def renamed(names: Iterable[str]) -> Mapping[str, str]:
-    """Names as they are written today, with those in the file: norms once had gamma and beta."""
-    ends = {".gamma": ".weight", ".beta": ".bias"}
-    return {next((n.removesuffix(old) + new for old, new in ends.items() if n.endswith(old)), n): n for n in names}

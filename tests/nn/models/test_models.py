@@ -152,7 +152,7 @@ def test_layers_by_themselves() -> None:
     for _ in range(3):
         expected = model.encoder.layers[0](expected)
     np.testing.assert_array_equal(model.encoder(x).data, expected.data)
-    with pytest.raises(ValueError, match="norm: expected one of layer, rms, got 'batch'"):
+    with pytest.raises(ValueError, match="norm: expected one of layer, rms, rms_zero_centred, got 'batch'"):
         nn.TransformerEncoderLayer(8, 2, 12, norm="batch")
 
 

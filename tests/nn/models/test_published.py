@@ -98,7 +98,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a text for a size": ({"n_embd": "16"}, 'config.json: n_embd: expected an integer, got "16"'),
     "heads that do not divide": ({"n_head": 3}, "config.json: d_model must be divisible by num_heads"),
     "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
-    "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected False"),
+    "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected false"),
     "10^12 words": ({"vocab_size": 10**12}, "config.json: the vocabulary would have 16,000,000,000,000 numbers, but .*model.safetensors holds"),
     "10^12 wide": ({"n_embd": 10**12}, "config.json: the vocabulary would have .* numbers, but"),
     "10^12 positions": ({"n_positions": 10**12}, "config.json: the table of positions would have"),
@@ -176,7 +176,7 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
     for name, message in (
         (
             "../model-00001-of-00002.safetensors",
-            "weight_map: expected names of files in the same folder, got '../model",
+            "weight_map: expected names of files of this folder, got '../model",
         ),
         ("model-00002-of-00002.safetensors", "transformer.wte.weight not in the files that it names"),
         (3, "weight_map: transformer.wte.weight: expected a text, got 3"),
