@@ -38,7 +38,7 @@ WRITTEN = {
 
 
 def written() -> list[page.Page]:
-    """A page for each Markdown file of this folder; `{{diagram NAME: caption}}` stands for a diagram."""
+    """A page for each Markdown file of this folder."""
     names = [
         *WRITTEN,
         *sorted(path.stem for path in HERE.glob("*.md") if path.stem not in WRITTEN and path.stem != "README"),
@@ -48,23 +48,32 @@ def written() -> list[page.Page]:
         path = HERE / f"{name}.md"
         if not path.exists():
             continue
-        text = path.read_text(encoding="utf-8")
-        title = re.match(r"# (.+)", text)
-        if not title:
-            raise SystemExit(f"{path}: expected a title in the first line, # …")
-        content = re.sub(
-            r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", lambda m: diagrams.figure(m[1], m[2]), render(text), flags=re.DOTALL
-        )
         group = "Works with" if re.match(r"numpy|scipy|torch|pytorch|jax|habits", name) else WRITTEN.get(name, "More")
-        files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
-        made.append(page.Page(f"{name}.html", title[1], group, content, files=files))
+        made.append(_page(path, group))
+        made[-1].files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
     return made
 
 
-def course_table(made: Sequence[page.Page]) -> str:
-    """The lessons as a list for the first page."""
-    items = "".join(f'<li><a href="{p.path}">{p.short}</a><p>{p.title}</p></li>' for p in made)
-    return f'<ul class="cards wide">{items}</ul>'
+def _page(path: Path, group: str, language: str = "en") -> page.Page:
+    """A Markdown file as a page; `{{diagram NAME: caption}}` stands for a diagram."""
+    text = path.read_text(encoding="utf-8")
+    title = re.match(r"# (.+)", text)
+    if not title:
+        raise SystemExit(f"{path}: expected a title in the first line, # …")
+    diagram = lambda found: diagrams.figure(found[1], found[2], page.words(language))
+    content = re.sub(r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", diagram, render(text), flags=re.DOTALL)
+    return page.Page(
+        path.relative_to(HERE).with_suffix(".html").as_posix(), title[1], group, content, language=language
+    )
+
+
+def first_page(here: page.Page, course: Sequence[page.Page]) -> None:
+    """Put the list of lessons, and the explorer of the last one, into the first page of a language."""
+    items = "".join(f'<li><a href="{here.up}{p.path}">{p.short}</a><p>{p.title}</p></li>' for p in course)
+    live = next((name for p in course for name in p.files if "/09" in name), "")
+    frame = lessons.frame(here.up + live if live else "", page.words(here.language))
+    here.content = here.content.replace("<p>{{course}}</p>", f'<ul class="cards wide">{items}</ul>')
+    here.content = here.content.replace("<p>{{explorer}}</p>", frame)
 
 
 def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:
@@ -81,25 +90,33 @@ def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> lis
     if not reuse:
         shutil.rmtree(records, ignore_errors=True)
     shutil.rmtree(out, ignore_errors=True)
-    course, wrong = lessons.pages(records, reuse, jobs)
+    lessons_of, wrong = lessons.pages(records, reuse, jobs)
+    english, chinese = ([p for p in lessons_of if p.language == language] for language in ("en", "zh"))
     pages = written()
-    pages[0].content = pages[0].content.replace("<p>{{course}}</p>", course_table(course))
-    last = next((p.files for p in course if p.path.startswith("course/09")), {})
-    pages[0].content = pages[0].content.replace("<p>{{explorer}}</p>", lessons.frame(next(iter(last), "")))
-    if last:
+    first_page(pages[0], english)
+    if english:
         with_live(next(p for p in pages if p.path == "live.html"), pyodide, records / "09_build_a_transformer")
     group = lambda name: [p for p in pages[1:] if p.group == name]
     in_order = [
         pages[0],
         *group("Start"),
-        *course,
+        *english,
         *reference.pages(),
         *group("Reference"),
         *group("Works with"),
         *group("More"),
+        *in_chinese(chinese),
     ]
     page.write(in_order, out)
     return wrong + check.problems(out)
+
+
+def in_chinese(course: Sequence[page.Page]) -> list[page.Page]:
+    """The pages that are also in Chinese: the first, the lessons, the terms."""
+    first, terms = (_page(HERE / "zh" / f"{name}.md", "", "zh") for name in ("index", "terms"))
+    first_page(first, course)
+    terms.group = course[0].group if course else ""
+    return [first, *course, terms]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

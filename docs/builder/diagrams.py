@@ -258,7 +258,7 @@ DIAGRAMS: dict[str, tuple[Callable[[], Drawing], str]] = {
 }  # fmt: skip
 
 
-def figure(name: str, caption: str) -> str:
-    """A diagram with its caption, by its name."""
+def figure(name: str, caption: str, translated: Callable[[str], str] = str) -> str:
+    """A diagram with its caption, by its name; its words for those who cannot see it are `translated`."""
     draw, alt = DIAGRAMS[name]
-    return f'<figure><div class="scroll" tabindex="0">{draw().svg(alt)}</div><figcaption>{inline(caption)}</figcaption></figure>'
+    return f'<figure><div class="scroll" tabindex="0">{draw().svg(translated(alt))}</div><figcaption>{inline(caption)}</figcaption></figure>'

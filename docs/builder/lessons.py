@@ -1,4 +1,4 @@
-"""Lessons as pages: each is run once, and the blocks that it showed in its terminal become HTML."""
+"""Lessons as pages, in each language: each is run once, and the blocks that it showed in its terminal become HTML."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from formulas import mathml
+from languages import Catalogue, catalogue
 from terminal import differing
 
 from . import diagrams
@@ -38,23 +40,43 @@ def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
 
 
 def pages(records: Path, reuse: bool = False, jobs: int = 2) -> tuple[list[Page], list[str]]:
-    """A page for each lesson, and every statement that did not hold."""
+    """The pages of each lesson, by language, and all that went wrong: statements that did not hold, texts without Chinese."""
     scripts = sorted(COURSE.glob("[0-9][0-9]_*.py"))
     with ThreadPoolExecutor(jobs) as pool:
         runs = list(pool.map(lambda script: _run(script, records, reuse), scripts))
     wrong = [f"{script.name}: {error}" for script, (_, error) in zip(scripts, runs) if error]
-    made = [_page(script, folder) for script, (folder, error) in zip(scripts, runs) if not error]
+    made = []
+    for script, (folder, error) in zip(scripts, runs):
+        if not error:
+            found, problems = _in_each_language(script, folder)
+            made, wrong = made + found, wrong + problems
     return made, wrong
 
 
-def _page(script: Path, folder: Path) -> Page:
-    record = json.loads((folder / "lesson.json").read_text(encoding="utf-8"))
-    number_of, title = script.stem[:2].lstrip("0") or "0", record["blocks"][0]["text"].rstrip(".")
-    view = _View(folder, f"course/{script.stem}")
-    content = view.blocks(record["blocks"], f"Lesson {number_of}")
-    run = f"<p>Run it yourself: <code>python examples/course/{script.name}</code>; <code>--help</code> tells the options.</p>"
-    short = f"{number_of} · {record.get('short') or re.split(r'[:,]', title)[0]}"
-    return Page(f"course/{script.stem}.html", title, "Course", content + run, short, files=view.files)
+def _in_each_language(script: Path, folder: Path) -> tuple[list[Page], list[str]]:
+    """The pages of a lesson from the record of its run, and what is wrong with their Chinese."""
+    blocks = json.loads((folder / "lesson.json").read_text(encoding="utf-8"))["blocks"]
+    english, chinese = Catalogue(), catalogue(script.stem, "zh")
+    if len(chinese.of_file) < 2:
+        return [_page(script, folder, blocks, english)], []
+    wrong = [f"{script.name}: {problem}" for problem in chinese.problems() + chinese.gaps(blocks)]
+    return [_page(script, folder, blocks, words) for words in (english, chinese)], wrong
+
+
+def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catalogue) -> Page:
+    shown = [words.block(block) for block in blocks]
+    number_of, title = script.stem[:2].lstrip("0") or "0", shown[0]["text"].rstrip(".。")
+    place = "course" if words.language == "en" else words.language
+    view = _View(folder, f"{place}/{script.stem}", words)
+    content = view.blocks(shown, words.words("Lesson {number}", number=number_of))
+    options = "" if words.language == "en" else f" --lang {words.language}"
+    run = words.words(
+        "Run it yourself: {command}; {help} tells the options.",
+        command=f"<code>python examples/course/{script.name}{options}</code>", help="<code>--help</code>",
+    )  # fmt: skip
+    short = f"{number_of} · {re.split('[:,：，]', title)[0]}"
+    path, group = f"{place}/{script.stem}.html", words.words("Course")
+    return Page(path, title, group, f"{content}<p>{run}</p>", short, words.language, view.files)
 
 
 def picture(path: Path, alt: str, prefix: str) -> str:
@@ -71,22 +93,26 @@ def picture(path: Path, alt: str, prefix: str) -> str:
     return re.sub(r"<svg\b", head, re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2), count=1)
 
 
-def frame(address: str) -> str:
+ABOUT = "What a small Transformer looked at to say “I have a cat”. Point at a word; choose a head; open the matrix."
+
+
+def frame(address: str, words: Callable[..., str] = str) -> str:
     """The explorer inside a page; nothing where there is none."""
     if not address:
         return ""
-    about = "What a small Transformer looked at to say “I have a cat”. Point at a word; choose a head; open the matrix."
+    about = words(ABOUT)
     return (
         f'<figure class="wide"><iframe class="explorer" src="{address}" title="{about}" loading="lazy"></iframe>'
-        f'<figcaption>{about} <a href="{address}">Open it alone.</a></figcaption></figure>'
+        f'<figcaption>{about} <a href="{address}">{words("Open it alone.")}</a></figcaption></figure>'
     )
 
 
 class _View:
-    """Blocks as HTML."""
+    """Blocks as HTML; `catalogue` has the words between them."""
 
-    def __init__(self, folder: Path, path: str) -> None:
+    def __init__(self, folder: Path, path: str, catalogue: Catalogue | None = None) -> None:
         self.folder, self.path, self.files = folder, path, {}
+        self.words = (catalogue or Catalogue()).words
         self.checks: list[str] = []
 
     def blocks(self, blocks: list[dict[str, Any]], label: str) -> str:
@@ -106,7 +132,7 @@ class _View:
         return [f'<ul class="checks">{"".join(done)}</ul>'] if done else []
 
     def _title(self, text: str) -> str:
-        return f"<h1>{inline(text.rstrip('.'))}</h1>"
+        return f"<h1>{inline(text.rstrip('.。'))}</h1>"
 
     def _usage(self, text: str) -> str:
         return ""  # the end of the page tells how to run it
@@ -117,7 +143,8 @@ class _View:
             if url
             else f"<cite>{html.escape(title)}</cite>"
         )
-        return f'<p class="source">The text: {name}, {html.escape(author)} ({html.escape(file)}). {inline(note)}</p>'
+        values = {"title": name, "author": html.escape(author), "file": html.escape(file), "note": inline(note)}
+        return f'<p class="source">{self.words("The text: {title}, {author} ({file}). {note}", **values)}</p>'
 
     def _section(self, text: str) -> str:
         name = anchor(text)
@@ -157,10 +184,10 @@ class _View:
         return (f"<p>{inline(note)}</p>" if note else "") + f'<pre tabindex="0">{html.escape(text)}</pre>'
 
     def _predict(self, question: str, answer: str) -> str:
-        return f'<details class="ask"><summary><b>Predict, then look.</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
+        return f'<details class="ask"><summary><b>{self.words("Predict, then look.")}</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
 
     def _exercise(self, question: str, answer: str) -> str:
-        return f'<details class="ask"><summary><b>Exercise.</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
+        return f'<details class="ask"><summary><b>{self.words("Exercise.")}</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
 
     def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
         drawn = picture(self.folder / file, alt, f"{anchor(file)}-")
@@ -168,23 +195,24 @@ class _View:
         return f'<figure><div class="scroll" tabindex="0">{drawn}</div>{words}</figure>'
 
     def _diagram(self, name: str, caption: str) -> str:
-        return diagrams.figure(name, caption)
+        return diagrams.figure(name, caption, self.words)
 
     def _explorer(self, file: str, path: str, caption: str) -> str:
         self.files[f"{self.path}-{file}"] = (self.folder / file).read_bytes()
         name = f"{Path(self.path).name}-{file}"
         return (
             f'<figure class="wide"><iframe class="explorer" src="{name}" title="{html.escape(caption, quote=True)}" loading="lazy">'
-            f'</iframe><figcaption>{inline(caption)} <a href="{name}">Open it alone.</a></figcaption></figure>'
+            f'</iframe><figcaption>{inline(caption)} <a href="{name}">{self.words("Open it alone.")}</a></figcaption></figure>'
         )
 
     def _fact(self, text: str, holds: bool, detail: str) -> str:
-        found = f' <span class="found">{inline(detail)}</span>' if detail else ""
-        return f"<li{'' if holds else ' class=wrong'}>{inline(text)}{'.' if detail else ''}{found}</li>"
+        found = f'{self.words(".")} <span class="found">{inline(detail)}</span>' if detail else ""
+        return f"<li{'' if holds else ' class=wrong'}>{inline(text)}{found}</li>"
 
     def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
         ours = "".join(f"<mark>{html.escape(s)}</mark>" if d else html.escape(s) for s, d in differing(printed, exact))
-        versus = f"<span><span>the text:</span> {html.escape(printed)}</span><span><span>computed:</span> {ours}</span>"
+        theirs, here = self.words("the text:"), self.words("computed:")
+        versus = f"<span><span>{theirs}</span> {html.escape(printed)}</span><span><span>{here}</span> {ours}</span>"
         kind = "differs" if holds else "wrong"
         return f'<li class="{kind}">{inline(text)}<div class="versus">{versus}</div><span class="found">{inline(detail)}</span></li>'
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import html
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Page", "menu", "write"]
+from languages import catalogue
 
+__all__ = ["Page", "menu", "words", "write"]
+
+FOOTER = (
+    "minigrad: automatic differentiation and Transformers in plain NumPy. Every number on these pages was computed "
+    "when they were built."
+)
 ASSETS = Path(__file__).parent.parent / "assets"
 
 
@@ -30,9 +38,10 @@ class Page:
 
 
 def menu(pages: list[Page], here: Page) -> str:
+    """Links to all pages in the language of this one."""
     groups: dict[str, list[Page]] = {}
     for page in pages:
-        if page.group:
+        if page.group and page.language == here.language:
             groups.setdefault(page.group, []).append(page)
     parts = []
     for group, members in groups.items():
@@ -54,12 +63,29 @@ def _turn(pages: list[Page], here: Page) -> str:
         if 0 <= i < len(group) else "<span></span>"
         for i, arrow in ((at - 1, "← {}"), (at + 1, "{} →"))
     ]  # fmt: skip
-    return f'<nav class="turn" aria-label="previous and next">{"".join(links)}</nav>' if len(group) > 1 else ""
+    label = words(here.language)("previous and next")
+    return f'<nav class="turn" aria-label="{label}">{"".join(links)}</nav>' if len(group) > 1 else ""
+
+
+def _switch(pages: list[Page], here: Page) -> str:
+    """A link to this page in the other language, or to the first page in it."""
+    language, name = ("zh", "中文") if here.language == "en" else ("en", "English")
+    others = [page for page in pages if page.language == language]
+    same = Path(here.path).name
+    there = next((page for page in others if Path(page.path).name == same), others[0] if others else None)
+    return f'<a lang="{language}" hreflang="{language}" href="{here.up}{there.path}">{name}</a>' if there else ""
+
+
+@functools.cache
+def words(language: str) -> Callable[..., str]:
+    """What gives the phrases of the frame in a language."""
+    return catalogue("common", language).words
 
 
 def document(pages: list[Page], here: Page) -> str:
     """The whole HTML of a page."""
-    up = here.up
+    up, say = here.up, words(here.language)
+    home = next((page.path for page in pages if page.language == here.language), "index.html")
     name = "minigrad" if here.title == "minigrad" else f"{here.title} · minigrad"
     return f"""<!DOCTYPE html>
 <html lang="{here.language}">
@@ -71,15 +97,14 @@ def document(pages: list[Page], here: Page) -> str:
 <link rel="icon" href="{up}assets/icon.svg">
 </head>
 <body>
-<a class="skip" href="#content">Skip to the content</a>
+<a class="skip" href="#content">{say("Skip to the content")}</a>
 <div class="frame">
-<header class="bar"><a class="name" href="{up}index.html">minigrad</a><button id="theme" type="button">light / dark</button></header>
-<nav class="site" aria-label="pages"><details><summary>All pages</summary>{menu(pages, here)}</details></nav>
+<header class="bar"><a class="name" href="{up}{home}">minigrad</a>{_switch(pages, here)}<button id="theme" type="button">{say("light / dark")}</button></header>
+<nav class="site" aria-label="{say("pages")}"><details><summary>{say("All pages")}</summary>{menu(pages, here)}</details></nav>
 <main id="content">
 {here.content}
 {_turn(pages, here) if here.group else ""}
-<footer>minigrad: automatic differentiation and Transformers in plain NumPy. Every number on these pages was computed
-when they were built.</footer>
+<footer>{say(FOOTER)}</footer>
 </main>
 </div>
 <script src="{up}assets/site.js"></script>

@@ -24,6 +24,7 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent))  # for corpora.py, which the other examples use too
 
+import languages
 import terminal
 from corpora import chinese_english
 
@@ -44,6 +45,9 @@ def _arguments(name: str, about: str, argv: Sequence[str] | None) -> argparse.Na
     parser.add_argument("--answers", action="store_true", help="show the answers of the exercises")
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: those of the terminal)")
     parser.add_argument("--colour", choices=["auto", "always", "never"], default="auto", help="colours in the terminal")
+    parser.add_argument(
+        "--lang", choices=languages.LANGUAGES, default=languages.preferred(), help="language (default: by LANG, or en)"
+    )
     parser.add_argument("--record", type=Path, metavar="DIR", help="write the blocks of the lesson for docs/build.py")
     return parser.parse_args(argv)
 
@@ -68,8 +72,10 @@ class Lesson:
 
     def __init__(self, name: str, about: str, argv: Sequence[str] | None = None) -> None:
         args = _arguments(name, about, argv)
+        script = sys._getframe(1).f_code.co_filename
+        self.words = languages.catalogue(Path(script).stem, args.lang)
         if args.list:
-            print("\n".join(_sections(sys._getframe(1).f_code.co_filename)))
+            print("\n".join(map(self.words.text, _sections(script))))
             raise SystemExit(0)
         self.name = name
         self.out: Path = args.record or args.out
@@ -81,7 +87,7 @@ class Lesson:
         self.failed: list[str] = []
         colour = args.colour == "always" or (args.colour == "auto" and terminal.has_colour())
         width = args.width or min(shutil.get_terminal_size((100, 24)).columns, 110)
-        self.terminal = terminal.Terminal(max(30, width), colour, args.answers)
+        self.terminal = terminal.Terminal(max(30, width), colour, args.answers, self.words)
         self._in_section = not self.only
         title, _, rest = textwrap.dedent(about).strip().partition("\n")
         self._add("title", text=title)
@@ -92,12 +98,13 @@ class Lesson:
             )
 
     def _add(self, kind: str, **content: Any) -> None:
-        """Keep a block, and print it."""
-        if kind == "section" and self.only:
-            self._in_section = self.only in content["text"].lower()
+        """Keep a block, and print it in the language that is wanted."""
         self.blocks.append({"kind": kind, **content})
+        shown = self.words.block(self.blocks[-1])
+        if kind == "section" and self.only:
+            self._in_section = any(self.only in title.lower() for title in (content["text"], shown["text"]))
         if self._in_section or kind == "title":
-            print(self.terminal.show(self.blocks[-1]))
+            print(self.terminal.show(shown))
 
     # -- telling ---------------------------------------------------------------------------------------
 
@@ -215,6 +222,8 @@ class Lesson:
         verdict = "all agree" if not self.failed else f"{len(self.failed)} DO NOT AGREE"
         self._in_section = True
         self._add("end", text=f"{self.checked} statements of the text checked{corrected}: {verdict}.")
+        for text in self.words.missing:
+            print(f"no {self.words.language} for: {text}", file=sys.stderr)
         if self.record:
             self.record.mkdir(parents=True, exist_ok=True)
             content = {"name": self.name, "checked": self.checked, "corrected": self.corrected, "failed": self.failed}

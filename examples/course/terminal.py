@@ -10,6 +10,7 @@ import unicodedata
 from typing import Any
 
 from formulas import text as formula_text
+from languages import Catalogue
 
 __all__ = ["Terminal", "differing", "has_colour", "plain", "wrapped"]
 
@@ -23,7 +24,9 @@ _CODES = {
     "code": "35",
     "ask": "1;34",
 }
-_INLINE = re.compile(r"\$([^$]+)\$|`([^`]+)`|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])|\[([^\]]+)\]\(([^)]+)\)")
+_INLINE = re.compile(
+    r"\$([^$]+)\$|`([^`]+)`|(?<![A-Za-z0-9_*])\*([^*\s][^*]*)\*(?![A-Za-z0-9_*])|\[([^\]]+)\]\(([^)]+)\)"
+)
 
 
 def has_colour() -> bool:
@@ -79,10 +82,11 @@ def differing(printed: str, exact: str) -> list[tuple[str, bool]]:
 
 
 class Terminal:
-    """Shows blocks; `colour` says whether escape codes are wanted."""
+    """Shows blocks; `colour` says whether escape codes are wanted, `catalogue` has the words between them."""
 
-    def __init__(self, width: int, colour: bool, answers: bool) -> None:
+    def __init__(self, width: int, colour: bool, answers: bool, catalogue: Catalogue | None = None) -> None:
         self.width, self.colour, self.answers = width, colour, answers
+        self.words = (catalogue or Catalogue()).words
 
     def show(self, block: dict[str, Any]) -> str:
         return getattr(self, f"_{block['kind']}")(**{k: v for k, v in block.items() if k != "kind"})
@@ -99,8 +103,11 @@ class Terminal:
         return self.paint(self.wrap(text), "bold")
 
     def _source(self, title: str, author: str, file: str, url: str, note: str) -> str:
-        where = f"; the original: {url}" if url else ""
-        return self.paint(self.wrap(f"The text: {title}, {author} ({file}){where}. {note}".strip()), "soft")
+        where = "The text: {title}, {author} ({file}). {note}"
+        if url:
+            where = "The text: {title}, {author} ({file}); the original: {url}. {note}"
+        text = self.words(where, title=title, author=author, file=file, url=url, note=note)
+        return self.paint(self.wrap(text.strip()), "soft")
 
     def _section(self, text: str) -> str:
         line = f"── {text} "
@@ -153,28 +160,30 @@ class Terminal:
     def _predict(self, question: str, answer: str) -> str:
         return (
             "\n"
-            + self.paint(self.wrap(f"Predict: {question}", "  ? ", "    "), "ask")
+            + self.paint(self.wrap(self.words("Predict: {question}", question=question), "  ? ", "    "), "ask")
             + "\n"
-            + self.wrap(f"Look: {answer}", "    ")
+            + self.wrap(self.words("Look: {answer}", answer=answer), "    ")
         )
 
     def _exercise(self, question: str, answer: str) -> str:
-        asked = self.paint(self.wrap(f"Exercise: {question}", "  ? ", "    "), "ask")
+        asked = self.paint(self.wrap(self.words("Exercise: {question}", question=question), "  ? ", "    "), "ask")
         shown = (
-            self.wrap(f"Answer: {answer}", "    ")
+            self.wrap(self.words("Answer: {answer}", answer=answer), "    ")
             if self.answers
-            else self.paint("    (--answers shows the answer)", "soft")
+            else self.paint(f"    {self.words('(--answers shows the answer)')}", "soft")
         )
         return f"\n{asked}\n{shown}"
 
     def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
-        return self.wrap(f"picture: {path}" + (f" — {caption}" if caption else ""), "  ", "    ")
+        return self.wrap(self.words("picture: {path}", path=path) + (f" — {caption}" if caption else ""), "  ", "    ")
 
     def _explorer(self, file: str, path: str, caption: str) -> str:
-        return self.wrap(f"page: {path} — {caption}", "  ", "    ")
+        return self.wrap(self.words("page: {path}", path=path) + f" — {caption}", "  ", "    ")
 
     def _diagram(self, name: str, caption: str) -> str:
-        return self.paint(self.wrap(f"(A drawing on the page of this lesson: {caption})", "  "), "soft")
+        return self.paint(
+            self.wrap(self.words("(A drawing on the page of this lesson: {caption})", caption=caption), "  "), "soft"
+        )
 
     def _fact(self, text: str, holds: bool, detail: str) -> str:
         mark = self.paint("✓", "good") if holds else self.paint("✗", "bad")
@@ -182,7 +191,11 @@ class Terminal:
         return lines.replace("✓", mark, 1)
 
     def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
-        lines = self.wrap(f"{text}: the text has {printed}, exactly it is {exact} — {detail}", "  ≠ ", "    ")
+        line = self.words(
+            "{text}: the text has {printed}, exactly it is {exact} — {detail}",
+            text=text, printed=printed, exact=exact, detail=detail,
+        )  # fmt: skip
+        lines = self.wrap(line, "  ≠ ", "    ")
         for piece, differs in differing(printed, exact) if self.colour else []:
             if differs:
                 lines = lines.replace(piece, self.paint(piece, "differs"), 1)

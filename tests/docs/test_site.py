@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -218,7 +219,8 @@ def test_a_lesson_that_does_not_hold_stops_the_build(docs: SimpleNamespace, tmp_
             "raise SystemExit(lesson.end())\n", encoding="utf-8",
         )  # fmt: skip
     folder, error = lessons._run(tmp_path / "good.py", tmp_path / "records", reuse=False)
-    assert not error and "the sun is cold" in lessons._page(tmp_path / "good.py", folder).content
+    (page,), problems = lessons._in_each_language(tmp_path / "good.py", folder)
+    assert not error and not problems and "the sun is cold" in page.content
     assert lessons._run(tmp_path / "bad.py", tmp_path / "records", reuse=False)[1] == "does not agree: the sun is cold"
 
 
@@ -239,3 +241,20 @@ def test_blocks_as_html(docs: SimpleNamespace, tmp_path: Path) -> None:
     assert "<script>" not in page and "A &lt; B" in page and "x &lt; y" in page
     assert "1.2<mark>5</mark>" in page and page.count("<ul") == 1 and 'class="time"' in page
     assert '<td class="number">1.5</td>' in page and "<details" in page and 'lang="zh"' in page
+
+
+def test_a_page_in_chinese(docs: SimpleNamespace, tmp_path: Path) -> None:
+    lessons, page = importlib.import_module("builder.lessons"), importlib.import_module("builder.page")
+    words = importlib.import_module("languages").catalogue("00_autodiff", "zh")
+    blocks = [
+        {"kind": "title", "text": "Autodiff from nothing: how a program can know its own derivative."},
+        {"kind": "diagram", "name": "graph", "caption": "The three steps as a graph: values go to the right, derivatives come back."},
+        {"kind": "exercise", "question": "What would `backward` give for $y \\cdot y$ with `=` in place of `+=`?", "answer": ""},
+    ]  # fmt: skip
+    both = [lessons._page(Path("00_autodiff.py"), tmp_path, blocks, w) for w in (lessons.Catalogue(), words)]
+    english, chinese = (page.document(both, here) for here in both)
+    assert '<html lang="en">' in english and 'hreflang="zh" href="../zh/00_autodiff.html"' in english
+    assert '<html lang="zh">' in chinese and 'hreflang="en" href="../course/00_autodiff.html"' in chinese
+    assert "<h1>从零开始的自动微分：程序怎样知道自己的导数</h1>" in chinese and "<b>练习。</b>" in chinese
+    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub(r"<svg.*?</svg>|<code>.*?</code>|<math.*?</math>|<[^>]+>", "", chinese, flags=re.S))  # fmt: skip
+    assert both[1].short == "0 · 从零开始的自动微分"
