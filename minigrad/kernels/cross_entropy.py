@@ -1,4 +1,4 @@
-"""The cross-entropy of class scores, alone or together with the linear map that makes the scores.
+"""The cross-entropy of logits, alone or together with the linear map that makes them.
 
 With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes of weights w, the loss of a row
 whose class is t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch; the mean divides by
@@ -7,6 +7,8 @@ the sum of w_t over the rows that are not ignored.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +21,13 @@ from ..ops.elementwise import where
 from ..ops.indexing import as_indices, take_along_axis
 from ..ops.shape import astype
 from ..ops.softmax import log_softmax
-from .blocks import as_rows, needs_shift, ones, row_blocks
+from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks
 from .definitions import kernel
 from .linear import linear_definition
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
 
-_LOGITS = 1 << 24  # the most scores that the fused form holds at a time
+_FEW = 1 << 20  # logits that are not worth another block: 4 MB of float32
 
 
 class Targets:
@@ -67,11 +69,11 @@ class Targets:
         self.smooth = smoothing > 0
         self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
 
-    def without_ignored(self, scores: np.ndarray, block: slice) -> np.ndarray:
-        """Zeros written over rows of scores that do not count, which may hold anything."""
+    def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
+        """Zeros written over rows of logits that do not count, which may hold anything."""
         if self.ignored is not None:
-            scores[self.ignored[block]] = 0
-        return scores
+            logits[self.ignored[block]] = 0
+        return logits
 
 
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
@@ -86,10 +88,10 @@ def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
 
 
 def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
-    """For some rows of scores, as (rows, 1): their losses, what was taken off them, and Σ e^score of what was left.
+    """For some rows of logits, as (rows, 1): their losses, what was taken off them, and Σ e^logit of what was left.
 
-    The largest score is taken off where its exponential might overflow; all that is added up is then as
-    small as the loss, so that no digits are lost to scores that share a large offset.
+    The largest logit is taken off where its exponential might overflow; all that is added up is then as
+    small as the loss, so that no digits are lost to logits that share a large offset.
     """
     index = targets.index[block]
     top = rows.max(-1, keepdims=True)
@@ -108,8 +110,8 @@ def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.n
     return loss, top, total
 
 
-def _scores_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice, g: Any) -> None:
-    """From `e`, probabilities when times `factor`, to the gradient of the scores, in place; `g` is that of a loss."""
+def _logits_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice, g: Any) -> None:
+    """From `e`, probabilities when times `factor`, to the gradient of the logits, in place; `g` is that of a loss."""
     e *= factor * (targets.factor[block] * g)[:, None]
     if targets.smooth:
         spread = (targets.on_all[block] * g)[:, None]
@@ -128,7 +130,7 @@ def _cross_entropy_vjp(g: Any, logits: Any, targets: Any, saved: Any) -> tuple[A
         p -= top[block]
         p -= log_total[block]
         np.exp(p, out=p)
-        _scores_gradient(p, 1, targets, block, g[block])
+        _logits_gradient(p, 1, targets, block, g[block])
     return (gx.reshape(logits.shape),)
 
 
@@ -190,35 +192,46 @@ def _linear_cross_entropy_vjp(
     )
 
 
+def _blocks_of_logits(rows: int, weight: np.ndarray) -> Sequence[slice]:
+    """Equal blocks of rows, whose logits take no more memory than the gradient of the weight beside them."""
+    classes = len(weight)
+    count = max(1, math.ceil(rows * classes / max(weight.size, _FEW)))
+    return row_blocks(rows, classes, math.ceil(rows / count) * classes + 1)
+
+
 @kernel(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
 def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
     rows = as_rows(x)
     classes = weight.shape[0]
     loss = 0.0
     gx: Any = None
-    gw = gb = None
+    gw: Any = None
+    gb = None
     if with_gradient:
         gx, gb = np.empty_like(rows), np.zeros(classes, rows.dtype)
         gw = np.empty_like(weight) if len(rows) else np.zeros_like(weight)
-    for many in row_blocks(len(rows), classes, _LOGITS):
-        scores = rows[many] @ weight.T
-        for few in row_blocks(len(scores), classes):
-            part = scores[few]
+    blocks = _blocks_of_logits(len(rows), weight)
+    buffer = np.empty((blocks[0].stop if blocks else 0, classes), np.result_type(rows, weight))
+    for many in blocks:
+        logits = np.matmul(rows[many], weight.T, out=buffer[: many.stop - many.start])
+        for few in row_blocks(len(logits), classes):
+            part = logits[few]
             if bias is not None:
                 part += bias
             block = slice(many.start + few.start, many.start + few.stop)
             targets.without_ignored(part, block)
-            losses, _, total = _losses(part, targets, block, part)  # scores give way to their exponentials
+            losses, _, total = _losses(part, targets, block, part)  # logits give way to their exponentials
             loss += float(losses.sum())
             if with_gradient:
-                _scores_gradient(part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor))
+                _logits_gradient(part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor))
         if with_gradient:
-            np.matmul(scores, weight, out=gx[many])
-            gb += (ones(len(scores), rows.dtype).T @ scores)[0]
+            np.matmul(logits, weight, out=gx[many])
+            gb += (ones(len(logits), rows.dtype).T @ logits)[0]
             if many.start == 0:
-                np.matmul(scores.T, rows[many], out=gw)
-            else:
-                gw += scores.T @ rows[many]
+                np.matmul(logits.T, rows[many], out=gw)
+            else:  # a part at a time, so that no second array of the weight's size is needed
+                for some in row_blocks(classes, weight.shape[1], 8 * BLOCK):
+                    gw[some] += logits[:, some].T @ rows[many]
     return np.asarray(loss / divisor, rows.dtype), (None if gx is None else gx.reshape(x.shape), gw, gb)
 
 
@@ -233,9 +246,9 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """`cross_entropy(linear(x, weight, bias), targets, ...)`, without ever holding all scores.
+    """`cross_entropy(linear(x, weight, bias), targets, ...)`, without ever holding all logits.
 
-    x (..., d), weight (C, d), bias (C,) or None. The scores are made for blocks of rows; their
+    x (..., d), weight (C, d), bias (C,) or None. The logits are made for blocks of rows; their
     gradient replaces them at once. `reduction` is "mean" or "sum".
     """
     dtype = np.asarray(unwrap(x)).dtype

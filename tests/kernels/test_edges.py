@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,39 @@ def test_an_ignored_row_may_hold_anything(bad: float, reduction: str, smoothing:
         x[1] = bad
         with np.errstate(invalid="ignore"):
             assert mg.linear_cross_entropy(x, weight, None, targets, **options).item() == fused.item()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows,ignored", [(300, 0), (301, 7), (299, 299)])
+def test_logits_in_blocks_are_the_logits_of_all(rows: int, ignored: int, bias: bool) -> None:
+    """Value and gradients where the fused loss makes several blocks of logits, the last shorter than the others."""
+    classes, d = 8000, 40
+    targets = RNG.integers(0, classes, rows)
+    targets[:ignored] = -100
+    leaves = [Tensor(normal(*shape), requires_grad=True) for shape in ((rows, d), (classes, d), (classes,))]
+    x, w, b = leaves if bias else (*leaves[:2], None)
+    found = []
+    for names in (["gelu"], ["linear_cross_entropy"]):
+        with mg.use_definitions(*names):
+            loss = mg.linear_cross_entropy(x, w, b, targets, label_smoothing=0.1)
+            found.append([loss, *mg.gradients(loss, leaves[: 2 + bias], -1.7)])
+    for ours, expected in zip(*found):
+        np.testing.assert_allclose(ours.data, expected.data, rtol=1e-10, atol=1e-15)
+
+
+def test_the_fused_loss_holds_few_logits_at_a_time() -> None:
+    """Beside the gradient of the weight, which it makes, no more than twice the memory of the weight."""
+    x, w = (Tensor(normal(*shape).astype(np.float32), requires_grad=True) for shape in ((1500, 128), (8192, 128)))
+    targets = RNG.integers(0, 8192, 1500)
+    mg.linear_cross_entropy(x, w, None, targets)  # what is made once is there
+    tracemalloc.start()
+    try:
+        loss = mg.linear_cross_entropy(x, w, None, targets)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert loss.requires_grad
+    assert peak < w.nbytes + 2 * w.nbytes + 2 * x.nbytes < 1500 * 8192 * 4
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
