@@ -28,7 +28,7 @@ import minigrad as mg
 from minigrad.console import run_script
 from minigrad.optim import Adam, inverse_sqrt_schedule
 from minigrad.runtime import available_cores, get_num_threads
-from minigrad.serialization import save_arrays, write_atomically, write_json
+from minigrad.serialization import read_json, save_arrays, write_atomically, write_json
 from nn import (
     ModelLoss,
     MovingAverage,
@@ -123,7 +123,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if args.evaluate and not path.exists():
         parser.error(f"{args.out} holds no run")
     if args.resume and path.exists():
-        saved = json.loads(path.read_text(encoding="utf-8")).get("settings", {})
+        config = read_json(path)
+        config.expect_unchanged("settings")
+        saved = config.object("settings", {})
         args = argparse.Namespace(**{**vars(args), **{k: v for k, v in saved.items() if k not in OF_THE_CALL}})
     return args
 

@@ -13,7 +13,6 @@ pictures of loss and attention. Then `python examples/translate.py RUN_DIR "some
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
@@ -34,7 +33,7 @@ from minigrad import MissingExtraError
 from minigrad.console import run_script
 from minigrad.optim import Adam, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.runtime import available_cores
-from minigrad.serialization import write_json
+from minigrad.serialization import read_json, write_json
 from nn import (
     ModelLoss,
     RDrop,
@@ -199,10 +198,9 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Seq
     path = args.out / "config.json"
     if not path.exists():
         return args  # it was cut off before it had begun
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))["settings"]
-    except (ValueError, KeyError, TypeError):
-        parser.error(f"{path} has no settings to resume with")
+    config = read_json(path)
+    saved = config.object("settings")
+    config.expect_unchanged("settings")
     typed = {word.partition("=")[0] for word in argv if word.startswith("--")}
     for action in parser._actions:
         name, given = action.dest, getattr(args, action.dest, None)

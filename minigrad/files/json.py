@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
 
-__all__ = ["REQUIRED", "Settings", "dataclass_from", "kinds_of", "read_json", "read_list", "write_json"]
+__all__ = ["REQUIRED", "Settings", "checksum", "dataclass_from", "kinds_of", "read_json", "read_list", "write_json"]
 
 T = TypeVar("T")
 REQUIRED: Any = object()
@@ -25,6 +26,12 @@ def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
     """Write plain data as a JSON file, atomically."""
     text = json.dumps(data, ensure_ascii=False, indent=indent) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def checksum(data: Any) -> str:
+    """Eight digits that tell plain data from changed data: the CRC-32 of its JSON."""
+    plain = json.loads(json.dumps(data))  # as it comes from a file: lists and texts for tuples and other keys
+    return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
 def read_json(path: str | Path, expected: str = "") -> Settings:
@@ -133,6 +140,19 @@ class Settings(dict[str, Any]):
         """An object, as settings of its own; a default is given back as it is."""
         value = self.take(name, dict, default)
         return Settings(value, f"{self.where}: {name}") if isinstance(value, dict) else value
+
+    def expect_unchanged(self, *names: str, **beside: Any) -> None:
+        """An error for an entry that is not as it was when its `checksum` was put under "checksums".
+
+        Of these names, or of all; `beside` are data from elsewhere whose checksums stand there too.
+        """
+        entries = {**self, **beside}
+        for name, expected in self.object("checksums", {}).items():
+            if (not names or name in names) and checksum(entries.get(name)) != expected:
+                raise ValueError(
+                    f"{self.where}: {name} was changed since it was written; put it back, or take {name} out of "
+                    '"checksums" if the change is meant'
+                )
 
     def expect_no_others(self) -> None:
         """An error if there is an entry that nobody has taken."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.errors import MissingExtraError
-from minigrad.files.json import Settings
+from minigrad.files.json import Settings, checksum
 from minigrad.serialization import read_json, write_json
 
 from ..models.kinds import model_to_dict
@@ -71,14 +71,17 @@ class Translator:
         self.source_eos = source_eos
 
     def save(self, run_dir: str | Path, **settings: Any) -> None:
-        """Write `config.json`, with any further settings, and `vocab.json`."""
+        """Write `vocab.json`, and `config.json` with any further settings, and checksums of all but the model's.
+
+        The settings of the model stand beside the weights once more; `load` holds both against each other.
+        """
         tokenizers = {"source": self.source_tokenizer.to_dict(), "target": self.target_tokenizer.to_dict()}
         parts = {"tokenizers": tokenizers, "source_eos": self.source_eos}
-        data = {"model": model_to_dict(self.model), **parts, **settings}
-        write_json(Path(run_dir) / "config.json", data)
-        write_json(
-            Path(run_dir) / "vocab.json", {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
-        )
+        vocabs = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
+        checksums = {name: checksum(data) for name, data in ({**parts, **settings, "vocab.json": vocabs}).items()}
+        data = {"model": model_to_dict(self.model), **parts, **settings, "checksums": checksums}
+        write_json(Path(run_dir) / "vocab.json", vocabs)
+        write_json(Path(run_dir) / "config.json", data)  # the last: a directory that has it is whole
 
     def has_vocabularies_of(self, run_dir: str | Path) -> bool:
         """Whether these are the vocabularies that `save` wrote there."""
@@ -103,6 +106,7 @@ class Translator:
             translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
         except ValueError as error:
             raise ValueError(f"{data.where}: {error}") from None
+        data.expect_unchanged(**{"vocab.json": dict(vocabs)})
         translator.model = for_inference(model) if inference else model.eval()
         return translator
 

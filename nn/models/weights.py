@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +13,53 @@ from minigrad.files.safetensors import SafetensorsFile
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
-from .kinds import model_from_dict
+from .kinds import model_from_dict, model_to_dict
 
-__all__ = ["fit_weights", "load_model", "load_weights", "save_weights"]
+__all__ = ["differing", "fit_weights", "load_model", "load_weights", "save_weights", "settings_of"]
 
 _LARGEST_TABLE = 1 << 27  # numbers of a table of positions, which no file holds
+_FREE = ("dropout", "attention_dropout", "activation_dropout", "dtype")  # the weights fit any of them
 
 
 def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
-    """Write the state of a model, and plain data beside it, atomically."""
-    save_arrays(path, model.state_dict(), metadata)
+    """Write the state of a model, and plain data beside it, atomically; the settings of our models too."""
+    save_arrays(path, model.state_dict(), {**metadata, **({"model": own} if (own := settings_of(model)) else {})})
 
 
 def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
-    """Read the state of a model; the plain data beside it. See `fit_weights` for what is refused."""
+    """Read the state of a model; the plain data beside it.
+
+    Weights of a model with other settings are a ValueError that tells which; dropout and dtype may differ,
+    and `max_len` be larger. See `fit_weights` for what else is refused.
+    """
     arrays, metadata = load_arrays(path)
+    if differ := differing(settings_of(model), metadata.pop("model", None)):
+        raise ValueError(f"{path}: the weights of another model: this one has {differ}")
     fit_weights(model, arrays, path)
     return metadata
+
+
+def settings_of(model: Module) -> dict[str, Any] | None:
+    """The settings of a model as JSON gives them back; None for modules that are none of our models."""
+    try:
+        return dict(json.loads(json.dumps(model_to_dict(model))))  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE) -> str:
+    """What differs between the settings of a model and those that a file was made with, as a text; "" if nothing."""
+    if own is None or not isinstance(made_with, dict):
+        return ""
+    longer = isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
+    return ", ".join(
+        f"{name}={own[name]!r:.60} (expected {made_with[name]!r:.60})"
+        for name in own
+        if name in made_with
+        and own[name] != made_with[name]
+        and name not in free
+        and not (name == "max_len" and longer)
+    )
 
 
 def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Path) -> None:
@@ -74,8 +105,18 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
     if path is not None:
+        if differ := differing(settings_of(model), _made_with(path)):
+            raise ValueError(f"{where}: changed since {path} was written: {differ}")
         load_weights(path, model)
     return model
+
+
+def _made_with(path: str | Path) -> Any:
+    """The settings in the metadata of a file."""
+    try:
+        return json.loads(SafetensorsFile(path).metadata.get("model", "null"))
+    except ValueError:
+        return None  # load_weights tells
 
 
 def _check_sizes(data: Mapping[str, Any], file: SafetensorsFile, where: str) -> None:

@@ -22,6 +22,7 @@ from minigrad.parallel import start_parallel
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
+from ..models.weights import differing, settings_of
 from .batches import as_batches
 from .checkpoint import RunDirectory
 from .interrupts import Interrupts, Stopped
@@ -336,6 +337,7 @@ class Trainer:
         state = {
             **{name: getattr(self, name) for name in _POSITION},
             "accumulate": self.accumulate,
+            "model": settings_of(self.model),
             "entries": len(self.history),
             "optimizer": optimizer["groups"],
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
@@ -351,6 +353,8 @@ class Trainer:
             self._begin()
             return False
         parts, state = self.run.load_state()
+        if differ := differing(settings_of(self.model), state.get("model"), free=()):
+            raise ValueError(f"{self.run.last}: the state of another model: this one has {differ}")
         self.run.restore(self.model, parts["model"])
         check_state(state, self, self.run.last)
         check_arrays(parts["optimizer"], self.optimizer.state_dict()["arrays"], self.run.last)

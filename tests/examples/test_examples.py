@@ -498,9 +498,12 @@ def test_what_cannot_be_resumed(whole: Path, tmp_path: Path) -> None:
         return directory
 
     assert "last.safetensors: not a whole safetensors file" in resume(broken("last.safetensors", lambda b: b[:-9]))
-    assert "has no settings to resume with" in resume(broken("config.json", lambda b: b[:-9]))
-    assert "has no settings to resume with" in resume(broken("config.json", lambda b: b"[]"))
-    changed = broken("config.json", lambda b: b.replace(b'"seed": 0', b'"seed": 1'))
+    assert "config.json: not JSON" in resume(broken("config.json", lambda b: b[:-9]))
+    assert "config.json: expected an object, got []" in resume(broken("config.json", lambda b: b"[]"))
+    assert "config.json: settings is missing" in resume(broken("config.json", lambda b: b"{}"))
+    seed = lambda b: b.replace(b'"seed": 0', b'"seed": 1')
+    assert "config.json: settings was changed since it was written" in resume(broken("config.json", seed))
+    changed = broken("config.json", lambda b: seed(b).replace(b'"checksums"', b'"no checksums"'))
     assert "its vocabulary is not that of this data; has the data changed" in resume(changed)
 
 

@@ -173,3 +173,20 @@ def test_a_mapped_array_outlives_the_replacement_of_its_file(tmp_path: Path) -> 
     view = load_arrays(tmp_path / "x", mmap=True)[0]["a"]
     save_arrays(tmp_path / "x", {"a": np.zeros(5)})
     assert view.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_arrays_that_were_changed_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for dtype in (">f4", "<f4", "?", "c8", "i1"):
+        save_arrays(path, {"a": np.ones((2, 3), dtype)[:, ::2], "0-d": np.ones((), dtype), "empty": np.ones((0, 2))})
+        assert load_arrays(path)[1] == {}  # the checksum is nobody's
+    save_arrays(path, {"a": np.ones((2, 3))}, {"note": [1, 2]})
+    whole = path.read_bytes()
+    places = [whole.index(b"[1, 2]") + 1, len(whole) - 1, len(whole) - 48]
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match=f"^{path}: changed since it was written: its checksum is .*, expected"):
+            load_arrays(path)
+    file = SafetensorsFile(path)
+    write_safetensors(path, {"a": file.read("a")}, {"note": "[3, 4]"})  # by another program: no checksum
+    assert load_arrays(path)[1] == {"note": [3, 4]}

@@ -17,6 +17,7 @@ import numpy as np
 
 from minigrad.serialization import load_arrays, save_arrays
 
+INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Damage = tuple[str, Callable[[Path], Any]]
 
 NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000]  # fmt: skip
@@ -76,11 +77,11 @@ class Judge:
         if kind not in ("harmless", "refused"):
             self.wrong.append(f"{kind}: {what}: {note}")
 
-    def report(self, name: str, least: int) -> None:
-        """Print the counts, and fail if there is anything wrong or there were too few cases."""
+    def report(self, name: str, least: int, tell: Callable[[str], Any]) -> None:
+        """Tell the counts, and fail if there is anything wrong or there were too few cases."""
         total = sum(self.counts.values())
         names = ("refused", "harmless", "traceback", "hang", "silent", "without a file name")
-        print(f"\n{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
+        tell(f"{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
         assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[:40])
         assert total >= least and self.counts["refused"] > total / 2
 
@@ -174,6 +175,24 @@ def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | N
                 (f"{name} byte {place} ^ {bit}", bytes_changed(lambda b, p=place, x=bit: b.__setitem__(p, b[p] ^ x)))
             )
     return found
+
+
+def digit_damage(
+    name: str, rng: np.random.Generator, count: int, within: tuple[int, int] | None = None
+) -> list[Damage]:
+    """Cases for a file that still parses: one digit or letter of it (between two bytes) becomes another of its kind."""
+    kinds = (b"0123456789", b"abcdefghijklmnopqrstuvwxyz")
+
+    def apply(directory: Path, number: int, turn: int) -> None:
+        data = bytearray((directory / name).read_bytes())
+        places = [i for i in range(*(within or (0, len(data)))) if any(data[i] in kind for kind in kinds)]
+        place = places[number % len(places)]
+        kind = next(kind for kind in kinds if data[place] in kind)
+        data[place] = kind[(kind.index(data[place]) + turn) % len(kind)]
+        (directory / name).write_bytes(bytes(data))
+
+    draws = zip(rng.integers(1 << 30, size=count).tolist(), rng.integers(1, 10, count).tolist())
+    return [(f"{name} character {n} + {by}", lambda d, n=n, by=by: apply(d, n, by)) for n, by in draws]
 
 
 def array_damage(name: str, rng: np.random.Generator, only: str = "") -> list[Damage]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from nn import Transformer, TransformerConfig, Translator, save_weights
+from nn import Transformer, TransformerConfig, Translator, load_weights, save_weights
 from nn.text import EOS, SPECIALS, SpaceTokenizer, Vocabulary
 
 
@@ -66,3 +68,46 @@ def test_a_run_directory_of_an_older_version_is_read(tmp_path: Path) -> None:
     assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
     assert [t.text for t in again.translate(texts, max_len=5)] == [t.text for t in now.translate(texts, max_len=5)]
     assert Translator.load(tmp_path, inference=False).model.train().training
+
+
+@pytest.mark.parametrize(
+    "file, change, message",
+    [
+        ("config.json", lambda d: d["model"].update(num_heads=4), r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
+        ("config.json", lambda d: d["model"].update(max_len=7, norm_eps=1e-3), r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 8\)"),
+        ("config.json", lambda d: d["tokenizers"]["source"].update(lowercase=True), 'config.json: tokenizers was changed since it was written; put it back, or take tokenizers out of "checksums" if the change is meant'),
+        ("config.json", lambda d: d.update(source_eos=True), "config.json: source_eos was changed"),
+        ("config.json", lambda d: d.pop("settings"), "config.json: settings was changed"),
+        ("vocab.json", lambda d: d["target"].reverse() or d["target"].sort(key=lambda t: t not in SPECIALS), "vocab.json: target: |config.json: vocab.json was changed"),
+        ("vocab.json", lambda d: d["target"].__setitem__(5, "d"), "config.json: vocab.json was changed"),
+    ],
+)  # fmt: skip
+def test_settings_that_were_changed_and_still_fit_are_noticed(
+    tmp_path: Path, file: str, change: Callable[[Any], Any], message: str
+) -> None:
+    made = translator(False)
+    made.save(tmp_path, settings={"lr": 1.0, 5: (1, 2)})  # as JSON has them: a list, and a text for 5
+    save_weights(tmp_path / "best.safetensors", made.model)
+    Translator.load(tmp_path)
+    whole = json.loads((tmp_path / file).read_text())
+    change(whole)
+    (tmp_path / file).write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match=f"^{tmp_path}/{message}|^{tmp_path}/config.json: {message}"):
+        Translator.load(tmp_path)
+
+
+def test_settings_that_are_changed_on_purpose(tmp_path: Path) -> None:
+    """Dropout and longer sentences need no word; the rest is taken out of the checksums."""
+    made = translator(False)
+    made.save(tmp_path, settings={"lr": 1.0})
+    save_weights(tmp_path / "best.safetensors", made.model, step=3)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["model"] |= {"dropout": 0.5, "max_len": 20}
+    config["settings"]["lr"] = 2.0
+    del config["checksums"]["settings"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert Translator.load(tmp_path).model.config.max_len == 20
+    other = Transformer(TransformerConfig(7, 7, 8, 4, 1, 1, 16, max_len=8))
+    with pytest.raises(ValueError, match=r"best.safetensors: the weights of another model: this one has num_heads=4"):
+        load_weights(tmp_path / "best.safetensors", other)
+    assert load_weights(tmp_path / "best.safetensors", made.model) == {"step": 3}
