@@ -21,6 +21,7 @@ from .kernels.embedding import *
 from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
+from .ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
 from .ops.activations import *
 from .ops.calculus import *
@@ -33,6 +34,7 @@ from .ops.habits import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
+from .ops.losses import *
 from .ops.nan import *
 from .ops.norms import *
 from .ops.rearrange import *
@@ -41,6 +43,7 @@ from .ops.shape import *
 from .ops.softmax import *
 from .ops.sorting import *
 from .ops.special import *
+from .ops.statistics import *
 from .parallel import *
 from .runtime import *
 

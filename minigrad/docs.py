@@ -18,6 +18,7 @@ from .ops import (
     indexing,
     joining,
     linalg,
+    losses,
     nan,
     norms,
     rearrange,
@@ -26,18 +27,20 @@ from .ops import (
     softmax,
     sorting,
     special,
+    statistics,
 )  # fmt: skip
 
 KINDS = {
     "Elementwise": (elementwise, special),
     "Activations": (activations, gelu),
-    "Reductions": (reduction, nan, norms, softmax),
+    "Reductions": (reduction, statistics, nan, norms, softmax),
     "Linear algebra": (linalg, decompositions, einsum),
     "Shape": (shape, joining, rearrange),
     "Indexing and sorting": (indexing, sorting),
     "Differences and integrals": (calculus,),
     "PyTorch's names": (habits,),
-    "Networks": (linear, normalization, dropout, embedding, attention, cross_entropy),
+    "Networks": (linear, normalization, dropout, embedding, attention),
+    "Losses": (cross_entropy, losses),
     "Without gradient": (compare,),
 }
 _BEGIN, _END = "<!-- ops: made by python -m minigrad.docs docs/operations.md -->", "<!-- end of ops -->"

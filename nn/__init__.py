@@ -1,5 +1,6 @@
 """nn: layers and models on minigrad, up to the whole Transformer, and what trains and uses them."""
 
+from . import functional as functional
 from . import text as text
 from .generation import *
 from .layers import *

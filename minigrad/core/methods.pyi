@@ -152,8 +152,8 @@ class Methods:
         """x with a new axis of length 1 at each place `axis` of the result."""
     def expm1(self) -> Tensor:
         """eˣ - 1, exact for small x."""
-    def flatten(self, order: builtins.str = ...) -> Tensor:
-        """x as one axis; `order` as in `reshape`."""
+    def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
+        """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all axes in `order`."""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """x with the order of its elements reversed along `axis` (all axes where it is None)."""
     def float(self) -> Tensor: ...
@@ -300,6 +300,8 @@ class Methods:
         """The hyperbolic tangent."""
     def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
+    def to(self, to: Any) -> Tensor:
+        """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is, changes nothing."""
     def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
         """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
     def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
@@ -324,6 +326,8 @@ class Methods:
         """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
     def view(self, *shape: Any, order: builtins.str = ...) -> Tensor:
         """x with another shape of the same size, as ints or one tuple; one length can be -1."""
+    def xlogy(self, b: Any, /) -> Tensor:
+        """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
     @property
     def T(self) -> Tensor:
         """The tensor with its axes reversed."""

@@ -357,7 +357,7 @@ class Tensor(Methods):
         if self._node is not None:
             raise TypeError(
                 "this tensor requires gradients, which an ndarray cannot carry; "
-                "use .detach() or .data to step out of the graph"
+                "use .detach() or .data to step out of the graph, or minigrad's function of that name, which follows it"
             )
         if copy is None and dtype is None:
             return self._data
@@ -374,9 +374,11 @@ class Tensor(Methods):
                 if function is None:
                     return y
                 return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
+            if function is None and method == "__call__":
+                function = DISPATCH["a ufunc by its name"](ufunc)
             if function is None:
                 raise TypeError(_no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")))
-            if method == "__call__":
+            if method == "__call__" and options:
                 return DISPATCH["ufunc with options"](function, ufunc, inputs, options)
         return function(*inputs, **options)
 

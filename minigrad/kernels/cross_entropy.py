@@ -18,9 +18,9 @@ from ..core.op import function
 from ..core.tensor import Tensor, unwrap
 from ..ops import reduction as reductions
 from ..ops.elementwise import where
-from ..ops.indexing import as_indices, take_along_axis
-from ..ops.shape import astype
+from ..ops.losses import class_probability_loss, row_losses
 from ..ops.softmax import log_softmax
+from ..ops.targets import Targets, check_reduction, reduced
 from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks
 from .definitions import kernel
 from .linear import linear_definition
@@ -30,61 +30,11 @@ __all__ = ["cross_entropy", "linear_cross_entropy"]
 _FEW = 1 << 20  # logits that are not worth another block: 4 MB of float32
 
 
-class Targets:
-    """The classes that rows should have, with what the loss gives each row and class."""
-
-    def __init__(
-        self, name: str, shape: tuple[int, ...], targets: Any, weight: Any, ignore_index: int | None, smoothing: float,
-        dtype: Any,
-    ) -> None:  # fmt: skip
-        classes = shape[-1]
-        targets = np.asarray(unwrap(targets))
-        if targets.shape != shape[:-1]:
-            raise ValueError(f"{name}: expected targets of shape {shape[:-1]}, got {targets.shape}")
-        if targets.dtype.kind not in "iu":
-            raise TypeError(f"{name}: expected integer targets, got dtype {targets.dtype}")
-        if not 0 <= smoothing <= 1:
-            raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
-        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
-        weight = None if weight is None else np.asarray(unwrap(weight), dtype)
-        if weight is not None and weight.shape != (classes,):
-            raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
-        flat = targets.reshape(-1)
-        valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
-        self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
-        if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
-            raise IndexError(
-                f"{name}: expected targets from 0 to {classes - 1}"
-                + (f" or {ignore_index}" if ignore_index is not None else "")
-                + f", got {self.index.min()} to {self.index.max()}"
-            )
-        self.shape = targets.shape
-        self.ignored = None if valid.all() else ~valid  # (rows,)
-        chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
-        self.total = float(chosen.sum())  # what a mean divides by
-        self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
-        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)  # (rows,): that of Σ_c w_c (-log p_c)
-        self.weight = weight
-        self.weight_sum = classes if weight is None else float(weight.sum())
-        self.smooth = smoothing > 0
-        self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
-
-    def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
-        """Zeros written over rows of logits that do not count, which may hold anything."""
-        if self.ignored is not None:
-            logits[self.ignored[block]] = 0
-        return logits
-
-
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
     """The loss of each row."""
     rows = logits.reshape(-1, logits.shape[-1])
     logp = log_softmax(rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows))
-    loss = take_along_axis(logp, targets.index[:, None], 1)[:, 0] * -targets.on_target
-    if targets.smooth:
-        weighted = logp if targets.weight is None else logp * targets.weight
-        loss = loss - reductions.sum(weighted, -1) * targets.on_all
-    return loss.reshape(targets.shape)
+    return row_losses(logp, targets)
 
 
 def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
@@ -157,23 +107,15 @@ def cross_entropy(
 
     Rows whose target is `ignore_index` count nothing. `weight` (C,) weights the classes. With
     `reduction` "mean" the sum is divided by the weights of the targets that count; "sum" and "none"
-    are the alternatives. Where no row counts, the mean is 0.
+    are the alternatives. Where no row counts, the mean is 0. Floating-point targets of the shape of the logits
+    are the probabilities of the classes; of those every row counts, and the mean is that over rows.
     """
+    check_reduction("cross_entropy", reduction)
+    if np.shape(targets) == np.shape(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
+        return class_probability_loss("cross_entropy", logits, targets, weight, label_smoothing, reduction)
     dtype = np.asarray(unwrap(logits)).dtype
     goal = Targets("cross_entropy", np.shape(logits), targets, weight, ignore_index, label_smoothing, dtype)
-    loss = _cross_entropy(logits, targets=goal)
-    if reduction == "none":
-        return loss
-    divisor = _divisor("cross_entropy", reduction, goal)
-    if dtype == np.float16:  # which holds neither large sums nor many rows
-        return astype(reductions.sum(astype(loss, np.float32)) / divisor, dtype)
-    return reductions.sum(loss) / divisor
-
-
-def _divisor(name: str, reduction: str, targets: Targets) -> float:
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"{name}: expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
-    return (targets.total or 1.0) if reduction == "mean" else 1.0
+    return reduced(_cross_entropy(logits, targets=goal), reduction, goal.total)
 
 
 def linear_cross_entropy_definition(
@@ -251,9 +193,11 @@ def linear_cross_entropy(
     x (..., d), weight (C, d), bias (C,) or None. The logits are made for blocks of rows; their
     gradient replaces them at once. `reduction` is "mean" or "sum".
     """
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"linear_cross_entropy: expected reduction 'mean' or 'sum', got {reduction!r}")
     dtype = np.asarray(unwrap(x)).dtype
     shape = (*np.shape(x)[:-1], np.shape(weight)[0])
     goal = Targets("linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype)
-    divisor = _divisor("linear_cross_entropy", reduction, goal)
+    divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
     tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias))
     return _linear_cross_entropy(x, weight, bias, goal, divisor, tracked)

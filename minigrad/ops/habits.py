@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,9 @@ from ..core.tensor import Tensor
 from .axes import ints, one_axis, shape_of
 from .elementwise import add, divide, multiply, subtract
 from .joining import concatenate, unstack
-from .shape import astype, broadcast_to, reshape, swapaxes
+from .shape import astype, broadcast_to, ravel, reshape, swapaxes
 
-__all__ = ["cat", "chunk", "expand"]
+__all__ = ["cat", "chunk", "expand", "flatten"]
 
 
 @function()
@@ -44,6 +45,38 @@ def expand(x: Any, *shape: Any) -> Tensor:
     return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(own, wanted)]))
 
 
+@function(methods="flatten")
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
+    """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all axes in `order`."""
+    if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
+        return ravel(x, start_dim if isinstance(start_dim, str) else order)
+    shape = shape_of(x) or (1,)
+    first, last = (one_axis("flatten", axis, len(shape)) for axis in (start_dim, end_dim))
+    if first > last:
+        raise ValueError(f"flatten: expected start_dim <= end_dim, got {start_dim} and {end_dim} of shape {shape}")
+    return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def as_dtype(name: str, to: Any) -> Any:
+    """The dtype that `to` asks for: a dtype, the tensor that has it, or None for the device "cpu"."""
+    if isinstance(to, (Tensor, np.ndarray)):
+        return to.dtype
+    if isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "mps", "xpu", "meta"):
+        if to != "cpu":
+            raise ValueError(f"{name}: no device {to!r}; everything is on the CPU")
+        return None
+    try:
+        return np.dtype(to)
+    except TypeError:
+        raise TypeError(f"{name}: expected a dtype, a tensor, or the device 'cpu', got {to!r}") from None
+
+
+def _to(self: Tensor, to: Any) -> Tensor:
+    """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is, changes nothing."""
+    dtype = as_dtype("to", to)
+    return self if dtype is None or dtype == self.dtype else astype(self, dtype)
+
+
 def _alpha(f: Any, sign: str) -> Any:
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
@@ -63,6 +96,7 @@ _METHODS: dict[str, Any] = {
     "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
     "contiguous": lambda self: self,
     "cpu": lambda self: self,
+    "to": _to,
     "unbind": unstack,
     "float": lambda self: astype(self, np.float32),
     "double": lambda self: astype(self, np.float64),
@@ -102,7 +136,6 @@ INSTEAD = {
     "scatter_add": "x.index_add(index, values)",
     "select": "x[index]",
     "stride": "x.data.strides",
-    "to": "x.astype(dtype): everything is on the CPU",
     "type": "x.astype(dtype)",
     "type_as": "x.astype(y.dtype)",
     "unflatten": "x.reshape(...)",

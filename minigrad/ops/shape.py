@@ -62,7 +62,7 @@ def _np_reshape(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Tenso
     return reshape(a, shape, order=order)
 
 
-@function(numpy=np.ravel, methods="ravel flatten")
+@function(numpy=np.ravel, methods="ravel")
 def ravel(x: Any, order: str = "C") -> Tensor:
     """x as one axis; `order` as in `reshape`."""
     if order == "K":  # the order in memory

@@ -17,7 +17,7 @@ from .shape import astype
 
 __all__ = [
     "cbrt", "exp2", "logaddexp2", "fmax", "fmin", "copysign", "heaviside", "deg2rad", "rad2deg", "sinc", "float_power",
-    "divmod", "select", "piecewise", "polyval",
+    "xlogy", "divmod", "select", "piecewise", "polyval",
 ]  # fmt: skip
 
 LN2 = math.log(2)
@@ -87,6 +87,16 @@ def float_power(a: Any, b: Any) -> Tensor:
     a, b = (x if isinstance(x, Tensor) else np.asarray(x) for x in (a, b))
     dtype = np.result_type(a.dtype, b.dtype, np.float64)
     return power(astype(a, dtype), astype(b, dtype))
+
+
+@op(
+    methods="xlogy",
+    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1, b)),
+    b=lambda g, a, b: safe_divide(g * a, b),
+)
+def xlogy(a, b, /):
+    """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1, b)))
 
 
 @function(numpy=np.divmod)

@@ -1,5 +1,6 @@
 """Optimizers and learning-rate schedules."""
 
+from . import schedules as lr_scheduler  # its name in PyTorch
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW
 from .optimizer import Optimizer as Optimizer

@@ -5,6 +5,7 @@ from .attention import *
 from .cache import *
 from .feedforward import *
 from .linear import *
+from .losses import *
 from .masks import *
 from .module import *
 from .norm import *

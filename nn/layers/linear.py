@@ -15,8 +15,8 @@ from . import init
 from .module import Module, Parameter
 
 __all__ = [
-    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "LeakyReLU", "Linear", "ReLU",
-    "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
+    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "Flatten", "Identity", "LeakyReLU", "Linear",
+    "LogSigmoid", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -97,12 +97,39 @@ class Dropout(Module):
         return f"p={self.p}"
 
 
+class Identity(Module):
+    """x as it is: what stands where a layer is left out. Arguments are taken and not read."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Flatten(Module):
+    """The axes from `start_dim` to `end_dim`, both counted in, as one: (n, a, b) to (n, a·b)."""
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, x: Any) -> Tensor:
+        return mg.flatten(x, self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
 class Activation(Module):
-    """A function of each element, as a module; `options` go to the function."""
+    """A function of each element, as a module; `options` go to the function.
+
+    PyTorch's `inplace`, which saves memory there, is taken and changes nothing.
+    """
 
     function: Callable[..., Tensor] = staticmethod(mg.relu)
 
     def __init__(self, **options: Any) -> None:
+        options.pop("inplace", None)
         self.options = options
 
     def forward(self, x: Any) -> Tensor:
@@ -158,10 +185,22 @@ class Softplus(Activation):
     function = staticmethod(mg.softplus)
 
 
+class LogSigmoid(Activation):
+    """log(sigmoid(x))."""
+
+    function = staticmethod(mg.log_sigmoid)
+
+
 class Softmax(Activation):
     """eˣ, divided by its sum over `axis` (-1)."""
 
     function = staticmethod(mg.softmax)
+
+
+class LogSoftmax(Activation):
+    """log(softmax(x)) over `axis` (-1)."""
+
+    function = staticmethod(mg.log_softmax)
 
 
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {

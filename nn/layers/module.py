@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.core.graph import mark_changed
 from minigrad.core.tensor import HookHandle, Tensor
+from minigrad.ops.habits import as_dtype
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
 
@@ -111,9 +112,9 @@ class Module:
     # -- parts ---------------------------------------------------------------------------------
 
     def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
-        """Keep an ndarray as attribute `name`; a persistent one is part of the state."""
+        """Keep an ndarray (or None, until there is one) as attribute `name`; a persistent one is part of the state."""
         self._buffers = {**self._buffers, name: persistent}
-        setattr(self, name, np.asarray(array))
+        setattr(self, name, None if array is None else np.asarray(array))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly inside this one."""
@@ -159,7 +160,7 @@ class Module:
 
     def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
         """All buffers by dotted names."""
-        return self._named(lambda m: ((n, getattr(m, n)) for n in m._buffers))
+        return self._named(lambda m: ((n, v) for n in m._buffers if (v := getattr(m, n)) is not None))
 
     def num_parameters(self, trainable_only: bool = False) -> int:
         """How many numbers the parameters hold, shared ones counted once."""
@@ -172,7 +173,7 @@ class Module:
         state = {name: parameter.data for name, parameter in self.named_parameters()}
         for prefix, module in self.named_modules():
             for name, persistent in module._buffers.items():
-                if persistent:
+                if persistent and getattr(module, name) is not None:
                     state[f"{prefix}.{name}" if prefix else name] = getattr(module, name)
         return state
 
@@ -208,12 +209,24 @@ class Module:
         """Convert all parameters and floating buffers to `dtype`, in place; gradients are dropped."""
         for module in self.modules():
             for name, value in list(vars(module).items()):
-                if isinstance(value, Parameter) or (name in module._buffers and value.dtype.kind == "f"):
-                    if isinstance(value, Parameter):
-                        value.convert(dtype)
-                    else:
-                        setattr(module, name, value.astype(dtype))
+                if isinstance(value, Parameter):
+                    value.convert(dtype)
+                elif name in module._buffers and value is not None and value.dtype.kind == "f":
+                    setattr(module, name, value.astype(dtype))
         return self
+
+    def float(self) -> Module:
+        """`astype(float32)`."""
+        return self.astype(np.float32)
+
+    def double(self) -> Module:
+        """`astype(float64)`."""
+        return self.astype(np.float64)
+
+    def to(self, to: Any) -> Module:
+        """`astype(to)`; the device "cpu", where everything is, changes nothing."""
+        dtype = as_dtype("Module.to", to)
+        return self if dtype is None else self.astype(dtype)
 
     def train(self, mode: bool = True) -> Module:
         """Set this module and all inside it to training (dropout works, statistics are gathered), or not."""
@@ -225,10 +238,10 @@ class Module:
         """`train(False)`."""
         return self.train(False)
 
-    def zero_grad(self) -> None:
-        """Forget all gradients."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or with `set_to_none=False` set those that there are to zero."""
         for parameter in self.parameters():
-            parameter.grad = None
+            parameter.grad = None if set_to_none or parameter.grad is None else np.zeros_like(parameter.data)
 
     def requires_grad_(self, requires_grad: bool = True) -> Module:
         """Train all parameters, or freeze them."""

@@ -164,3 +164,14 @@ def test_the_gradient_of_std_at_constants_is_zero(axis: Any, keepdims: bool) -> 
     g = mg.gradients(mg.sum(mg.std(mixed, 1)), [mixed])[0].data
     assert not g[0].any()
     np.testing.assert_allclose(g[1], (np.arange(4) - 1.5) / 4 / np.arange(4).std())
+
+
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "weight": [1.0, 2.0, 3.0], "reduction": "sum"}])
+def test_cross_entropy_of_class_probabilities(options: Any) -> None:
+    """Rows of one 1 are the classes themselves; by both operands it has its derivatives, the second ones too."""
+    rng = np.random.default_rng(0)
+    x, classes, q = rng.standard_normal((4, 3)), np.array([0, 2, 1, 1]), rng.dirichlet(np.ones(3), 4)
+    reduction = {**options, "reduction": "sum"}
+    by_class, by_row = (mg.cross_entropy(x, y, **reduction) for y in (classes, np.eye(3)[classes]))
+    np.testing.assert_allclose(by_class.data, by_row.data, rtol=1e-12)
+    assert mg.gradgradcheck(lambda x, q: mg.cross_entropy(x, q, **options), [x, q])

@@ -20,6 +20,11 @@ X = Tensor(np.arange(6.0).reshape(2, 3) ** 2, requires_grad=True)
     [
         (lambda x: x.view(3, -1), lambda a: a.reshape(3, 2)),
         (lambda x: x.t(), lambda a: a.T),
+        (lambda x: x[None].flatten(1), lambda a: a.reshape(1, 6)),
+        (lambda x: x[None].flatten(end_dim=1), lambda a: a),
+        (lambda x: x.flatten("F"), lambda a: a.flatten("F")),
+        (lambda x: x.flatten(order="F"), lambda a: a.flatten("F")),
+        (lambda x: x.sum().flatten(), lambda a: a.sum().flatten()),
         (lambda x: x.contiguous(), lambda a: a),
         (lambda x: x.unbind(dim=1)[2], lambda a: a[:, 2]),
         (lambda x: x.clamp(min=1, max=9), lambda a: a.clip(1, 9)),
@@ -44,6 +49,7 @@ def test_sizes_and_dtypes() -> None:
     assert [getattr(X, name)().dtype for name in ("float", "double", "half", "long", "bool")] == [
         np.float32, np.float64, np.float16, np.int64, bool,
     ]  # fmt: skip
+    assert X.to("cpu") is X and X.to(np.float32).dtype == X.to(Tensor(np.float32(1))).dtype == np.float32
     array = np.zeros(2)
     assert mg.from_numpy(array).data is array
     with pytest.raises(TypeError, match="from_numpy: expected an ndarray, got a list"):
@@ -61,7 +67,8 @@ def test_sizes_and_dtypes() -> None:
         (lambda: X.sum(dim=1, axis=1), TypeError, "the same option was given twice"),
         (lambda: X[None].transpose(0, 1), ValueError, "write swapaxes"),
         (lambda: X.view_as(X), AttributeError, "no `view_as`: write x.reshape.y.shape."),
-        (lambda: X.to("cpu"), AttributeError, "no `to`: write x.astype.dtype."),
+        (lambda: X.to("cuda"), ValueError, "to: no device 'cuda'; everything is on the CPU"),
+        (lambda: X.to("quick"), TypeError, "to: expected a dtype, a tensor, or the device 'cpu', got 'quick'"),
         (lambda: X.add_(1), AttributeError, "no `add_`: tensors are not changed in place; write x = x.add"),
         (lambda: X.no_such_name, AttributeError, "no `no_such_name`"),
         (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.ops.scipy_special import RULES
 
 scipy = pytest.importorskip("scipy", reason="scipy is not installed")
-from scipy import integrate, interpolate, optimize, sparse, stats  # noqa: E402
+from scipy import integrate, interpolate, optimize, sparse, special, stats  # noqa: E402
 
 START = np.array([1.3, 0.7, 0.8])
 
@@ -197,3 +198,43 @@ def test_numpy_and_matplotlib_take_derivatives_as_they_are(tmp_path: Any) -> Non
     (line,) = pyplot.plot(START, g)
     np.testing.assert_array_equal(line.get_ydata(), g.data)
     pyplot.close()
+
+
+BELOW_ONE = ("erfinv", "erfcinv", "logit", "ndtri", "betainc")
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_special_functions_have_derivatives_of_second_order(name: str) -> None:
+    f, rng = getattr(special, name.strip("_")), np.random.default_rng(0)
+    operands = [rng.uniform(0.2, 0.8 if name in BELOW_ONE else 2.5, (2, 3)) for _ in RULES[name]]
+    known = [i for i, rule in enumerate(RULES[name]) if rule]
+
+    def closed(*xs: Any) -> Any:
+        return f(*[dict(zip(known, xs)).get(i, x) for i, x in enumerate(operands)])
+
+    np.testing.assert_array_equal(closed(*[mg.Tensor(operands[i], True) for i in known]).data, f(*operands))
+    assert mg.gradgradcheck(closed, [operands[i] for i in known])
+    for i in set(range(len(operands))) - set(known):
+        with pytest.raises(TypeError, match="its derivative by . is not known"):
+            f(*[mg.Tensor(x, i == k) for k, x in enumerate(operands)])
+
+
+def test_special_functions_without_a_rule_are_refused_and_free_tensors_are_arrays() -> None:
+    x = np.array([0.3, 0.6])
+    for f in (special.spence, special.struve, special.logsumexp, special.softmax):
+        args = (1.0, x) if f is special.struve else (x,)
+        np.testing.assert_array_equal(f(*[mg.Tensor(a) for a in args]), f(*args))
+        with pytest.raises(TypeError, match="has no rule|or minigrad's function of that name"):
+            f(*[mg.Tensor(a, requires_grad=True) for a in args])
+    mine = np.frompyfunc(lambda a: 2 * a, 1, 1)
+    assert mine.__name__ not in RULES
+
+
+class _Beta:
+    """Stands for a ufunc of another library that has a name of SciPy's."""
+
+    __name__ = "beta"
+
+
+def test_other_functions_of_the_same_name_are_not_taken_for_scipys() -> None:
+    assert mg.ops.scipy_special.op_of(_Beta) is None and mg.ops.scipy_special.op_of(special.beta) is not None

@@ -144,7 +144,7 @@ ELEMENTWISE: Table = {
     "tanh": mg.tanh,
     "to": to,
     "where": lambda a, condition, b: mg.where(condition, a, b),
-    "xlogy": lambda a, b: a * mg.log(b),
+    "xlogy": mg.xlogy,
     "__radd__": lambda a, b: a.__radd__(b),
     "__rdiv__": lambda a, b: a.__rtruediv__(b),
     "__rmatmul__": lambda a, b: a.__rmatmul__(b),
@@ -426,20 +426,6 @@ def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
     return mg.tensordot(a, b, dims)
 
 
-def cov(x: Any, correction: Any = 1, fweights: Any = None, aweights: Any = None) -> Any:
-    x = mg.atleast_2d(x)
-    a = np.ones(x.shape[1]) if aweights is None else aweights
-    w = a if fweights is None else a * fweights
-    d = x - mg.sum(x * w, 1, True) / mg.sum(w)
-    return mg.squeeze((d * w) @ mT(d) / (mg.sum(w) - mg.sum(w * a) / mg.sum(w) * correction))
-
-
-def corrcoef(x: Any) -> Any:
-    c = cov(x)
-    size = mg.sqrt(mg.diagonal(mg.atleast_2d(c)))
-    return mg.reshape(c / size / mg.expand_dims(size, 1), c.shape)
-
-
 def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     i, n = np.arange(x.shape[-1]), x.shape[-1] + abs(offset)
     index = (..., i + max(-offset, 0), i + max(offset, 0))
@@ -463,8 +449,8 @@ LINEAR_ALGEBRA: Table = {
     "cholesky linalg.cholesky linalg.cholesky_ex": lambda x, upper=False: (mT if upper else mg.clone)(mg.cholesky(x)),
     "cholesky_inverse": lambda x, upper=False: mg.inv(gram(x, upper)),
     "cholesky_solve": lambda b, x, upper=False: mg.solve(gram(x, upper), b),
-    "corrcoef": corrcoef,
-    "cov": cov,
+    "corrcoef": mg.corrcoef,
+    "cov": lambda x, correction=1, **weights: mg.cov(x, ddof=correction, **weights),
     "cross linalg.cross": cross,
     "diag": mg.diag,
     "diag_embed": diag_embed,
@@ -521,11 +507,6 @@ def split(x: Any, sizes: Any, dim: int = 0) -> Any:
     """Parts of one size (the last can be smaller), or of several."""
     ends = np.arange(sizes, x.shape[dim], sizes) if isinstance(sizes, int) else np.cumsum(sizes)[:-1]
     return mg.split(x, ends, dim)
-
-
-def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    first, last = (start_dim % x.ndim, end_dim % x.ndim + 1) if x.ndim else (0, 0)
-    return mg.reshape(x, (*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:]))
 
 
 def unflatten(x: Any, dim: int, sizes: Sequence[int]) -> Any:
@@ -596,7 +577,7 @@ SHAPES: Table = {
     "dsplit": lambda x, parts: np.dsplit(x, parts),
     "dstack": mg.dstack,
     "expand_as": lambda x, y: mg.broadcast_to(x, y.shape),
-    "flatten": flatten,
+    "flatten": mg.flatten,
     "flip": lambda x, dims: mg.flip(x, dims),
     "fliplr": mg.fliplr,
     "flipud": mg.flipud,
@@ -715,11 +696,7 @@ def loss(y: Any, reduction: str = "mean") -> Any:
 
 
 def nll(x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Any:
-    axis, counts = min(1, x.ndim - 1), target != ignore_index
-    index = np.where(counts, target, 0)
-    weights = counts * (np.ones(x.shape[axis]) if weight is None else weight)[index]
-    y = -mg.squeeze(mg.take_along_axis(x, np.expand_dims(index, axis), axis), axis) * weights
-    return mg.sum(y) / np.sum(weights) if reduction == "mean" else loss(y, reduction)
+    return mg.nll_loss(mg.moveaxis(x, min(1, x.ndim - 1), -1), target, weight, ignore_index, reduction)
 
 
 def cross_entropy(x: Any, t: Any, weight: Any = None, ignore_index: Any = -100, reduction: str = "mean") -> Any:
@@ -738,24 +715,6 @@ def linear_cross_entropy(
         return mg.linear_cross_entropy(x, weights, linear_bias, t, weight, ignore_index, reduction=reduction)
     scores = affine(mg.tensordot(x, weights, (-1, -1)), bias=linear_bias)
     return cross_entropy(scores, t, weight, ignore_index, reduction)
-
-
-def kl_div(x: Any, t: Any, reduction: str = "mean", log_target: bool = False) -> Any:
-    y = mg.exp(t) * (t - x) if log_target else t * (mg.log(t) - x)
-    return mg.sum(y) / x.shape[0] if reduction == "batchmean" else loss(y, reduction)
-
-
-def smooth(d: Any, beta: float) -> Any:
-    """|d| - beta / 2, and below |d| = beta the parabola."""
-    return mg.where(mg.absolute(d) < beta, mg.square(d) / (2 * beta or 1), mg.absolute(d) - beta / 2)
-
-
-def bce(x: Any, t: Any, weight: Any = 1.0, reduction: str = "mean") -> Any:
-    return loss(-(t * mg.log(x) + (1 - t) * mg.log(1 - x)) * weight, reduction)
-
-
-def bce_with_logits(x: Any, t: Any, weight: Any = 1.0, reduction: str = "mean", pos_weight: Any = 1.0) -> Any:
-    return loss(-(t * mg.log_sigmoid(x) * pos_weight + (1 - t) * mg.log_sigmoid(-x)) * weight, reduction)
 
 
 def gaussian_nll(x: Any, t: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> Any:
@@ -817,12 +776,12 @@ def standard(x: Any, axis: Any, eps: float) -> Any:
 
 def layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     weight, bias = (None if v is None else mg.ravel(v) for v in (weight, bias))
-    return mg.reshape(mg.layer_norm(flatten(x, -len(shape)), weight, bias, eps), x.shape)
+    return mg.reshape(mg.layer_norm(mg.flatten(x, -len(shape)), weight, bias, eps), x.shape)
 
 
 def rms_norm(x: Any, shape: Any, weight: Any = None, eps: float = np.finfo(float).eps) -> Any:
     weight = None if weight is None else mg.ravel(weight)
-    return mg.reshape(mg.rms_norm(flatten(x, -len(shape)), weight, eps), x.shape)
+    return mg.reshape(mg.rms_norm(mg.flatten(x, -len(shape)), weight, eps), x.shape)
 
 
 def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -876,8 +835,8 @@ NETWORKS: Table = {
     "alpha_dropout feature_alpha_dropout:without_train": lambda x, p=0.5, training=False: dropout(x, p, training),
     "batch_norm": batch_norm,
     "bilinear": lambda a, b, weight, bias=None: affine(mg.einsum("...i,kij,...j->...k", a, weight, b), bias=bias),
-    "binary_cross_entropy": bce,
-    "binary_cross_entropy_with_logits": bce_with_logits,
+    "binary_cross_entropy": mg.binary_cross_entropy,
+    "binary_cross_entropy_with_logits": mg.binary_cross_entropy_with_logits,
     "celu": lambda x, alpha=1.0: mg.elu(x / alpha) * alpha,
     "cosine_embedding_loss": cosine_embedding,
     "cosine_similarity": cosine_similarity,
@@ -893,10 +852,10 @@ NETWORKS: Table = {
     "hardswish": lambda x: x * mg.clip(x + 3, 0, 6) / 6,
     "hardtanh": lambda x, min_val=-1.0, max_val=1.0: mg.clip(x, min_val, max_val),
     "hinge_embedding_loss": hinge_embedding,
-    "huber_loss": lambda x, t, reduction="mean", delta=1.0: loss(smooth(x - t, delta) * delta, reduction),
+    "huber_loss": mg.huber_loss,
     "instance_norm": instance_norm,
-    "kl_div": kl_div,
-    "l1_loss": lambda x, t, reduction="mean": loss(mg.absolute(x - t), reduction),
+    "kl_div": mg.kl_div,
+    "l1_loss": mg.l1_loss,
     "layer_norm": layer_norm,
     "leaky_relu": mg.leaky_relu,
     "linear": mg.linear,
@@ -906,9 +865,9 @@ NETWORKS: Table = {
         mg.relu(-t * (a - b) + margin), reduction
     ),
     "mish": lambda x: x * mg.tanh(mg.softplus(x)),
-    "mse_loss": lambda x, t, reduction="mean": loss(mg.square(x - t), reduction),
+    "mse_loss": mg.mse_loss,
     "multi_margin_loss": multi_margin,
-    "multilabel_soft_margin_loss": bce_with_logits,
+    "multilabel_soft_margin_loss": mg.binary_cross_entropy_with_logits,
     "nll_loss": nll,
     "normalize": lambda x, p=2.0, dim=1, eps=1e-12: normalized(x, vector_norm(x, p, dim, True), eps),
     "one_hot": lambda x, num_classes: mg.one_hot(x, x.max() + 1 if num_classes < 0 else num_classes, np.int64),
@@ -923,7 +882,7 @@ NETWORKS: Table = {
     "scaled_dot_product_attention": attention,
     "selu": lambda x: mg.elu(x, 1.6732632423543772) * 1.0507009873554805,
     "silu": mg.silu,
-    "smooth_l1_loss": lambda x, t, reduction="mean", beta=1.0: loss(smooth(x - t, beta), reduction),
+    "smooth_l1_loss": mg.smooth_l1_loss,
     "soft_margin_loss": lambda x, t, reduction="mean": loss(mg.softplus(-t * x), reduction),
     "softmin softmin:with_dtype": lambda x, dim, dtype=None: mg.softmax(-cast(x, dtype), ax(x, dim)),
     "softplus": lambda x, beta, threshold: mg.where(x * beta > threshold, x, mg.softplus(x, beta)),

@@ -209,6 +209,8 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
         ["keepdims", "returned", "upper", "sparse", "bias", "hermitian", "increasing", "returned", "left", "right"],
         lambda d: d.often(0.5),
     ),
+    "fweights": lambda d: d.one(None, d.values(d.shape[-1:], np.uint8) % 4 + 1, d.values(d.shape)),
+    "aweights": lambda d: d.one(None, d.values(d.shape[-1:], np.float64) + 1, d.values(d.shape)),
     **dict.fromkeys(["ddof", "correction"], lambda d: d.one(0, 1)),
     **dict.fromkeys(["shape", "new_shape"], Chooser.shape_like),
     **dict.fromkeys(["indices", "obj"], Chooser.places),
@@ -275,7 +277,17 @@ LEFT_OUT = {
 }
 """Parameters that are about subclasses of ndarray, or memory: not drawn."""
 
-NOT_EMPTY = {np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile, np.average}
+NOT_EMPTY = {
+    np.cov,
+    np.corrcoef,
+    np.median,
+    np.quantile,
+    np.percentile,
+    np.nanmedian,
+    np.nanquantile,
+    np.nanpercentile,
+    np.average,
+}
 """Functions of which NumPy's own answer for no elements depends on the form of the call."""
 
 _MANY = {"arys", "xi", "args", "operands", "arrays_and_dtypes"}

@@ -14,11 +14,13 @@ from . import (
     joining,
     kernels,
     linalg,
+    losses,
     nan,
     reduction,
     shape,
     sorting,
     special,
+    statistics,
 )
 from .base import TABLE, Draw, OpInfo, Sample
 

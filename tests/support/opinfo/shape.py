@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -216,4 +217,16 @@ add(
     np.lib.stride_tricks.sliding_window_view,
     _windows,
     errors=[(lambda: mg.sliding_window_view(np.ones(3), 4), ValueError, "window shape cannot be larger than input")],
+)
+
+
+add(
+    "flatten",
+    lambda x, start_dim, end_dim: x.reshape(
+        [*x.shape[:start_dim], math.prod(x.shape[start_dim : end_dim + 1]), *x.shape[end_dim + 1 :]]
+    ),
+    lambda d: Sample([d.array((2, *d.shape(1, 2)))], {"start_dim": d.one_of(0, 1), "end_dim": d.one_of(1)}),
+    errors=[
+        (lambda: mg.flatten(np.ones((2, 3)), 1, 0), ValueError, "flatten: expected start_dim <= end_dim, got 1 and 0"),
+    ],
 )

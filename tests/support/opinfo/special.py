@@ -69,3 +69,15 @@ add(
     lambda p, x: sum([c * x ** (len(p) - 1 - i) for i, c in enumerate(p)], 0 * x),
     lambda d: Sample([d.array(d.shape(1, 1)), d.array(d.shape())]),
 )
+
+
+def _weighted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([u * math.log(v) if u else 0.0 for u, v in zip(a.ravel(), b.ravel())]).reshape(a.shape)
+
+
+add(
+    "xlogy",
+    lambda a, b: _weighted(*np.broadcast_arrays(a, b)),
+    lambda d: Sample([d.array(shape := d.shape(max_ndim=2)), d.array(d.partner(shape), 0.3, 3)]),
+    analytic=False,
+)

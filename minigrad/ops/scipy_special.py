@@ -1,0 +1,150 @@
+"""Derivatives of `scipy.special`: its ufuncs on tensors, by their names; SciPy itself is imported by who calls them.
+
+    scipy.special.gammaln(t)        a tensor, with derivatives of every order
+
+The functions are SciPy's; here are their derivatives, mostly from Abramowitz, Stegun (1964), chapters 5 to 9 and 26.
+Those that take no tensor by NumPy's protocol (logsumexp, softmax, log_softmax) are minigrad's by the same names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..core.op import Op
+from ..core.tensor import DISPATCH, needs_gradient
+from .elementwise import safe_divide
+
+ROOT_PI = math.sqrt(math.pi)
+
+
+class _SciPy:
+    """`scipy.special`, which is imported when a rule first needs it: whoever called a function of it has it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("scipy.special"), name)
+
+
+sp = _SciPy()
+
+
+def _normal(x: Any, log_of: Any = 0) -> Any:
+    """The density of the normal distribution, divided by e to the `log_of`."""
+    return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
+
+
+def _no_log_of_zero(g: Any, a: Any, log: Any, bound: Any) -> Any:
+    """g log, and 0 where a is 0 and the logarithm is of something no larger than 0: a branch that does not count."""
+    return g * np.where((a == 0) & bound, 0, log)
+
+
+# By the name of the function: a rule for each operand by which it can be differentiated, by order (None: by it not).
+RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
+    # the error function, and the normal distribution
+    "erf": (lambda g, x: g * np.exp(-x * x) * (2 / ROOT_PI),),
+    "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
+    "erfcx": (lambda g, y, x: g * (2 * x * y - 2 / ROOT_PI),),
+    "erfi": (lambda g, x: g * np.exp(x * x) * (2 / ROOT_PI),),
+    "dawsn": (lambda g, y, x: g * (1 - 2 * x * y),),
+    "erfinv": (lambda g, y: g * np.exp(y * y) * (ROOT_PI / 2),),
+    "erfcinv": (lambda g, y: -g * np.exp(y * y) * (ROOT_PI / 2),),
+    "ndtr": (lambda g, x: g * _normal(x),),
+    "log_ndtr": (lambda g, y, x: g * _normal(x, y),),
+    "ndtri": (lambda g, y: g / _normal(y),),
+    # logistic functions, exponentials and logarithms
+    "expit": (lambda g, y: g * y * (1 - y),),
+    "log_expit": (lambda g, x: g * sp.expit(-x),),
+    "logit": (lambda g, x: g / (x * (1 - x)),),
+    "exp2": (lambda g, y: g * y * math.log(2),),
+    "exp10": (lambda g, y: g * y * math.log(10),),
+    "expm1": (lambda g, y: g * (y + 1),),
+    "log1p": (lambda g, x: g / (1 + x),),
+    "cbrt": (lambda g, y: safe_divide(g, 3 * y * y),),
+    "expi": (lambda g, x: g * np.exp(x) / x,),
+    "exp1": (lambda g, x: -g * np.exp(-x) / x,),
+    # entropies
+    "xlogy": (lambda g, a, b: _no_log_of_zero(g, a, np.log(b), b <= 0), lambda g, a, b: safe_divide(g * a, b)),
+    "xlog1py": (lambda g, a, b: _no_log_of_zero(g, a, np.log1p(b), b <= -1), lambda g, a, b: safe_divide(g * a, 1 + b)),
+    "entr": (lambda g, x: -g * (np.log(x) + 1),),
+    "rel_entr": (lambda g, a, b: g * (np.log(a / b) + 1), lambda g, a, b: -g * a / b),
+    "kl_div": (lambda g, a, b: g * np.log(a / b), lambda g, a, b: g * (1 - a / b)),
+    # the gamma function
+    "gamma": (lambda g, y, x: g * y * sp.psi(x),),
+    "gammaln": (lambda g, x: g * sp.psi(x),),
+    "loggamma": (lambda g, x: g * sp.psi(x),),
+    "rgamma": (lambda g, y, x: -g * y * sp.psi(x),),
+    "psi": (lambda g, x: g * sp.zeta(2.0, x),),
+    "_zeta": (None, lambda g, s, q: -g * s * sp.zeta(s + 1, q)),
+    "beta": (
+        lambda g, y, a, b: g * y * (sp.psi(a) - sp.psi(a + b)),
+        lambda g, y, a, b: g * y * (sp.psi(b) - sp.psi(a + b)),
+    ),
+    "betaln": (
+        lambda g, a, b: g * (sp.psi(a) - sp.psi(a + b)),
+        lambda g, a, b: g * (sp.psi(b) - sp.psi(a + b)),
+    ),
+    "gammainc": (None, lambda g, a, x: g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
+    "gammaincc": (None, lambda g, a, x: -g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
+    "betainc": (
+        None,
+        None,
+        lambda g, a, b, x: g * np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - sp.betaln(a, b)),
+    ),
+    # Bessel functions
+    "jv": (None, lambda g, v, x: g * (sp.jv(v - 1, x) - sp.jv(v + 1, x)) / 2),
+    "yv": (None, lambda g, v, x: g * (sp.yv(v - 1, x) - sp.yv(v + 1, x)) / 2),
+    "iv": (None, lambda g, v, x: g * (sp.iv(v - 1, x) + sp.iv(v + 1, x)) / 2),
+    "kv": (None, lambda g, v, x: -g * (sp.kv(v - 1, x) + sp.kv(v + 1, x)) / 2),
+    "ive": (None, lambda g, y, v, x: g * ((sp.ive(v - 1, x) + sp.ive(v + 1, x)) / 2 - np.sign(x) * y)),
+    "j0": (lambda g, x: -g * sp.j1(x),),
+    "j1": (lambda g, x: g * (sp.j0(x) - sp.jv(2.0, x)) / 2,),
+    "y0": (lambda g, x: -g * sp.y1(x),),
+    "y1": (lambda g, x: g * (sp.y0(x) - sp.yv(2.0, x)) / 2,),
+    "i0": (lambda g, x: g * sp.i1(x),),
+    "i1": (lambda g, x: g * (sp.i0(x) + sp.iv(2.0, x)) / 2,),
+    "i0e": (lambda g, y, x: g * (sp.i1e(x) - np.sign(x) * y),),
+    "i1e": (lambda g, y, x: g * ((sp.i0e(x) + sp.ive(2.0, x)) / 2 - np.sign(x) * y),),
+    "k0": (lambda g, x: -g * sp.k1(x),),
+    "k1": (lambda g, x: -g * (sp.k0(x) + sp.kv(2.0, x)) / 2,),
+}
+
+
+@cache
+def op_of(ufunc: np.ufunc) -> Op | None:
+    """The op of a ufunc of SciPy, or None where its derivative is not known."""
+    rules = RULES.get(ufunc.__name__)
+    own = getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None)
+    if rules is None or ufunc is not own:  # others may have functions of these names
+        return None
+    if len(rules) == 1:
+        return Op(ufunc.__name__, ufunc, ("x",), {"x": rules[0]})  # type: ignore[dict-item]
+    last = next(rule for rule in reversed(rules) if rule is not None)
+    code = last.__code__
+    operands = tuple(name for name in code.co_varnames[: code.co_argcount] if name not in ("g", "y"))
+    return Op(ufunc.__name__, ufunc, operands, {x: rule for x, rule in zip(operands, rules) if rule is not None})
+
+
+def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
+    """What answers a ufunc that is not NumPy's for tensors that need gradients; None where nothing does."""
+    entry = op_of(ufunc)
+    if entry is None:
+        return None
+
+    def call(*inputs: Any) -> Any:
+        for name, x in zip(entry.operands, inputs):
+            if name not in entry.rules and needs_gradient(x):
+                raise TypeError(
+                    f"{entry.name}: its derivative by {name} is not known; detach() it where none is needed"
+                )
+        return entry.function(*inputs)
+
+    return call
+
+
+DISPATCH["a ufunc by its name"] = by_name

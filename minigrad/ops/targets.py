@@ -1,0 +1,79 @@
+"""The classes that rows of scores should have, and how the losses of elements or rows become one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.tensor import Tensor, unwrap
+from . import reduction
+from .indexing import as_indices
+from .shape import astype
+
+
+class Targets:
+    """The classes that rows should have, with what the loss gives each row and class."""
+
+    def __init__(
+        self, name: str, shape: tuple[int, ...], targets: Any, weight: Any, ignore_index: int | None, smoothing: float,
+        dtype: Any,
+    ) -> None:  # fmt: skip
+        classes = shape[-1]
+        targets = np.asarray(unwrap(targets))
+        if targets.shape != shape[:-1]:
+            if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
+                raise ValueError(
+                    f"{name}: the classes stand on the last axis, not on axis 1 as in PyTorch; "
+                    f"write moveaxis(scores, 1, -1) for scores {shape} and targets {targets.shape}"
+                )
+            raise ValueError(f"{name}: expected targets of shape {shape[:-1]}, got {targets.shape}")
+        if targets.dtype.kind not in "iu":
+            raise TypeError(f"{name}: expected integer targets, got dtype {targets.dtype}")
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
+        dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
+        weight = None if weight is None else np.asarray(unwrap(weight), dtype)
+        if weight is not None and weight.shape != (classes,):
+            raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
+        flat = targets.reshape(-1)
+        valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
+        self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
+        if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
+            raise IndexError(
+                f"{name}: expected targets from 0 to {classes - 1}"
+                + (f" or {ignore_index}" if ignore_index is not None else "")
+                + f", got {self.index.min()} to {self.index.max()}"
+            )
+        self.shape = targets.shape
+        self.ignored = None if valid.all() else ~valid  # (rows,)
+        chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
+        self.total = float(chosen.sum())  # what a mean divides by
+        self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
+        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)  # (rows,): that of Σ_c w_c (-log p_c)
+        self.weight = weight
+        self.weight_sum = classes if weight is None else float(weight.sum())
+        self.smooth = smoothing > 0
+        self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
+
+    def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
+        """Zeros written over rows of logits that do not count, which may hold anything."""
+        if self.ignored is not None:
+            logits[self.ignored[block]] = 0
+        return logits
+
+
+def check_reduction(name: str, choice: str) -> None:
+    """A ValueError for what is no reduction."""
+    if choice not in ("mean", "sum", "none"):
+        raise ValueError(f"{name}: expected reduction 'mean', 'sum' or 'none', got {choice!r}")
+
+
+def reduced(losses: Any, choice: str, total: float) -> Tensor:
+    """The losses, their sum, or with "mean" their sum divided by `total` (by 1 where that is 0)."""
+    if choice == "none":
+        return losses
+    divisor = (total or 1.0) if choice == "mean" else 1.0
+    if losses.dtype == np.float16:  # which holds neither large sums nor many rows
+        return astype(reduction.sum(astype(losses, np.float32)) / divisor, np.float16)
+    return reduction.sum(losses) / divisor

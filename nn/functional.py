@@ -1,0 +1,102 @@
+"""What PyTorch calls torch.nn.functional: the functions of layers and losses, in its order of arguments.
+
+    from nn import functional as F
+
+The functions of minigrad are those of the same names, with these exceptions: `embedding` and `layer_norm` take
+their arguments in another order there, and `scaled_dot_product_attention` takes heads side by side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    dropout,
+    elu,
+    gelu,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    leaky_relu,
+    linear,
+    log_softmax,
+    mse_loss,
+    nll_loss,
+    one_hot,
+    relu,
+    sigmoid,
+    silu,
+    smooth_l1_loss,
+    softmax,
+    softplus,
+    tanh,
+)
+from minigrad import log_sigmoid as logsigmoid
+from minigrad.core.tensor import Tensor, unwrap
+
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "dropout", "elu",
+    "embedding", "gelu", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax",
+    "logsigmoid", "mse_loss", "nll_loss", "normalize", "one_hot", "relu", "scaled_dot_product_attention", "sigmoid",
+    "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+]  # fmt: skip
+
+
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
+    """Rows of `weight` (n, d) at integers `input` (...): (..., d)."""
+    return mg.embedding(weight, input, padding_idx)
+
+
+def layer_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """The last axis, whose length is `normalized_shape`, brought to mean 0 and variance 1, times weight, plus bias."""
+    if tuple(normalized_shape) != np.shape(input)[-1:]:
+        raise ValueError(
+            f"layer_norm: expected normalized_shape to be the length of the last axis, got {tuple(normalized_shape)} "
+            f"for shape {np.shape(input)}"
+        )
+    return mg.layer_norm(input, weight, bias, eps)
+
+
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None,
+) -> Tensor:  # fmt: skip
+    """softmax(query · keyᵀ · scale) · value, for (..., L, d), (..., S, d) and (..., S, dv): (..., L, dv).
+
+    `attn_mask` broadcasts to (..., L, S): booleans, True = may attend, or numbers that are added to the scores.
+    `scale` is 1 / √d unless given. As in PyTorch, `dropout_p` acts in evaluation too: pass 0 there.
+    """
+    if is_causal and attn_mask is not None:
+        raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
+    scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * (
+        1 / math.sqrt(np.shape(query)[-1]) if scale is None else scale
+    )
+    mask = attn_mask
+    if is_causal:
+        mask = np.tri(*scores.shape[-2:], dtype=bool)
+    if mask is None or np.asarray(unwrap(mask)).dtype == bool:
+        weights = mg.softmax(scores, where=mask)
+    else:
+        weights = mg.softmax(scores + mask)
+    return mg.matmul(mg.dropout(weights, dropout_p), value)
+
+
+def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """x divided by its p-norm over `dim`, or by `eps` where that is larger."""
+    return mg.divide(input, mg.maximum(mg.vector_norm(input, axis=dim, keepdims=True, ord=p), eps))
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between x1 and x2 along `dim`; lengths count as `eps` at least."""
+    lengths = [mg.maximum(mg.vector_norm(x, axis=dim, keepdims=True), eps) for x in (x1, x2)]
+    return mg.sum(mg.multiply(mg.divide(x1, lengths[0]), mg.divide(x2, lengths[1])), dim)

@@ -1,0 +1,127 @@
+"""Losses as modules, by PyTorch's names; the functions are minigrad's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import minigrad as mg
+from minigrad.core.tensor import Tensor
+
+from .module import Module
+
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
+    "SmoothL1Loss",
+]  # fmt: skip
+
+
+class _Loss(Module):
+    """A function of predictions and targets; arrays among its options, such as weights, are buffers."""
+
+    function: Callable[..., Tensor]
+
+    def __init__(self, **options: Any) -> None:
+        self.options = {name: value for name, value in options.items() if name not in ("weight", "pos_weight")}
+        for name in options.keys() - self.options.keys():
+            self.register_buffer(name, options[name])
+        if options["reduction"] not in ("mean", "sum", "none", "batchmean"):
+            raise ValueError(
+                f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got {options['reduction']!r}"
+            )
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return type(self).function(
+            input, target, **self.options, **{name: getattr(self, name) for name in self._buffers}
+        )
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class MSELoss(_Loss):
+    """The mean of (input - target)²."""
+
+    function = staticmethod(mg.mse_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+class L1Loss(_Loss):
+    """The mean of |input - target|."""
+
+    function = staticmethod(mg.l1_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """The mean of d² / (2 beta) where d = |input - target| < `beta`, of d - beta / 2 elsewhere."""
+
+    function = staticmethod(mg.smooth_l1_loss)
+
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction=reduction, beta=beta)
+
+
+class HuberLoss(_Loss):
+    """The mean of d² / 2 where d = |input - target| <= `delta`, of delta (d - delta / 2) elsewhere."""
+
+    function = staticmethod(mg.huber_loss)
+
+    def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction=reduction, delta=delta)
+
+
+class BCELoss(_Loss):
+    """The binary cross-entropy of probabilities, with targets from 0 to 1 of their shape."""
+
+    function = staticmethod(mg.binary_cross_entropy)
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
+        super().__init__(weight=weight, reduction=reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times `pos_weight`."""
+
+    function = staticmethod(mg.binary_cross_entropy_with_logits)
+
+    def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
+        super().__init__(weight=weight, reduction=reduction, pos_weight=pos_weight)
+
+
+class CrossEntropyLoss(_Loss):
+    """The cross-entropy of logits (..., C) for integers (...), or for probabilities (..., C).
+
+    `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand on the last
+    axis: of PyTorch's (N, C, L) write `scores.moveaxis(1, -1)`.
+    """
+
+    function = staticmethod(mg.cross_entropy)
+
+    def __init__(
+        self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+
+
+class NLLLoss(_Loss):
+    """`CrossEntropyLoss` for log-probabilities, as `log_softmax` gives them."""
+
+    function = staticmethod(mg.nll_loss)
+
+    def __init__(self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean") -> None:
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+
+class KLDivLoss(_Loss):
+    """The Kullback-Leibler divergence for log-probabilities as input; "batchmean" is that of rows."""
+
+    function = staticmethod(mg.kl_div)
+
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction=reduction, log_target=log_target)
