@@ -4,8 +4,8 @@ from . import optim as optim
 from .core.creation import *
 from .core.errors import *
 from .core.modes import *
-from .core.op import *
 from .core.random import *
+from .core.registry import *
 from .core.tensor import *
 from .debug.anomaly import *
 from .debug.draw import *

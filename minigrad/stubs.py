@@ -41,7 +41,8 @@ def methods() -> dict[str, Any]:
     """The methods of Tensor that no class body defines, by name."""
     own = Tensor.__module__
     found = {name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own}
-    found.pop("__getattr__", None)  # says what to write in place of a name that is not here: a slip to a type checker
+    for protocol in ("__getattr__", "__array_ufunc__", "__array_function__"):  # the first tells of names not here
+        found.pop(protocol, None)
     return found
 
 

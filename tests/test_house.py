@@ -11,8 +11,10 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = [
     ["minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.runtime"],
-    ["minigrad.core.modes"], ["minigrad.core.graph"], ["minigrad.core.tensor", "minigrad.core.random"],
-    ["minigrad.core.forms"], ["minigrad.core.op", "minigrad.core.creation"], ["minigrad.ops"], ["minigrad.kernels"],
+    ["minigrad.core.modes", "minigrad.core.changes"], ["minigrad.core.graph"],
+    ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
+    ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],
+    ["minigrad.ops"], ["minigrad.kernels"],
     ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.generation"], ["nn.train"], ["nn.pictures"], ["nn"],
 ]  # fmt: skip
 MODULES = {

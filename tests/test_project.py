@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import minigrad as mg
-from minigrad.core.op import FUNCTIONS
+from minigrad.core.registry import FUNCTIONS
 from minigrad.docs import op_table
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import minigrad.docs
-from minigrad.core.op import OPS
+from minigrad.core.registry import OPS
 
 from .markdown import anchor, code, inline
 from .page import Page

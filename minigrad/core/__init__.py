@@ -1,1 +1,5 @@
-"""The engine, to be read first: the graph and the walk back, Tensor, what an op is, the modes."""
+"""The engine. Read modes, graph, tensor and op, about 1,000 lines; each says what a first reading can skip.
+
+Around them: `registry` declares ops, `forms` and `protocols` speak NumPy's and PyTorch's words, `changes` notes what
+is written in place, `nested` looks for tensors in lists and dicts, `creation` and `random` make new ones.
+"""

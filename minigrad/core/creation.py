@@ -1,4 +1,4 @@
-"""New tensors: constants, ranges, random numbers. float64 unless `dtype` says otherwise, as in NumPy."""
+"""New tensors: of data, constants, ranges, random numbers. float64 unless `dtype` says otherwise, as in NumPy."""
 
 from __future__ import annotations
 
@@ -6,16 +6,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .nested import needs_gradient, without_tensors
 from .random import default_generator
-from .tensor import Tensor, unwrap
+from .tensor import DISPATCH, Tensor, unwrap
 
 __all__ = [
-    "zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
+    "tensor", "zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
     "from_numpy", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
+
+
+def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
+    """A new tensor with a copy of `data`; see `Tensor`.
+
+    Lists and tuples may hold tensors that require gradients, beside numbers: they are stacked, gradients and all.
+    """
+    if isinstance(data, (list, tuple)) and needs_gradient(data):
+        stacked = _stacked(data, np.result_type(*_arrays_in(data)))
+        return stacked if dtype is None else stacked.astype(dtype)
+    data = without_tensors(data)
+    return Tensor(np.array(data, dtype), requires_grad)
+
+
+def _arrays_in(data: Any) -> list[Any]:
+    if isinstance(data, (list, tuple)):
+        return [array for part in data for array in _arrays_in(part)]
+    return [unwrap(data)] if isinstance(data, (Tensor, np.ndarray, np.generic)) else []
+
+
+def _stacked(data: Any, dtype: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return DISPATCH[np.stack]([_stacked(part, dtype) for part in data])
+    return data if isinstance(data, (Tensor, np.ndarray)) else np.asarray(data, dtype)
 
 
 def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:

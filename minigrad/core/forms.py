@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from .modes import MODE
-from .tensor import DISPATCH, Tensor, needs_gradient, on_arrays, without_tensors, wrap
+from .nested import as_tensors, needs_gradient, on_arrays, without_tensors
+from .tensor import DISPATCH, Tensor
 
 # -- NumPy -------------------------------------------------------------------------------------------
 
@@ -105,18 +106,6 @@ def _refusal(name: str, option: str, value: Any) -> str:
     return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
 
 
-def as_tensors(value: Any) -> Any:
-    """The arrays and scalars of a result as tensors, inside lists, tuples and named tuples too."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return wrap(np.asarray(value), None)
-    if isinstance(value, list):
-        return [as_tensors(part) for part in value]
-    if isinstance(value, tuple):
-        parts = [as_tensors(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value
-
-
 def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
     """A ufunc that was given options, such as `where=` and `dtype=`, with at least one tensor that needs a gradient."""
     name = f"np.{ufunc.__name__}"
@@ -133,9 +122,6 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
         return function(*inputs)
     on_arrays(ufunc, [np.empty(0, getattr(x, "dtype", None)) for x in inputs], {**options, "dtype": dtype})  # may it?
     return function(*[x.astype(dtype) if isinstance(x, (Tensor, np.ndarray)) else np.asarray(x, dtype) for x in inputs])
-
-
-DISPATCH["ufunc with options"] = ufunc_form
 
 
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -5,29 +5,27 @@ operands, so a graph has no reference cycles and is freed the moment its last re
 this file knows `Tensor`, or any particular operation.
 
 On a first reading: `Node`, `topological`, and of `Backward` the methods `run`, `_walk` and `_parts`. That is all of
-reverse-mode differentiation. The rest can wait: changes made in place, which are only noticed; hooks; gradients of
-gradients (`create_graph`); and the buffers in which an optimizer wants its gradients.
+reverse-mode differentiation. The rest can wait: hooks; gradients of gradients (`create_graph`); and the buffers in
+which an optimizer wants its gradients.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
+from . import changes
+from .changes import tick
 from .errors import GradientError
 from .modes import MODE
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
 _collecting = threading.RLock()  # two threads may add into the gradient of one leaf
-_tick = itertools.count(1).__next__  # one clock, for new nodes and for changes made in place
 
 Edge = tuple["Node", Callable[..., Any], tuple[Any, ...]]
 
@@ -46,7 +44,7 @@ class Node:
     edges: tuple[Edge, ...] | None
 
     def __init__(self, op: Any, edges: tuple[Edge, ...], inputs: tuple[Node | None, ...], y: ndarray) -> None:
-        self.seq = _tick()
+        self.seq = tick()
         self.op = op
         self.edges = edges
         self.inputs = inputs
@@ -75,50 +73,6 @@ def notes_of(node: Node) -> Notes:
     if node.notes is None:
         node.notes = Notes()
     return node.notes
-
-
-# -- arrays changed in place -----------------------------------------------------------------------
-
-# A view has changed if memory that it looks into has. So changes are noted for the array that owns the memory, as
-# ranges of addresses with the time of the last change to each.
-
-_changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
-_last_change = 0
-
-
-def _owner(array: ndarray) -> ndarray:
-    while isinstance(array.base, ndarray):
-        array = array.base
-    return array
-
-
-def mark_changed(array: ndarray) -> None:
-    """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will refuse."""
-    global _last_change
-    owner = _owner(array)
-    key = id(owner)
-    entry = _changed.get(key)
-    if entry is None or entry[0]() is not owner:
-        entry = _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), {})
-    _last_change = entry[1][byte_bounds(array)] = _tick()
-
-
-def _check_unchanged(node: Node, values: Iterable[Any]) -> None:
-    for value in values:
-        if isinstance(value, tuple):
-            _check_unchanged(node, value)
-        if not isinstance(value, ndarray):
-            continue
-        owner = _owner(value)
-        entry = _changed.get(id(owner))
-        if entry is None or entry[0]() is not owner:
-            continue
-        low, high = byte_bounds(value)
-        if any(when > node.seq and low < end and start < high for (start, end), when in list(entry[1].items())):
-            raise GradientError(
-                f"{node.op.name}: an array of shape {value.shape} that its gradient needs was changed "
-                "in place after it was used; change it after backward(), or use a clone() of it"
-            )
 
 
 # -- backward --------------------------------------------------------------------------------------
@@ -252,8 +206,8 @@ class Backward:
         for parent, rule, args in node.edges or ():
             if self.useful is not None and parent not in self.useful and not op.joint:
                 continue
-            if _last_change > node.seq:
-                _check_unchanged(node, args)
+            if changes.last > node.seq:
+                changes.check_unchanged(op.name, node.seq, args)
             if self.create_graph:
                 args = tuple([self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node))])
                 rule = op.through_tensors(rule, node)

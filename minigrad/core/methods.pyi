@@ -26,8 +26,30 @@ class Methods:
         """x[index], for every index that NumPy knows; the result is a view where NumPy's would be one."""
     def __gt__(self, other: Any) -> Tensor:
         """a > b."""
+    def __iadd__(self, other: Any) -> Tensor:
+        """add, into this tensor where no gradient flows through it."""
+    def __iand__(self, other: Any) -> Tensor:
+        """bitwise_and, into this tensor where no gradient flows through it."""
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        """floor_divide, into this tensor where no gradient flows through it."""
+    def __imatmul__(self, other: Any) -> Tensor:
+        """matmul, into this tensor where no gradient flows through it."""
+    def __imod__(self, other: Any) -> Tensor:
+        """remainder, into this tensor where no gradient flows through it."""
+    def __imul__(self, other: Any) -> Tensor:
+        """multiply, into this tensor where no gradient flows through it."""
     def __invert__(self) -> Tensor:
         """~x, for booleans and integers."""
+    def __ior__(self, other: Any) -> Tensor:
+        """bitwise_or, into this tensor where no gradient flows through it."""
+    def __ipow__(self, other: Any) -> Tensor:
+        """power, into this tensor where no gradient flows through it."""
+    def __isub__(self, other: Any) -> Tensor:
+        """subtract, into this tensor where no gradient flows through it."""
+    def __itruediv__(self, other: Any) -> Tensor:
+        """divide, into this tensor where no gradient flows through it."""
+    def __ixor__(self, other: Any) -> Tensor:
+        """bitwise_xor, into this tensor where no gradient flows through it."""
     def __le__(self, other: Any) -> Tensor:
         """a <= b."""
     def __lt__(self, other: Any) -> Tensor:

@@ -1,6 +1,7 @@
 """What the current context asks of every operation: to record itself, to be watched, or neither.
 
-The mode is a context variable, so each thread and each asyncio task has its own.
+The mode is a context variable, so each thread and each asyncio task has its own. On a first reading: `Mode`,
+`set_grad_enabled` and `no_grad`. A `Watch` is for the tools in `minigrad.debug`.
 """
 
 from __future__ import annotations

@@ -36,39 +36,23 @@ from typing import Any
 
 import numpy as np
 
-from .forms import Form, in_both_words, spoken
+from .forms import spoken
 from .graph import Backward, Edge, Node
 from .modes import MODE, enable_grad
-from .tensor import DISPATCH, Tensor, unwrap, wrap
-
-__all__ = ["custom_op"]
+from .tensor import Tensor, unwrap, wrap
 
 ndarray = np.ndarray
 Rule = Callable[..., Any]
-
-OPS: dict[str, Op] = {}
-"""Every registered op, by name: the source of the docs' table and of the generated tests."""
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""Every public function that is a composition of ops, by name."""
 
 
 class Op:
     """An entry of the registry; the top of this file says what it holds."""
 
     def __init__(
-        self,
-        name: str,
-        forward: Callable[..., Any],
-        operands: tuple[str, ...],
-        rules: dict[str, Rule],
-        *,
-        options: dict[str, Any] | None = None,
-        vjp: Rule | None = None,
-        variadic: bool = False,
-        definition: Callable[..., Any] | None = None,
-        doc: str | None = None,
-    ) -> None:
+        self, name: str, forward: Callable[..., Any], operands: tuple[str, ...], rules: dict[str, Rule],
+        options: dict[str, Any] | None = None, vjp: Rule | None = None, variadic: bool = False,
+        definition: Callable[..., Any] | None = None, doc: str | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self.forward = forward
         self.operands = operands  # of a variadic op: one name, for all of them
@@ -256,132 +240,6 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
         return node
 
     return record
-
-
-# -- declarations ----------------------------------------------------------------------------------
-
-
-def op(
-    *,
-    numpy: Any = (),
-    methods: str = "",
-    vjp: Rule | None = None,
-    definition: Callable[..., Any] | None = None,
-    **rules: Rule,
-) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare and register an op; the top of this file says how.
-
-    `numpy` is the NumPy function, or tuple of them, whose calls on Tensors this op answers, and
-    `methods` names the methods of `Tensor` that it becomes.
-    """
-
-    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        return _register(_from_signature(forward, rules, vjp, definition), numpy, methods)
-
-    return declare
-
-
-def ufunc(function: np.ufunc, doc: str, methods: str = "", **rules: Rule) -> Callable[..., Tensor]:
-    """Declare and register the op of a NumPy ufunc, whose operands are those that have rules."""
-    return _register(Op(function.__name__, function, tuple(rules), rules, doc=doc), function, methods)
-
-
-def custom_op(*, vjp: Rule | None = None, **rules: Rule) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Turn a function of ndarrays into a differentiable function of Tensors.
-
-        @custom_op(x=lambda g, x: g * 3 * x**2)
-        def cube(x, /):
-            return x**3
-
-    Parameters before the `/` are operands (all of them, where there is no `/`), those after it are
-    options. A rule's parameters after `g` name what it reads: operands, options, `y` for the result,
-    `x_shape`. Written in NumPy functions, it can be differentiated again; check it with `gradcheck`.
-    """
-
-    def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        guarded = {name: _guarded(rule) for name, rule in rules.items()}
-        return _from_signature(forward, guarded, _guarded(vjp) if vjp else None, None).function
-
-    return declare
-
-
-def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a public function that is a composition of ops, or that has no gradient."""
-
-    def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
-        composed = in_both_words(composed)
-        FUNCTIONS[composed.__name__] = composed
-        _publish(composed, numpy, methods)
-        composed.numpy = numpy if isinstance(numpy, tuple) else (numpy,)  # type: ignore[attr-defined]
-        composed.methods = tuple(methods.split())  # type: ignore[attr-defined]
-        return composed
-
-    return declare
-
-
-def _from_signature(
-    forward: Callable[..., Any], rules: dict[str, Rule], vjp: Rule | None, definition: Callable[..., Any] | None
-) -> Op:
-    plain = inspect.unwrap(forward)
-    code = plain.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    variadic = bool(code.co_flags & 0x04)  # *arrays
-    positional = code.co_posonlyargcount or (0 if variadic else len(names))
-    operands = (code.co_varnames[len(names)],) if variadic else names[:positional]
-    options: dict[str, Any] = dict.fromkeys(names if variadic else names[positional:])
-    if plain.__defaults__:
-        options.update(zip(names[code.co_argcount - len(plain.__defaults__) :], plain.__defaults__))
-    options.update(plain.__kwdefaults__ or {})
-    return Op(
-        forward.__name__.strip("_"),
-        forward,
-        operands,
-        rules,
-        options=options,
-        vjp=vjp,
-        variadic=variadic,
-        definition=definition,
-        doc=forward.__doc__,
-    )
-
-
-def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
-    if entry.name in OPS:
-        raise TypeError(f"op {entry.name!r} is registered already")
-    OPS[entry.name] = entry
-    entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
-    entry.methods = tuple(methods.split())
-    _publish(entry.function, numpy, methods)
-    return entry.function
-
-
-def _publish(call: Callable[..., Any], numpy: Any, methods: str) -> None:
-    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped)."""
-    for f in numpy if isinstance(numpy, tuple) else (numpy,):
-        DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
-    for method in methods.split():
-        setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
-
-
-_REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()}  # noqa: SIM905
-
-
-def _reflected(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: call(other, self)
-
-
-def _guarded(rule: Rule) -> Rule:
-    """A user's rule, kept from handing out an array that it was given to read."""
-
-    @functools.wraps(rule)
-    def wrapper(g: Any, *args: Any) -> Any:
-        def fresh(c: Any) -> Any:
-            return c.copy() if isinstance(c, ndarray) and any(c is value for value in args) else c
-
-        answer = rule(g, *args)
-        return tuple(map(fresh, answer)) if isinstance(answer, (tuple, list)) else fresh(answer)
-
-    return wrapper
 
 
 # -- helpers for rules and definitions -----------------------------------------------------------------

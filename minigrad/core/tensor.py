@@ -1,11 +1,11 @@
 """Tensor: an array, its gradient, and its place in the graph.
 
-This class holds what is not an operation: construction, attributes, conversion, `backward`, and the
-two NumPy protocols. Operators and methods such as `__mul__` and `sum` are set on it by the registry
-in `op.py`, where each operation is defined.
+This class holds what is not an operation: construction, attributes, conversion and `backward`. Operators and
+methods such as `__mul__` and `sum` are set on it by `registry.py`, for each operation that is declared; what NumPy
+asks of it, by `protocols.py`.
 
-On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`. After "Python" come conversions, copies,
-writing in place and NumPy's protocols: each says what it does, and none is needed for the others.
+On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`. After "Python" come conversions and
+copies: each says what it does, and none is needed for the others.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from .changes import mark_changed
 from .errors import GradientError
-from .graph import Backward, Node, mark_changed, notes_of
+from .graph import Backward, Node, notes_of
 from .methods import Methods
 from .modes import MODE, set_grad_enabled
 
-__all__ = ["Tensor", "tensor"]
+__all__ = ["Tensor"]
 
 ndarray = np.ndarray
 
@@ -289,42 +290,6 @@ class Tensor(Methods):
     def __hash__(self) -> int:
         return id(self)
 
-    # Operators that write. A tensor that needs no gradient is written into, as an array is, and so is a leaf
-    # under no_grad(). Where a gradient flows, `t += x` is `t = t + x`: a new tensor, the old one as it was.
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return _in_place(self, np.add, other)
-
-    def __isub__(self, other: Any) -> Tensor:
-        return _in_place(self, np.subtract, other)
-
-    def __imul__(self, other: Any) -> Tensor:
-        return _in_place(self, np.multiply, other)
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return _in_place(self, np.divide, other)
-
-    def __ifloordiv__(self, other: Any) -> Tensor:
-        return _in_place(self, np.floor_divide, other)
-
-    def __imod__(self, other: Any) -> Tensor:
-        return _in_place(self, np.remainder, other)
-
-    def __ipow__(self, other: Any) -> Tensor:
-        return _in_place(self, np.power, other)
-
-    def __imatmul__(self, other: Any) -> Tensor:
-        return _in_place(self, np.matmul, other)
-
-    def __iand__(self, other: Any) -> Tensor:
-        return _in_place(self, np.bitwise_and, other)
-
-    def __ior__(self, other: Any) -> Tensor:
-        return _in_place(self, np.bitwise_or, other)
-
-    def __ixor__(self, other: Any) -> Tensor:
-        return _in_place(self, np.bitwise_xor, other)
-
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
             "item assignment would change values that a graph may need; build a new tensor with where(), "
@@ -363,34 +328,6 @@ class Tensor(Methods):
             return self._data
         return np.array(self._data, dtype, copy=copy)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        if out is not None:
-            return _write_into(out, ufunc, method, inputs, options)
-        function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
-        if function is None or options:
-            call = getattr(ufunc, method)
-            if not needs_gradient((inputs, options)):
-                y = on_arrays(call, inputs, options)
-                if function is None:
-                    return y
-                return tuple(map(Tensor, y)) if isinstance(y, tuple) else Tensor(y)
-            if function is None and method == "__call__":
-                function = DISPATCH["a ufunc by its name"](ufunc)
-            if function is None:
-                raise TypeError(_no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")))
-            if method == "__call__" and options:
-                return DISPATCH["ufunc with options"](function, ufunc, inputs, options)
-        return function(*inputs, **options)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        ours = DISPATCH.get(function)
-        if ours is not None:
-            return ours(*args, **kwargs)
-        if not needs_gradient((args, kwargs)):  # an array like any other
-            return on_arrays(function, args, kwargs)
-        module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
-        raise TypeError(_no_rule(f"{module}.{function.__name__}"))
-
 
 class HookHandle:
     """Removes a hook from where it was registered."""
@@ -415,101 +352,6 @@ def wrap(data: ndarray, node: Node | None) -> Tensor:
     return t
 
 
-def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
-    """A new tensor with a copy of `data`; see `Tensor`.
-
-    Lists and tuples may hold tensors that require gradients, beside numbers: they are stacked, gradients and all.
-    """
-    if isinstance(data, (list, tuple)) and needs_gradient(data):
-        stacked = _stacked(data, np.result_type(*_arrays_in(data)))
-        return stacked if dtype is None else stacked.astype(dtype)
-    data = without_tensors(data)
-    return Tensor(np.array(data, dtype), requires_grad)
-
-
-def _arrays_in(data: Any) -> list[Any]:
-    if isinstance(data, (list, tuple)):
-        return [array for part in data for array in _arrays_in(part)]
-    return [unwrap(data)] if isinstance(data, (Tensor, ndarray, np.generic)) else []
-
-
-def _stacked(data: Any, dtype: Any) -> Any:
-    if isinstance(data, (list, tuple)):
-        return DISPATCH[np.stack]([_stacked(part, dtype) for part in data])
-    return data if isinstance(data, (Tensor, ndarray)) else np.asarray(data, dtype)
-
-
 def unwrap(value: Any) -> Any:
     """The array of a tensor; anything else as it is."""
     return value._data if isinstance(value, Tensor) else value
-
-
-def needs_gradient(value: Any) -> bool:
-    """Whether `value` is, or holds at any depth, a tensor whose operations are being recorded."""
-    return MODE.get().record and _is_tracked(value)
-
-
-def _is_tracked(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return value._node is not None
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_tracked, value))
-    return isinstance(value, dict) and any(map(_is_tracked, value.values()))
-
-
-def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """The call with the arrays inside tensors, at any depth."""
-    if isinstance(kwargs.get("out"), Tensor):
-        raise TypeError(f"{function.__name__}: a Tensor cannot be given as out=; use the result instead")
-    return function(*without_tensors(args), **without_tensors(kwargs))
-
-
-def without_tensors(value: Any) -> Any:
-    """The arrays inside tensors, at any depth of lists, tuples and dicts."""
-    if isinstance(value, Tensor):
-        return value._data
-    if isinstance(value, (list, tuple)):
-        parts = [without_tensors(part) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return {key: without_tensors(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
-def _in_place(t: Tensor, ufunc: np.ufunc, other: Any) -> Tensor:
-    """`t += other` and its kind; see the note in `Tensor`."""
-    if not writable(t, ufunc.__name__, other):
-        return DISPATCH[ufunc](t, other)
-    ufunc(t._data, unwrap(other), out=t._data)
-    mark_changed(t._data)
-    return t
-
-
-def writable(t: Tensor, name: str, *others: Any) -> bool:
-    """Whether `t` may be written into: no gradient flows into it or from it. An error for a leaf that has one."""
-    recording = MODE.get().record
-    if t._node is not None and recording and t._node.op is None:
-        raise GradientError(
-            f"{name}: a leaf that requires gradients cannot be changed in place while operations are recorded; "
-            "do it under no_grad(), as in a step of training, or make a new tensor"
-        )
-    return t.is_leaf and not (recording and any(isinstance(x, Tensor) and x._node is not None for x in others))
-
-
-def _write_into(out: tuple[Any, ...], ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
-    """`array += tensor`: fine while no gradient is lost."""
-    if any(isinstance(o, Tensor) for o in out):
-        raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be given as out=; use the result instead")
-    if MODE.get().record and any(isinstance(x, Tensor) and x._node is not None for x in inputs):
-        raise TypeError(
-            f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be written into an "
-            "ndarray; use .detach() or .data, or the result as a new tensor"
-        )
-    result = getattr(ufunc, method)(*map(unwrap, inputs), out=out, **options)
-    for array in out:
-        mark_changed(array)
-    return result
-
-
-def _no_rule(name: str) -> str:
-    return (
-        f"{name} has no rule for Tensors; use .detach() or .data where no gradient is needed, or custom_op to add one"
-    )

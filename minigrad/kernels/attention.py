@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..core.modes import is_grad_enabled
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops import reduction as reductions
 from ..ops.elementwise import where

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import op
+from ..core.registry import op
 from ..core.tensor import Tensor
 
 __all__ = ["use_definitions"]
@@ -24,7 +24,7 @@ _replaced: ContextVar[frozenset[str]] = ContextVar("kernels replaced by their de
 def kernel(
     *, definition: Callable[..., Tensor], vjp: Callable[..., Any] | None = None, single: bool = True, **rules: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare an op, as `minigrad.core.op.op` does, that has a definition to give way to.
+    """Declare an op, as `minigrad.core.registry.op` does, that has a definition to give way to.
 
     Half precision holds neither sums nor squares: of float16 operands the result is computed in float32
     and rounded once, and so are the gradients of a `vjp`. `single=False` for a function that only moves numbers.

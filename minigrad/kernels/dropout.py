@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
 from ..core.random import default_generator
+from ..core.registry import function, op
 from ..core.tensor import Tensor
 from ..ops.activations import relu
 from .blocks import BLOCK, row_blocks

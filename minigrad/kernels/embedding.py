@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.elementwise import where
 from ..ops.indexing import as_indices, getitem

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.activations import erf
 from ..ops.elementwise import tanh

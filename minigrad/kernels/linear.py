@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.linalg import matmul
 from ..ops.shape import swapaxes

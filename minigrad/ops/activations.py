@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor
 from .elementwise import clip, expm1, logaddexp, where
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
-from ..core.tensor import Tensor, needs_gradient, unwrap, without_tensors
+from ..core.nested import needs_gradient, without_tensors
+from ..core.registry import function
+from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, one_axis, shape_of
 from .elementwise import subtract, where
 from .indexing import getitem, take

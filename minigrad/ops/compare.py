@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from ..core.changes import mark_changed
 from ..core.errors import GradientError
 from ..core.forms import spoken
-from ..core.graph import mark_changed
 from ..core.modes import MODE
-from ..core.op import function
-from ..core.tensor import DISPATCH, Tensor, on_arrays, unwrap, wrap, writable
+from ..core.nested import on_arrays
+from ..core.protocols import writable
+from ..core.registry import function
+from ..core.tensor import DISPATCH, Tensor, unwrap, wrap
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .elementwise import ratio, safe_divide, square
 from .indexing import getitem

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor
 
 __all__ = ["einsum"]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..core.forms import numpy_form
-from ..core.op import either, function, op, ufunc
+from ..core.op import either
+from ..core.registry import function, op, ufunc
 from ..core.tensor import Tensor, unwrap
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor
 from .axes import ints, one_axis, shape_of
 from .elementwise import add, divide, multiply, subtract

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..core.forms import numpy_form
-from ..core.op import either, function, op
+from ..core.op import either
+from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import one_axis, shape_of
 from .elementwise import add

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..core.forms import numpy_form
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, shape_of
 from .elementwise import multiply, where

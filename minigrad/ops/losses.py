@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from . import reduction as reductions
 from .activations import softplus

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor
 from .axes import Axis, all_axes
 from .decompositions import svdvals

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
-from ..core.tensor import Tensor, needs_gradient, unwrap
+from ..core.nested import needs_gradient
+from ..core.registry import function, op
+from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, one_axis, shape_of
 from .indexing import getitem, take
 from .joining import concatenate

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op
+from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import Axis, all_axes, shape_of
 from .elementwise import exp_share, safe_divide, sqrt, square

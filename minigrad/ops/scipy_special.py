@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.nested import needs_gradient
 from ..core.op import Op
-from ..core.tensor import DISPATCH, needs_gradient
+from ..core.tensor import DISPATCH
 from .elementwise import safe_divide
 
 ROOT_PI = math.sqrt(math.pi)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function, op, ufunc
-from ..core.tensor import DISPATCH, Tensor, unwrap, without_tensors
+from ..core.nested import without_tensors
+from ..core.registry import function, op, ufunc
+from ..core.tensor import DISPATCH, Tensor, unwrap
 from .compare import floor_divide
 from .elementwise import exp_share, multiply, power, remainder, safe_divide, where
 from .indexing import getitem

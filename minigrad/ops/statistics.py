@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.op import function
+from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from .elementwise import clip, divide, multiply, sqrt, subtract
 from .joining import concatenate

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.tensor import DISPATCH, Tensor, without_tensors
+from ..core.nested import without_tensors
+from ..core.tensor import DISPATCH, Tensor
 from .reduction import cumprod, cumsum, logsumexp, max, min, prod, sum
 from .shape import reshape
 

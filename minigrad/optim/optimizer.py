@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.graph import mark_changed, notes_of
+from ..core.changes import mark_changed
+from ..core.graph import notes_of
 from ..core.tensor import Tensor
 from ..kernels import BLOCK
 from .settings import checked_count, checked_number

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minigrad.core.graph import mark_changed
+from minigrad.core.changes import mark_changed
 from minigrad.core.random import default_generator
 from minigrad.core.tensor import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.core.graph import mark_changed
+from minigrad.core.changes import mark_changed
 from minigrad.core.tensor import HookHandle, Tensor
 from minigrad.ops.habits import as_dtype
 

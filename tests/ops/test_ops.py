@@ -15,7 +15,7 @@ from opinfo import NO_GRADIENT, TABLE, Draw, OpInfo, Sample
 import minigrad as mg
 from minigrad import Tensor
 from minigrad.core.graph import Node
-from minigrad.core.op import FUNCTIONS, OPS
+from minigrad.core.registry import FUNCTIONS, OPS
 
 every = pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
 analytic = pytest.mark.parametrize("info", [i for i in TABLE.values() if i.analytic], ids=lambda i: i.name)

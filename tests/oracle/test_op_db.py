@@ -23,7 +23,7 @@ from opinfo import NO_GRADIENT
 
 import minigrad as mg
 from minigrad.core.modes import Watch
-from minigrad.core.op import FUNCTIONS, OPS
+from minigrad.core.registry import FUNCTIONS, OPS
 
 
 @contextmanager

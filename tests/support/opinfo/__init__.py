@@ -4,7 +4,7 @@
 the registry, so that an untested op cannot land.
 """
 
-from minigrad.core.op import FUNCTIONS
+from minigrad.core.registry import FUNCTIONS
 
 from . import (
     calculus,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.op import OPS
+from minigrad.core.registry import OPS
 
 from .base import Draw, Sample, add, by_element
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.op import OPS
+from minigrad.core.registry import OPS
 
 from .base import Draw, Sample, add
 
