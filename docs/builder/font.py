@@ -43,6 +43,8 @@ def make(original: Path) -> None:
         top = font["CFF "].cff
         top.fontNames = [NAME.replace(" ", "-")]
         top.topDictIndex[0].FullName = top.topDictIndex[0].FamilyName = NAME
+    for kern in ("RadicalKernBeforeDegree", "RadicalKernAfterDegree"):  # square roots have no degree, and no gap for it
+        getattr(font["MATH"].table.MathConstants, kern).Value = 0
     font.flavor = "woff"
     font.save(MADE)
 

@@ -57,7 +57,7 @@ HELLO, WORLD = 0, 1  # the rows of every matrix
 # -- encoder, sections 1 to 4 ----------------------------------------------------------------------
 
 
-def embedding_and_position(lesson: Lesson) -> Array:
+def embedding(lesson: Lesson) -> Array:
     lesson.section("Encoder 1. Text embedding")
     lesson.quote("Hello -> [1,2,3,4]  World -> [2,3,4,5]")
     lesson.say("""A model computes with numbers, so each word needs some. It gets a vector, and a sentence is a matrix with a
@@ -71,6 +71,10 @@ def embedding_and_position(lesson: Lesson) -> Array:
         np.array_equal(lookup(np.array([HELLO, WORLD])).data, E) and nn.TransformerConfig().d_model == 512,
     )
 
+    return E
+
+
+def positions(lesson: Lesson) -> tuple[Array, Array]:
     lesson.section("Encoder 2. Positional encoding")
     lesson.quote(
         "正弦和余弦函数具有波状模式，并且随着长度的推移重复出现。",
@@ -86,9 +90,8 @@ def embedding_and_position(lesson: Lesson) -> Array:
         "The text takes $i$ for the number of the column, not of the pair. Which of its eight numbers come out wrong?",
         "Those of World in columns 1 to 3: at place 0 all angles are 0 either way. The largest error is in column 1, $\\cos 1 = 0.54$ in place of 0.99.",
     )
-    lesson.say("""PE(pos, 2i) = sin(pos / 10000^(2i/d)) and PE(pos, 2i+1) = cos(pos / 10000^(2i/d)): a sine and the
-    cosine after it share one frequency. The text puts the column itself in the place of i, so that each column gets a
-    frequency of its own.""")
+    lesson.say("""A sine and the cosine after it share one frequency. The text puts the column itself in the place of $i$, so
+    that each column gets a frequency of its own.""")
     text_angle = np.arange(2)[:, None] / 10000 ** (2 * np.arange(4) / 4)  # (L, d_model)
     text_table = np.where(np.arange(4) % 2 == 0, np.sin(text_angle), np.cos(text_angle))
     table = nn.sinusoidal_table(2, 4)  # (L, d_model)
@@ -113,6 +116,10 @@ def embedding_and_position(lesson: Lesson) -> Array:
         np.allclose(table[1], [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)]),
         "columns 0 and 1 turn at frequency 1, columns 2 and 3 at 1/100: i counts pairs",
     )
+    return text_table, table
+
+
+def each_place_differs(lesson: Lesson, E: Array, table: Array) -> None:
     long = nn.sinusoidal_table(512, 512)
     gaps = np.linalg.norm(long[:, None, :8] - long[None, :, :8], axis=-1) + 9 * np.eye(512)
     lesson.fact(
@@ -133,6 +140,8 @@ def embedding_and_position(lesson: Lesson) -> Array:
         alt="A heat map of 60 positions by 32 dimensions, with stripes that get longer from left to right.",
     )
 
+
+def added(lesson: Lesson, E: Array, text_table: Array, table: Array) -> Array:
     lesson.section("Encoder 3. The two are added")
     x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
     cut = np.where(text_table == np.round(text_table, 4), text_table, np.floor(100 * text_table) / 100)
@@ -156,28 +165,48 @@ def head(x: Array, WQ: Array, WK: Array, WV: Array, scale: float) -> tuple[Array
     return weights @ V, weights  # (L, d_v)
 
 
+def text_attention() -> nn.MultiHeadSelfAttention:
+    """The text's matrices in a layer of `nn`."""
+    attention = two_heads_of_3(nn.MultiHeadSelfAttention)
+    for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
+        getattr(attention, name).weight.data[...] = np.hstack(both).T  # Linear keeps (out, in): (6, 4)
+    attention.out_proj.weight.data[...] = W.T  # (4, 6)
+    return attention
+
+
 def self_attention(lesson: Lesson, x: Array) -> Array:
+    Q1, K1, V1 = projections(lesson, x)
+    scaled = scores_over_root(lesson, Q1, K1)
+    weights1 = softmax_of_scores(lesson, scaled)
+    weights2 = weighted_values(lesson, x, V1, weights1, scaled)
+    large_scores(lesson, x, Q1, K1, scaled)
+    attentions = divided_by_30(lesson, x, weights1, weights2)
+    return joined_heads(lesson, x, attentions)
+
+
+def projections(lesson: Lesson, x: Array) -> tuple[Array, Array, Array]:
     lesson.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
     lesson.say("""Now the words look at each other. Each word makes three vectors of itself, by three matrices that all words
     share: a query, what it looks for; a key, what it can be found by; a value, what it has to give.""")
     lesson.formula(r"Q = E W_Q \qquad K = E W_K \qquad V = E W_V", "$E$ is (words, 4), each $W$ is (4, 3).")
     lesson.diagram("head", "One head: the steps of this section, with their shapes.")
+    for name, matrix in (("WQ1", WQ1), ("WK1", WK1), ("WV1", WV1)):
+        lesson.show(name, matrix)
     K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
     lesson.numbers("K1 = E WK1", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
     lesson.numbers("V1 = E WV1 (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
     lesson.numbers("Q1 = E WQ1", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
-    attention = two_heads_of_3(nn.MultiHeadSelfAttention)
-    for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
-        getattr(attention, name).weight.data[...] = np.hstack(both).T  # Linear keeps (out, in): (6, 4)
-    attention.out_proj.weight.data[...] = W.T  # (4, 6)
     lesson.fact(
         "each head has K, V and Q matrices of its own, 4 × 3",
-        np.array_equal(attention.k_proj(x).data, np.hstack([K1, x @ WK2])),
+        np.array_equal(text_attention().k_proj(x).data, np.hstack([K1, x @ WK2])),
         "in nn.MultiHeadAttention the heads' matrices stand side by side in one",
     )
     lesson.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a score
     instead of 4. What too few dimensions cost is measured in lesson 2.""")
+    return Q1, K1, V1
 
+
+def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
     lesson.section("Encoder 4.3.1. Scores: each query times each key")
     scores = Q1 @ K1.T  # (L, L)
     lesson.numbers("Hello's scores, q1·k1 and q1·k2", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8)
@@ -194,10 +223,13 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
         f"of random vectors they spread by {', '.join(f'{s:.1f} at d = {d}' for d, s in spread.items())}: √d",
     )
 
+    return scaled
+
+
+def softmax_of_scores(lesson: Lesson, scaled: Array) -> Array:
     lesson.section("Encoder 4.3.3. Softmax")
-    lesson.say(
-        "softmax(x)ᵢ = eˣⁱ / Σⱼ eˣʲ. The vector of the text's example is lost in our copy of it; we take (1, 2, 3)."
-    )
+    lesson.formula(r"\operatorname{softmax}(x)_i = \frac{e^{x_i}}{\sum_j e^{x_j}}")
+    lesson.say("The vector of the text's example is lost in our copy of it; we take (1, 2, 3).")
     example = mg.softmax(np.array([1.0, 2.0, 3.0])).data
     lesson.show("softmax of (1, 2, 3)", example)
     e = math.e
@@ -212,7 +244,10 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
     lesson.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
     lesson.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8)
     lesson.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
+    return weights1
 
+
+def weighted_values(lesson: Lesson, x: Array, V1: Array, weights1: Array, scaled: Array) -> Array:
     lesson.section("Encoder 4.3.4. The values, weighted")
     lesson.formula(
         r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
@@ -237,6 +272,11 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
         all(np.isclose(w[0] / w[1], np.exp(s[0] - s[1])) for w, s in zip(weights1, scaled)),
         "a difference of scores becomes a ratio, e to that difference",
     )
+    return weights2
+
+
+def large_scores(lesson: Lesson, x: Array, Q1: Array, K1: Array, scaled: Array) -> None:
+    weights1 = mg.softmax(scaled).data
     _, unscaled = head(x, WQ1, WK1, WV1, 1.0)
     lesson.erratum(
         "what comes of scores that are not divided by √d",
@@ -261,6 +301,8 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
         "add up faster than √d",
     )
 
+
+def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) -> Array:
     lesson.say("For now the text divides by 30 in place of √3.")
     attention1, weights1b = head(x, WQ1, WK1, WV1, 1 / 30)
     lesson.numbers(
@@ -286,9 +328,11 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
         caption="Divided by √3 all weight goes to World; divided by 30 both words get some.",
         alt="Four 2 by 2 maps of weights: in the first two all weight is in the column of World, in the last two some is in that of Hello.",
     )
+    return np.concatenate([attention1, attention2], axis=1)  # (L, 2 · d_v)
 
+
+def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     lesson.section("Encoder 4.3.5. The heads side by side, and projected")
-    attentions = np.concatenate([attention1, attention2], axis=1)  # (L, 2 · d_v)
     lesson.numbers(
         'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray mark)',
         attentions,
@@ -309,6 +353,7 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
         8,
     )
     lesson.fact("Z is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
+    attention = text_attention()
     joined = mg.scaled_dot_product_attention(
         attention.q_proj(x[None]), attention.k_proj(x[None]), attention.v_proj(x[None]), num_heads=2, scale=1 / 30
     )
@@ -373,16 +418,19 @@ def bare_encoder(x: Any, seed: int, softmax: Callable[[Any], Any], n: int = 6) -
     return outputs[1:]
 
 
-def explosion(lesson: Lesson, x: Array) -> None:
+def largest(x: Array, softmax: Callable[[Any], Any], runs: int = 100) -> Array:
+    """The largest value after each bare block: (runs, blocks)."""
+    return np.array([[np.abs(h.data).max() for h in bare_encoder(x, seed, softmax)] for seed in range(runs)])
+
+
+def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
     lesson.section("Encoder 5.2. Six random blocks: NaN")
     lesson.quote("糟糕！我们得到了 NaN 值！看起来我们的值太大了", "Oh no, NaN values! Our values seem to be too large")
     lesson.say("""The text puts six such blocks one after the other and gets NaN. Why? We do it a hundred times, and ask which
     operation makes the first one.""")
     lesson.code(bare_block)
-    x = mg.Tensor(x)
-    largest = lambda blocks: np.array([np.abs(b.data).max() for b in blocks])
     with np.errstate(all="ignore"):
-        runs = np.array([largest(bare_encoder(x, seed, text_softmax)) for seed in range(100)])  # (runs, blocks)
+        runs = largest(x, text_softmax)
     first = (~np.isfinite(runs)).argmax(1) + 1  # the block in which it happens
     lesson.fact(
         "six such blocks give NaN",
@@ -405,7 +453,7 @@ def explosion(lesson: Lesson, x: Array) -> None:
     )
     lesson.say("""e^1000 is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both come from
     the softmax alone: minigrad's subtracts the largest score first, which changes no weight.""")
-    stable = np.array([largest(bare_encoder(x, seed, mg.softmax)) for seed in range(100)])
+    stable = largest(x, mg.softmax)
     growth = np.median(stable[:, -1]) ** (1 / 6)
     lesson.fact(
         "the values become too large from block to block",
@@ -414,7 +462,10 @@ def explosion(lesson: Lesson, x: Array) -> None:
         f"(median), {growth:.0f} times as much a block",
     )
     lesson.show("largest value after each block (median of 100 draws)", np.median(stable, 0), 0)
+    return np.median(stable, 0)
 
+
+def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
     lesson.section("Encoder 5.3. Residual connections and layer norm")
     lesson.formula(
         r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \cdot \gamma + \beta \qquad y = \operatorname{LayerNorm}(x + \operatorname{Layer}(x))",
@@ -430,7 +481,7 @@ def explosion(lesson: Lesson, x: Array) -> None:
         "what explodes",
         "the gradient",
         "the values of the forward pass; the text takes no gradient",
-        np.isnan(runs).any() and np.median(slopes) > 1e4,
+        np.median(slopes) > 1e4,
         f"though taken, it is as large: its norm at the input is {np.median(slopes):.0e} (median of 30)",
     )
     lesson.fact(
@@ -439,7 +490,7 @@ def explosion(lesson: Lesson, x: Array) -> None:
         f"{np.median(changes):.0e} times (median of 30)",
     )
     lines = {
-        "without residual connections and norms": (range(1, 7), np.median(stable, 0)),
+        "without residual connections and norms": (range(1, 7), stable),
         "with them": (range(1, 7), np.median(cured(x.data), 0)),
     }
     about = ("encoder block", "largest value (median of draws)", "Six random encoder blocks, with a stable softmax")
@@ -483,7 +534,7 @@ def is_normal(rows: Any) -> bool:
     return bool(np.abs(rows.mean(-1)).max() < 2e-8 and np.abs(rows.std(-1) - 1).max() < 1e-5)
 
 
-def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
+def residual(lesson: Lesson, x: Array) -> None:
     rng = np.random.default_rng(0)
     ffn = [nn.FeedForward(4, 8, dtype=float, generator=rng) for _ in range(6)]
     plain = lambda x: itertools.accumulate(ffn, lambda h, f: f(h), initial=x)
@@ -496,6 +547,8 @@ def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
         f"{through[1]:.1f}: the derivative of x itself is 1",
     )
 
+
+def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     total = x + Z  # (L, d_model)
     lesson.numbers("mean of each row of E + Z", total.mean(-1), [-4.58837567, -3.59559107], 8)
     lesson.numbers("standard deviation of each row of E + Z", total.std(-1), [9.92061529, 10.50653019], 8)
@@ -527,7 +580,9 @@ def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
         "γ = σ and β = μ give the row back",
     )
 
-    layer = randn(encoder_layer(), rng)
+
+def whole_block(lesson: Lesson, x: Array) -> None:
+    layer = randn(encoder_layer(), np.random.default_rng(0))
     h = text_layer_norm(x + layer.self_attention(x[None]).data[0])  # LayerNorm(x + Attention(x))
     h = text_layer_norm(h + layer.feed_forward(h).data)  # LayerNorm(Z + FFN(Z))
     lesson.fact(
@@ -569,28 +624,30 @@ def residual_and_norm(lesson: Lesson, x: Array, Z: Array) -> None:
 # -- decoder ---------------------------------------------------------------------------------------
 
 
-def decoder(lesson: Lesson) -> None:
+E_SOS = np.array([[1, 1, 0, 1]])  # (1, d_model), with its position
+Z_SOS = np.array([[2.19334924, 10.61851198, -4.50089666, -2.76366551]])  # of the text's masked self-attention
+NORMAL = np.array([[0.17236212, 1.54684892, -1.0828824, -0.63632864]])  # and its layer_norm(Z + E)
+MEMORY = np.array([[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]])  # (1, L_s, d_model), the encoder's output
+CROSS = [-0.44406723, 1.6552893, -0.19984632, -1.01137575]  # the text's Z_encoder_decoder, normalised
+
+
+def decoder_self_attention(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 1 to 3. SOS, embedded, with its position")
-    E = np.array([[1, 1, 0, 1]])  # (1, d_model)
     position = nn.sinusoidal_table(1, 4)
     lesson.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
-    lesson.show("so the vector of SOS, which our copy of the text has lost, must have been", (E - position)[0])
+    lesson.show("so the vector of SOS, which our copy of the text has lost, must have been", (E_SOS - position)[0])
 
     lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
-    rng = np.random.default_rng(0)
-    attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), rng)
-    Z, weights = nn.with_weights(attention, E[None].astype(float))  # (1, 1, d_model), (1, h, 1, 1)
+    attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
+    Z, weights = nn.with_weights(attention, E_SOS[None].astype(float))  # (1, 1, d_model), (1, h, 1, 1)
     lesson.fact(
         "the same attention serves, on one word",
         Z.shape == (1, 1, 4) and (weights == 1).all(),
         "which attends to itself with weight 1 in each head",
     )
-    printed = np.array([[2.19334924, 10.61851198, -4.50089666, -2.76366551]])
-    normal = np.array([[0.17236212, 1.54684892, -1.0828824, -0.63632864]])
     lesson.numbers(
-        "layer_norm(Z_self_attention + E), from the Z that the text prints", text_layer_norm(printed + E), normal, 8
+        "layer_norm(Z_self_attention + E), from the Z that the text prints", text_layer_norm(Z_SOS + E_SOS), NORMAL, 8
     )
-    words = rng.standard_normal((1, 3, 4))
     other = words.copy()
     other[:, 2] += 1  # the last of three words is another one
     masked, other_masked = (attention(h, is_causal=True).data for h in (words, other))
@@ -607,15 +664,16 @@ def decoder(lesson: Lesson) -> None:
         "what is not yet generated is not there; training sees all of a sentence at once, and needs the mask",
     )
 
+
+def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 6, 7. Encoder-decoder attention")
     lesson.say("""Here the two halves meet. The queries are made of the words that the decoder has so far, keys and values of
     what the encoder made of the source: each new word may look at every word of the input.""")
-    memory = np.array([[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]])  # (1, L_s, d_model), the encoder's output
-    cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), rng)
-    out, weights = nn.with_weights(cross, normal[None], memory)  # (1, 1, d_model), (1, h, 1, L_s)
+    cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), np.random.default_rng(1))
+    out, weights = nn.with_weights(cross, NORMAL[None], MEMORY)  # (1, 1, d_model), (1, h, 1, L_s)
     heads = []
     for WQ, WK, WV in zip(*(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))):
-        Q, K, V = normal @ WQ, memory[0] @ WK, memory[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
+        Q, K, V = NORMAL @ WQ, MEMORY[0] @ WK, MEMORY[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
         heads.append(mg.softmax(Q @ K.T / np.sqrt(3)).data @ V)  # (L_t, 3)
     lesson.fact(
         "Q comes from the decoder, K and V from the encoder's output",
@@ -631,30 +689,35 @@ def decoder(lesson: Lesson) -> None:
         weights.shape == (1, 2, 1, 2) and np.allclose(cross(words, words).data, own(words).data),
         "its weights are (words of the target, words of the source); it is self-attention only where both are one",
     )
-    changed = [not np.allclose(cross(normal[None], memory + np.eye(2)[i][:, None]).data, out.data) for i in (0, 1)]
+    changed = [not np.allclose(cross(NORMAL[None], MEMORY + np.eye(2)[i][:, None]).data, out.data) for i in (0, 1)]
     lesson.fact(
         "each position of the decoder gets information from every position of the input",
         all(changed),
         "a change of either source word changes the output",
     )
-    ed, result = [1.57651431, 4.92489307, -0.08644448, -0.46776051], [-0.44406723, 1.6552893, -0.19984632, -1.01137575]
+
+
+def what_was_added(lesson: Lesson) -> None:
+    ed = [1.57651431, 4.92489307, -0.08644448, -0.46776051]
     encoder_Z = [
         [11.46394285, -13.18016471, -11.59340253, -17.04387829],
         [11.62608573, -13.47454936, -11.87126395, -17.4926367],
     ]
-    tried = [text_layer_norm(np.array(ed) + z) for z in (*encoder_Z, *printed, *normal, *E, [0, 0, 0, 0])]
-    lesson.fact("Z_encoder_decoder after residual connection and norm is normalised", is_normal([result]))
-    closest = min(np.abs(t - result).max() for t in tried)
+    tried = [text_layer_norm(np.array(ed) + z) for z in (*encoder_Z, *Z_SOS, *NORMAL, *E_SOS, [0, 0, 0, 0])]
+    lesson.fact("Z_encoder_decoder after residual connection and norm is normalised", is_normal([CROSS]))
+    closest = min(np.abs(t - CROSS).max() for t in tried)
     lesson.fact(
         "what the text's code adds in this step, Z, is the encoder's matrix of two rows, and its result has one",
-        np.shape(encoder_Z) == (2, 4) and np.shape(result) == (4,) and closest > 0.1,
+        np.shape(encoder_Z) == (2, 4) and np.shape(CROSS) == (4,) and closest > 0.1,
         "by the architecture it should be Z_self_attention, one row; but neither that nor any other vector that the text "
         f"prints, added here, gives its result (the closest is {closest:.1f} away), so what was added is not known",
     )
 
+
+def decoder_feed_forward(lesson: Lesson) -> None:
     lesson.section("Decoder 8. Feed-forward layer")
     output = np.array([[-0.97650182, 0.81470137, -2.79122044, -3.39192873]])
-    lesson.show("so the text's feed-forward layer gave", output - result)
+    lesson.show("so the text's feed-forward layer gave", output - CROSS)
     lesson.erratum(
         "the end of this step",
         "residual connection and norm",
@@ -663,10 +726,13 @@ def decoder(lesson: Lesson) -> None:
         f"the row has mean {output.mean():.2f}; decoder_block below does normalise",
     )
 
+
+def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 9. Six random blocks")
-    h = E[None].astype(float)
+    rng = np.random.default_rng(0)
+    h = E_SOS[None].astype(float)
     for _ in range(6):
-        h = random_decoder_block(h, memory, rng)  # (1, 1, d_model)
+        h = random_decoder_block(h, MEMORY, rng)  # (1, 1, d_model)
     lesson.show("our decoder(E, encoder_output)", h[0])
     lesson.fact(
         "six decoder blocks give a normalised row, as the text's is",
@@ -674,11 +740,11 @@ def decoder(lesson: Lesson) -> None:
     )
     block = randn(decoder_layer(), rng)
     x = text_layer_norm(words[0] + block.self_attention(words, is_causal=True).data[0])  # 1, 2
-    x = text_layer_norm(x + block.cross_attention(x[None], memory).data[0])  # 3, 4
+    x = text_layer_norm(x + block.cross_attention(x[None], MEMORY).data[0])  # 3, 4
     x = text_layer_norm(x + block.feed_forward(x).data)  # 5, 6
     lesson.fact(
         "a decoder block is three layers, each with residual connection and norm",
-        np.allclose(block(words, memory).data[0], x, atol=1e-5),
+        np.allclose(block(words, MEMORY).data[0], x, atol=1e-5),
         "nn.TransformerDecoderLayer computes these six steps",
     )
 
@@ -745,8 +811,10 @@ def random_generation(lesson: Lesson) -> None:
         f"and again its two rows are almost one: {np.ptp(memory, axis=0).max():.0e} apart",
     )
     runs = [generate_as_printed(["hello", "world"], seed) for seed in range(12)]
-    for output, found in runs[:4]:
-        lesson.say(f"'{output}'  with {', '.join(f'{p:.2f}' for p in found)}")
+    lesson.listing(
+        "\n".join(f"{output}   {' '.join(f'{p:.2f}' for p in found)}" for output, found in runs[:4]),
+        note="Four draws, and the probability of each word:",
+    )
     lesson.fact(
         "random weights give no good translation",
         not any(output == "SOS hola mundo EOS" for output, _ in runs),
@@ -761,9 +829,10 @@ def random_generation(lesson: Lesson) -> None:
     )
     lesson.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the decoder the
     last word alone. From here on the weights stay, the positions are added, and the decoder sees all words so far.""")
-    for seed in range(4):
-        words = [word for word, _ in generate(random_transformer(seed), ["hello", "world"])]
-        lesson.say(f"random weights, draw {seed}: SOS {' '.join(words)}")
+    said = [generate(random_transformer(seed), ["hello", "world"]) for seed in range(4)]
+    lesson.listing(
+        "\n".join(" ".join(["SOS", *(word for word, _ in words)]) for words in said), note="Random weights, four draws:"
+    )
 
 
 def trained_generation(lesson: Lesson) -> None:
@@ -801,16 +870,16 @@ def trained_generation(lesson: Lesson) -> None:
     after = generate(model, ["hello", "world"])
     for hook in hooks:
         hook.remove()
-    lesson.say(f"before: SOS {' '.join(word for word, _ in before)}")
-    for i, (word, probability) in enumerate(after):
-        lesson.say(
-            f"iteration {i + 1}: SOS {' '.join(w for w, _ in after[:i])} → {word}, with probability {probability:.4f}"
-        )
+    steps = [f"SOS {' '.join(w for w, _ in after[:i])} → {word}   {p:.4f}" for i, (word, p) in enumerate(after)]
+    lesson.listing(f"SOS {' '.join(word for word, _ in before)}", note="Before it was trained:")
+    lesson.listing("\n".join(steps), note="Step by step, with the probability of the next word:")
     lesson.fact("SOS → hola → mundo → EOS, and then it stops", [word for word, _ in after] == ["hola", "mundo", "EOS"])
     lesson.fact(
-        "the encoder runs once, the decoder once for each word", calls == {"encoder": 1, "decoder": 3}, f"{calls}"
+        "the encoder runs once, the decoder once for each word", calls == {"encoder": 1, "decoder": 3}, "1 run and 3"
     )
 
+
+def a_rule(lesson: Lesson) -> None:
     lesson.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a rule:
     all sentences of one to five words from hello, world and ?, but for a quarter held out, "hello world" among these.
     """)
@@ -822,7 +891,7 @@ def trained_generation(lesson: Lesson) -> None:
     translated = lambda part: [(s, [spanish[word] for word in s]) for s in part]
     config = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
     larger = nn.Transformer(config, rng)
-    losses = train(larger, translated([s for s in sentences if s not in held]), 300)
+    train(larger, translated([s for s in sentences if s not in held]), 300)
     share = exact_matches(larger, translated(held)).mean()
     lesson.fact(
         "trained on other sentences, it translates hello world",
@@ -895,15 +964,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         "https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/",
         "Where it prints a number, the number is computed here; where the two differ, it says ≠.",
     )
-    x = embedding_and_position(lesson)  # (L, d_model)
+    E = embedding(lesson)  # (L, d_model)
+    text_table, table = positions(lesson)
+    each_place_differs(lesson, E, table)
+    x = added(lesson, E, text_table, table)
     Z = self_attention(lesson, x)  # (L, d_model)
     feed_forward(lesson, x, Z)
-    explosion(lesson, x)
-    residual_and_norm(lesson, x, Z)
-    decoder(lesson)
+    remedies(lesson, mg.Tensor(x), explosion(lesson, mg.Tensor(x)))
+    residual(lesson, x)
+    the_norm(lesson, x, Z)
+    whole_block(lesson, x)
+    words = np.random.default_rng(0).standard_normal((1, 3, 4))
+    decoder_self_attention(lesson, words)
+    decoder_cross_attention(lesson, words)
+    what_was_added(lesson)
+    decoder_feed_forward(lesson)
+    six_decoder_blocks(lesson, words)
     one_step(lesson)
     random_generation(lesson)
     trained_generation(lesson)
+    a_rule(lesson)
     conclusion(lesson)
     return lesson.end()
 

@@ -274,7 +274,7 @@ def _mathml(node: Node | None, block: bool) -> str:
     inside = [_mathml(part, block) for part in node.parts]
     value = html.escape(node.value)
     if node.kind == "row":
-        return inside[0] if len(inside) == 1 else _tag("mrow", "".join(inside))
+        return inside[0] if len(inside) == 1 else _tag("mrow", _spaced(node, inside))
     if node.kind == "letter":
         return _tag("mi", value, ' mathvariant="normal"' if node.value in "∂∞ℝ∇" else "")
     if node.kind == "number":
@@ -297,9 +297,25 @@ def _mathml(node: Node | None, block: bool) -> str:
     return _table(node, block)
 
 
+def _spaced(row: Node, inside: list[str]) -> str:
+    """The parts of a row, with a thin space between a name, as sin, and a letter beside it."""
+    shown = inside[:1]
+    for before, part, element in zip(row.parts, row.parts[1:], inside[1:]):
+        assert before is not None and part is not None
+        first, second = (side.parts[0] if side.kind == "script" else side for side in (before, part))
+        assert first is not None and second is not None
+        named = (first.kind == "name" and part.kind not in ("operator", "fence", "space")) or (
+            second.kind == "name" and before.kind not in ("operator", "fence", "space")
+        )
+        shown += [_tag("mspace", "", ' width="0.17em"')] * named + [element]
+    return "".join(shown)
+
+
 def _script(node: Node, inside: list[str], block: bool) -> str:
     base, sub, sup = node.parts
     assert base is not None
+    if sub is None and sup is not None and set(_text(sup)) == {"′"}:  # primes are raised by themselves
+        return _tag("mrow", inside[0] + _tag("mo", _text(sup), ' lspace="0" rspace="0"'))
     under = block and base.kind == "operator" and base.value in LARGE
     names = {(True, True): "munderover" if under else "msubsup", (True, False): "munder" if under else "msub",
              (False, True): "mover" if under else "msup"}  # fmt: skip

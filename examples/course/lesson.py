@@ -196,7 +196,9 @@ class Lesson:
         found, expected = (np.asarray(getattr(v, "data", v), float) for v in (computed, printed))
         gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
         same = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
-        detail = f"to {digits} digits" if same else f"largest gap {gap:.3g}: here {found}, there {expected}"
+        told = _few(found, digits)
+        told = "" if not told or all(word in statement for word in re.findall(r"[\d.]+", told)) else f"{told}, "
+        detail = f"{told}to {digits} digits" if same else f"largest gap {gap:.3g}: here {found}, there {expected}"
         self._check("fact", statement, same, detail=detail)
 
     def fact(self, statement: str, true: Any, found: str = "") -> None:
@@ -234,6 +236,16 @@ class Lesson:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _few(array: np.ndarray, digits: int) -> str:
+    """The numbers of a small array on one line; nothing of a large one."""
+    if array.size > 12:
+        return ""
+    if not array.ndim:
+        return f"{float(array):.8g}"
+    with np.printoptions(precision=digits, suppress=True, linewidth=1000):
+        return _one_line(str(array)).replace("[ ", "[").replace(" ]", "]")
 
 
 def fastest(*runs: Callable[[], Any], rounds: int = 15) -> list[float]:
