@@ -190,7 +190,7 @@ _SPACED = set("=≈≠≤≥→∈↦∼≡≪≫×±+−")
 
 def text(source: str) -> str:
     """The formula in one line of Unicode (a table takes a line for each row)."""
-    return re.sub(r" {2,}", "  ", _text(_read(source))).strip()
+    return re.sub(r" {2,}", lambda found: found[0] if len(found[0]) > 3 else "  ", _text(_read(source))).strip()
 
 
 def _is_simple(shown: str) -> bool:
@@ -218,7 +218,9 @@ def _text(node: Node | None) -> str:
     if node.kind == "table":
         rows = [" ".join(_text(cell) for cell in row) for row in node.rows]
         return {"pmatrix": f"[{'; '.join(rows)}]", "cases": f"{{ {';  '.join(rows)}"}.get(node.value, "\n".join(rows))
-    return " " if node.kind == "space" else node.value
+    if node.kind == "space":
+        return "    " if node.value in ("1em", "2em") else " "
+    return node.value
 
 
 def _shifted(shown: str, marks: dict[str, str], sign: str) -> str:

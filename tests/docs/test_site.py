@@ -51,6 +51,7 @@ def docs() -> Iterator[SimpleNamespace]:
         (r"\sum_{j=1}^n a_j^2", "∑ⱼ₌₁ⁿ aⱼ²"),
         (r"f'(x) = \cos x", "f′(x) = cos x"),
         (r"\operatorname{softmax}(z)_i", "softmax(z)ᵢ"),
+        (r"a \qquad b", "a    b"),
         (r"\text{loss of a batch}", "loss of a batch"),
         (r"\left(\frac{a+b}{2}\right)", "((a + b) / 2)"),
         (r"\begin{cases} x & x > 0 \\ 0 & x \le 0 \end{cases}", "{ x x>0;  0 x ≤ 0"),
@@ -66,6 +67,15 @@ def test_a_formula_is_text_and_mathml(docs: SimpleNamespace, tex: str, text: str
             len(node) == {"mfrac": 2, "msup": 2, "msub": 2, "msubsup": 3, "munderover": 3}.get(node.tag, len(node))
             for node in root.iter()
         )
+
+
+def test_marks_and_spaces_of_mathml(docs: SimpleNamespace) -> None:
+    mathml = docs.formulas.mathml
+    assert '<mi>f</mi><mo lspace="0" rspace="0">′</mo>' in mathml("f'") and "<msup>" not in mathml(
+        "f'"
+    )  # not raised twice
+    assert '<mi>sin</mi><mspace width="0.17em"></mspace><mi>x</mi>' in mathml(r"\sin x")
+    assert "mspace" not in mathml(r"\tanh(x)") and mathml(r"e^x \sin x").count("mspace width") == 2
 
 
 @pytest.mark.parametrize("tex", [r"\frac{a}", r"{a", r"\unknown", r"\begin{matrix} a \end{matrix}", "a}", r"\left( a"])
