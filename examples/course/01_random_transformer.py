@@ -870,7 +870,7 @@ def trained_generation(lesson: Lesson) -> None:
     after = generate(model, ["hello", "world"])
     for hook in hooks:
         hook.remove()
-    steps = [f"SOS {' '.join(w for w, _ in after[:i])} → {word}   {p:.4f}" for i, (word, p) in enumerate(after)]
+    steps = [f"{' '.join(['SOS', *(w for w, _ in after[:i])])} → {word}   {p:.4f}" for i, (word, p) in enumerate(after)]
     lesson.listing(f"SOS {' '.join(word for word, _ in before)}", note="Before it was trained:")
     lesson.listing("\n".join(steps), note="Step by step, with the probability of the next word:")
     lesson.fact("SOS → hola → mundo → EOS, and then it stops", [word for word, _ in after] == ["hola", "mundo", "EOS"])
