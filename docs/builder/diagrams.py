@@ -177,7 +177,7 @@ def cache() -> Drawing:
             d.box(158 + (size + 6) * i, y, size, size, f"k{i + 1}", "orange" if i == step - 1 else "blue")
             d.box(388 + (size + 6) * i, y, size, size, f"v{i + 1}", "orange" if i == step - 1 else "blue")
         d.text(580, y + 22, f"{step} score{'s' * (step > 1)}", "small", "start")
-    d.text(158, 232, "keys: one is new, the others are kept", "small", "start")
+    d.text(158, 232, "keys: one new, the others kept", "small", "start")
     d.text(388, 232, "values: likewise", "small", "start")
     return d
 
@@ -187,7 +187,7 @@ def beam() -> Drawing:
     tree = {
         "<bos>": (50, 120, ""), "how": (210, 76, "0.60"), "hola": (210, 190, "0.40"),
         "how a": (390, 44, "0.20"), "how c": (390, 112, "0.20"), "hola mundo": (390, 190, "0.40"),
-        "how a ?": (590, 44, "0.20"), "hola mundo <eos>": (590, 190, "0.40"),
+        "how a ?": (596, 44, "0.20"), "hola mundo <eos>": (596, 190, "0.40"),
     }  # fmt: skip
     for a, b in (("<bos>", "how"), ("<bos>", "hola"), ("how", "how a"), ("how", "how c"), ("hola", "hola mundo"),
                  ("how a", "how a ?"), ("hola mundo", "hola mundo <eos>")):  # fmt: skip
@@ -195,7 +195,8 @@ def beam() -> Drawing:
         d.line((x0 + 52, y0), (x1 - 66, y1))
     for name, (x, y, p) in tree.items():
         kind = "orange" if "mundo" in name or name == "hola" else "blue" if name in ("how", "how a", "how a ?") else ""
-        d.box(x - (44 if name == "<bos>" else 66), y - 19, 88 if name == "<bos>" else 132, 38, name, kind)
+        half = {"<bos>": 44, "hola mundo <eos>": 72}.get(name, 66)
+        d.box(x - half, y - 19, 2 * half, 38, name, kind)
         if p:
             d.text(x + 64, y - 24, p, "small", "end")
     d.text(
@@ -235,7 +236,8 @@ def graph() -> Drawing:
         "backward: from L to the leaves, each box multiplies what comes in by its own derivative",
         "small back",
     )
-    d.text(360, 286, "tanh: g · (1 − y²)      x·w: g · w to x, g · x to w      square: g · 2y", "mono small")
+    for x, rule in ((152, "product: g · w to x, g · x to w"), (398, "tanh: g · (1 − y²)"), (584, "square: g · 2y")):
+        d.text(x, 286, rule, "mono small")
     return d
 
 

@@ -89,7 +89,7 @@ def picture(path: Path, alt: str, prefix: str) -> str:
     svg = svg.replace(INK, "currentColor")
     size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     width = f"{float(size[1]) * 1.15:.0f}px" if size else "100%"
-    head = f'<svg role="img" aria-label="{html.escape(alt, quote=True)}" style="max-width:{width}"'
+    head = f'<svg role="img" aria-label="{html.escape(alt, quote=True)}" style="max-width:{width};--own:{width}"'
     return re.sub(r"<svg\b", head, re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2), count=1)
 
 

@@ -44,7 +44,9 @@ def _highlighted(text: str, language: str, _: Any) -> str:
     )
 
 
-_READER = MarkdownIt("commonmark", {"html": True, "highlight": _highlighted, "typographer": False}).enable("table")
+_READER = MarkdownIt("commonmark", {"html": True, "highlight": _highlighted, "typographer": True}).enable(
+    ["table", "smartquotes"]
+)
 
 
 def _with_formulas(text: str) -> tuple[str, list[str]]:
@@ -60,7 +62,7 @@ def _with_formulas(text: str) -> tuple[str, list[str]]:
             found[-1] = f'<div class="formula">{found[-1]}</div>'
         return f"\ue000{len(found) - 1}\ue001"
 
-    pattern = r"(?P<code>```.*?```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|(?<![\w\\$])\$(?P<tex>[^$\n]+?)\$(?!\w)"
+    pattern = r"(?P<code>```.*?```|`[^`\n]*`)|\$\$(?P<block>.+?)\$\$|(?<![A-Za-z0-9_\\$])\$(?P<tex>[^$\n]+?)\$(?![A-Za-z0-9_])"
     return re.sub(pattern, put, text, flags=re.DOTALL), found
 
 

@@ -162,10 +162,8 @@ def attention_size(lesson: Lesson) -> None:
     results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(1)  # (sizes, 2)
     lesson.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
     learnt from 500 examples (means of two draws).""")
-    for d_k, (seen, unseen) in zip(sizes, results):
-        lesson.say(
-            f"d_k = {d_k:2d}: right for {seen:.0%} of the examples, {unseen:.0%} of new ones; {2 * DIM * d_k:,} weights"
-        )
+    rows = [(d_k, f"{seen:.0%}", f"{new:.0%}", f"{2 * DIM * d_k:,}") for d_k, (seen, new) in zip(sizes, results)]
+    lesson.table(["d_k", "examples found", "new ones found", "weights"], rows)
     by_size = dict(zip(sizes, results))
     lesson.fact(
         "too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with d_k = 1"
@@ -318,10 +316,11 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
 
     found = {name: through(step, layers) for name, step in steps.items()}
     found_large = {name: through(step, large) for name, step in steps.items()}
-    for name in steps:
-        (size, slopes), (size_large, slopes_large) = found[name], found_large[name]
-        lesson.say(f"""{name}: values up to {size:.1e}, gradient at the input {slopes[0]:.1e}; with weights four times as
-        large, {size_large:.1e} and {slopes_large[0]:.1e}""")
+    rows = [
+        [name, *(f"{number:.1e}" for size, slopes in (found[name], found_large[name]) for number in (size, slopes[0]))]
+        for name in steps
+    ]
+    lesson.table(["", "values up to", "gradient at the input", "weights × 4: values", "gradient"], rows)
     lesson.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
     lesson.fact("residual connections keep it", found["residual connections"][1][0] > 1)
     lesson.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)

@@ -23,6 +23,7 @@ import minigrad as mg
 import nn
 from minigrad.extras import require
 from nn.pictures.plots import mask_picture
+from nn.pictures.style import SHADES
 from nn.text import BOS, Vocabulary, WordTokenizer, padded
 
 N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads
@@ -239,7 +240,7 @@ def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
     for i, (title, values) in enumerate(matrices.items(), 1):
         axes = figure.add_subplot(1, len(matrices), i)
         reach, signed = np.abs(values).max(), values.min() < 0
-        image = axes.imshow(values, cmap="RdBu" if signed else "Blues", vmin=-reach if signed else 0, vmax=reach)
+        image = axes.imshow(values, cmap="RdBu" if signed else SHADES, vmin=-reach if signed else 0, vmax=reach)
         axes.plot([-0.5, len(values) - 0.5], [-0.5, len(values) - 0.5], color="gray", lw=0.8, ls="--")
         axes.set_xticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
         axes.set_yticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
@@ -339,8 +340,8 @@ def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None
     figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.8), layout="constrained")
     panels = ("variance of the scores", variance), ("gradient of the softmax (median norm)", gradient)
     for axes, (name, values) in zip(figure.subplots(1, 2), panels):
-        axes.plot(SIZES, values[:, 0], "o-", label="q · k", color="tab:red")
-        axes.plot(SIZES, values[:, 1], "s-", label="q · k / √d_k", color="tab:blue")
+        axes.plot(SIZES, values[:, 0], "o-", label="q · k")
+        axes.plot(SIZES, values[:, 1], "s-", label="q · k / √d_k")
         axes.set_xscale("log", base=4)
         axes.set_yscale("log")
         axes.set_xticks(SIZES, [str(s) for s in SIZES])

@@ -23,6 +23,7 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.extras import require
+from nn.pictures.style import SHADES
 
 # -- sentences in which "it" must be understood ------------------------------------------------------------
 
@@ -193,7 +194,7 @@ def draw_it(path: Path, model: Resolver) -> None:
         words = sentence.split()
         looks = model.looks(ids)[0].reshape(-1, LENGTH)[:, : len(words)]  # (layers · heads, L)
         axes = figure.add_subplot(2, 1, i + 1)
-        image = axes.imshow(looks, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        image = axes.imshow(looks, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
         axes.set_xticks(range(len(words)), words)
         axes.set_yticks(range(4), [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(2)])
         axes.tick_params(length=0)

@@ -22,6 +22,7 @@ import nn
 from minigrad import optim
 from minigrad.extras import require
 from minigrad.kernels import attention_weights, merge_heads, split_heads
+from nn.pictures.style import SHADES
 
 HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
 P = HIDDENS // HEADS  # 20, the size of one head
@@ -363,7 +364,7 @@ def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, 
     figure = require("matplotlib.figure", "plotting").Figure(figsize=size, layout="constrained")
     cells = figure.subplots(lines, count, squeeze=False, sharex=True, sharey=True)
     for cell, (title, weights) in zip(cells.ravel(), maps.items()):
-        image = cell.imshow(weights, cmap="Reds", vmin=0, vmax=max(w.max() for w in maps.values()))
+        image = cell.imshow(weights, cmap=SHADES, vmin=0, vmax=max(w.max() for w in maps.values()))
         cell.set_title(title, fontsize=10)
         cell.set_xticks(range(weights.shape[1]))
         cell.set_yticks(range(weights.shape[0]))

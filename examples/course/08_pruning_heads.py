@@ -23,6 +23,7 @@ from lesson import Lesson, fastest
 import minigrad as mg
 import nn
 from minigrad.extras import require
+from nn.pictures.style import SHADES
 
 course = importlib.import_module("05_self_attention")
 
@@ -277,7 +278,7 @@ def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]
     maps = figure.subfigures(1, 2, width_ratios=[1, 1.25])
     cells = maps[0].subplots(2, 1)
     for axes, (name, values) in zip(cells, found.items()):
-        image = axes.imshow(values, cmap="Greens", vmin=0, aspect="auto")
+        image = axes.imshow(values, cmap=SHADES, vmin=0, aspect="auto")
         axes.set_xticks(range(HEADS), range(1, HEADS + 1))
         axes.set_yticks(range(LAYERS), [f"layer {i + 1}" for i in range(LAYERS)])
         axes.set_title(f"importance by {name}", fontsize=10)

@@ -127,9 +127,7 @@ def the_training(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, targ
     lesson.say("""Adam keeps two averages for each number: of its gradient, and of its square. The step is one divided by the root of
     the other: so each number moves at the same pace, whatever the size of its gradients.""")
     lesson.formula(
-        r"m \leftarrow 0.9\,m + 0.1\,g \qquad v \leftarrow 0.98\,v + 0.02\,g^2 \qquad \theta \leftarrow \theta - \eta \frac{\hat{m}}{\sqrt{\hat{v}}}".replace(
-            r"\leftarrow", r"="
-        )
+        r"m \leftarrow 0.9\,m + 0.1\,g \qquad v \leftarrow 0.98\,v + 0.02\,g^2 \qquad \theta \leftarrow \theta - \eta \frac{\hat{m}}{\sqrt{\hat{v}}}"
     )
     lesson.code(by_hand.adam, by_hand.train)
     losses = list(by_hand.train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3))

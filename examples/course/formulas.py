@@ -26,7 +26,7 @@ LETTERS = {
     "partial": "∂", "infty": "∞", "ell": "ℓ", "nabla": "∇", "R": "ℝ",
 }  # fmt: skip
 OPERATORS = {
-    "cdot": "·", "times": "×", "le": "≤", "ge": "≥", "ne": "≠", "approx": "≈", "to": "→", "in": "∈", "sum": "∑",
+    "cdot": "·", "times": "×", "le": "≤", "ge": "≥", "ne": "≠", "approx": "≈", "to": "→", "leftarrow": "←", "in": "∈", "sum": "∑",
     "prod": "∏", "dots": "…", "cdots": "⋯", "mid": "|", "Vert": "‖", "pm": "±", "mapsto": "↦", "odot": "⊙", "top": "ᵀ",
     "prime": "′", "lfloor": "⌊", "rfloor": "⌋", "int": "∫", "sim": "∼", "equiv": "≡", "ll": "≪", "gg": "≫", "bar": "|",
 }  # fmt: skip
@@ -185,7 +185,7 @@ def _read(source: str) -> Node:
 
 # -- as text -------------------------------------------------------------------------------------------
 
-_SPACED = set("=≈≠≤≥→∈↦∼≡≪≫×±+−")
+_SPACED = set("=≈≠≤≥→←∈↦∼≡≪≫×±+−")
 
 
 def text(source: str) -> str:
@@ -294,7 +294,10 @@ def _mathml(node: Node | None, block: bool) -> str:
     if node.kind == "accent":
         return _tag("mover", inside[0] + _tag("mo", value), ' accent="true"')
     if node.kind == "fence":
-        left, right = (_tag("mo", html.escape(mark.replace(".", ""))) for mark in node.value)
+        left, right = (
+            _tag("mo", html.escape(mark.replace(".", "")), f' form="{form}" stretchy="true"')
+            for mark, form in zip(node.value, ("prefix", "postfix"))
+        )
         return _tag("mrow", left + inside[0] + right)
     return _table(node, block)
 

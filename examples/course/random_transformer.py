@@ -12,6 +12,7 @@ import minigrad as mg
 import nn
 from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule
+from nn.pictures.style import SHADES
 from nn.text import padded
 
 Array = np.ndarray
@@ -187,7 +188,7 @@ def draw_weights(maps: Mapping[str, Array], names: Sequence[str], path: Path) ->
     """Weights (L, L) side by side, each with its numbers."""
     figure, all_axes = axes_of(2.6 * len(maps), 2.9, len(maps))
     for axes, (title, weights) in zip(all_axes, maps.items()):
-        axes.imshow(weights, cmap="Blues", vmin=0, vmax=1)
+        axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1)
         for (i, j), weight in np.ndenumerate(weights):
             label = f"{weight:.2f}" if weight > 0.005 else f"{weight:.0e}"
             axes.text(j, i, label, ha="center", va="center", color="white" if weight > 0.5 else "black")

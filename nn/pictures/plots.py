@@ -154,29 +154,33 @@ def attention_grid(
     layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "",
     path: str | Path | None = None,
 ) -> Any:  # fmt: skip
-    """All heads of all layers: a row of maps for each layer, a column for each head.
+    """All heads of all layers: a row of maps for each layer, a column for each head; four to a row, if they are many.
 
     `layers` has an array (heads, L_q, L_kv) for each layer.
     """
-    rows, columns = len(layers), len(layers[0])
     layers = [np.asarray(unwrap(heads)) for heads in layers]
+    count = len(layers[0])
+    columns = count if count <= 6 else 4
+    lines = -(-count // columns)  # of each layer
+    rows = lines * len(layers)
     cell = (max(1.6, 0.27 * len(keys) + 0.5), max(1.4, 0.25 * len(queries) + 0.4))
     size = (cell[0] * columns + 2.4, cell[1] * rows + 1.4)
     figure = _figure(*size)
     image, note = None, ""
     for i, heads in enumerate(layers):
         for j, weights in enumerate(heads):
-            axes = figure.add_subplot(rows, columns, i * columns + j + 1)
+            row, column = i * lines + j // columns, j % columns
+            axes = figure.add_subplot(rows, columns, row * columns + column + 1)
             image, note = _draw_heatmap(axes, weights, queries, keys)
             axes.tick_params(labelsize=7)
-            if j:
+            if column:
                 axes.set_yticklabels([])
-            if i < rows - 1:
-                axes.set_xticklabels([])
-            if i == 0:
-                axes.set_title(f"head {j + 1}", fontsize=9)
-            if j == 0:
+            else:
                 axes.set_ylabel(f"layer {i + 1}", fontsize=9)
+            if row < rows - 1 and not (i == len(layers) - 1 and j + columns >= count):  # nothing is below the last ones
+                axes.set_xticklabels([])
+            if i == 0 or lines > 1:
+                axes.set_title(f"head {j + 1}", fontsize=9)
     figure.supxlabel("attends to (keys)" + (f"\n{note}" if note else ""), fontsize=9)
     figure.supylabel("queries", fontsize=9)
     figure.colorbar(image, ax=figure.axes, label="weight", aspect=30, pad=0.01)
