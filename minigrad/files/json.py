@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -12,7 +13,17 @@ from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
 
-__all__ = ["REQUIRED", "Settings", "checksum", "dataclass_from", "kinds_of", "read_json", "read_list", "write_json"]
+__all__ = [
+    "REQUIRED",
+    "Settings",
+    "checksum",
+    "dataclass_from",
+    "kinds_of",
+    "read_if_any",
+    "read_json",
+    "read_list",
+    "write_json",
+]
 
 T = TypeVar("T")
 REQUIRED: Any = object()
@@ -40,6 +51,11 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {_shown(data)}")
     return Settings(data, str(path))
+
+
+def read_if_any(path: str | Path) -> Settings:
+    """The JSON object in a file, or an empty one where nothing has this name."""
+    return read_json(path) if os.path.lexists(path) else Settings({}, str(path))
 
 
 def read_list(path: str | Path, kind: Any) -> list[Any]:

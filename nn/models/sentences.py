@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.modes import no_grad
-from minigrad.files.json import Settings, read_json, read_list
+from minigrad.files.json import Settings, read_if_any, read_json, read_list
 from minigrad.files.safetensors import SafetensorsFile
 
 from ..layers.module import evaluating
@@ -21,6 +22,7 @@ from .config import EncoderConfig
 from .pretrained.families import FAMILIES
 from .pretrained.folder import HOW
 from .pretrained.load import load
+from .weights import misfit
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]
 
@@ -97,15 +99,15 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     """
     directory = Path(directory)
     options: dict[str, Any] = {"pool": "mean", "normalize": True, "maps": []}
-    limit = directory / "sentence_bert_config.json"
-    if limit.is_file():
-        options["max_len"] = read_json(limit).integer("max_seq_length", None)
-    path = directory / "modules.json"
-    if path.is_file():
+    options["max_len"] = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
+    path, model = directory / "modules.json", load(directory, **_bare(directory))
+    if os.path.lexists(path):
         options["normalize"] = False
         for module in read_list(path, dict):
-            _add(options, Settings(module, str(path)), directory)
-    return SentenceEncoder(load(directory, **_bare(directory)), load_text(directory), **options)
+            _add(options, Settings(module, str(path)), directory, model.config.d_model)
+    elif (directory / "1_Pooling").exists():
+        raise FileNotFoundError(f"{path}: no such file, though there is 1_Pooling, which it would tell of")
+    return SentenceEncoder(model, load_text(directory), **options)
 
 
 def _bare(directory: Path) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _bare(directory: Path) -> dict[str, Any]:
     return {"head": "none"} if kind in FAMILIES and FAMILIES[kind].kind is EncoderConfig else {}
 
 
-def _add(options: dict[str, Any], module: Settings, directory: Path) -> None:
+def _add(options: dict[str, Any], module: Settings, directory: Path, width: int) -> None:
     """What one of the modules adds."""
     kind = module.text("type").rpartition(".")[2]
     folder = directory / module.text("path", "")
@@ -124,15 +126,32 @@ def _add(options: dict[str, Any], module: Settings, directory: Path) -> None:
         others = [n for n in settings if n.startswith("pooling_mode_") and n not in _POOLS and settings[n] is True]
         if len(chosen) != 1 or others:
             raise ValueError(f"{settings.where}: expected one of {', '.join(_POOLS)}, got {chosen + others}")
+        if settings.integer("word_embedding_dimension", width) != width:
+            settings.fail("word_embedding_dimension", f"{width}, the width of the model")
         options["pool"] = chosen[0]
     elif kind == "Dense":
-        settings, file = read_json(folder / "config.json"), SafetensorsFile(folder / "model.safetensors")
-        function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
-        if function not in _ACTIVATIONS:
-            settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
-        bias = file.read("linear.bias", np.float32) if "linear.bias" in file else 0
-        options["maps"].append((file.read("linear.weight", np.float32), bias, _ACTIVATIONS[function]))
+        before = options["maps"][-1][0].shape[0] if options["maps"] else width
+        options["maps"].append(_dense(folder, before))
     elif kind == "Normalize":
         options["normalize"] = True
     elif kind != "Transformer":
         module.fail("type", "Transformer, Pooling, Dense or Normalize (others are not supported)")
+
+
+def _dense(folder: Path, width: int) -> tuple[np.ndarray, Any, Any]:
+    """Weight, bias and function of a map from vectors of this width."""
+    settings, file = read_json(folder / "config.json"), SafetensorsFile(folder / "model.safetensors")
+    function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
+    if function not in _ACTIVATIONS:
+        settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
+    if settings.integer("in_features", width) != width:
+        settings.fail("in_features", f"{width}, the width of the vectors before it")
+    out = settings.integer("out_features")
+    shapes = {"linear.weight": (out, width), **({"linear.bias": (out,)} if settings.flag("bias", True) else {})}
+    if (found := {name: entry.shape for name, entry in file.items()}) != shapes:
+        raise ValueError(f"{file.path}: expected {shapes}, as {settings.where} has it, got {found}")
+    arrays = {name: file.read(name) for name in shapes}
+    if wrong := [text for name, a in arrays.items() if (text := misfit(name, a, np.dtype(np.float32)))]:
+        raise ValueError(f"{file.path}: {wrong[0]}")
+    weight, *bias = (array.astype(np.float32) for array in arrays.values())
+    return weight, bias[0] if bias else 0, _ACTIVATIONS[function]

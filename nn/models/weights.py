@@ -15,7 +15,7 @@ from minigrad.serialization import load_arrays, save_arrays
 from ..layers.module import Module
 from .kinds import model_from_dict, model_to_dict
 
-__all__ = ["differing", "fit_weights", "load_model", "load_weights", "save_weights", "settings_of"]
+__all__ = ["differing", "fit_weights", "load_model", "load_weights", "misfit", "save_weights", "settings_of"]
 
 _LARGEST_TABLE = 1 << 27  # numbers of a table of positions, which no file holds
 _FREE = ("dropout", "attention_dropout", "activation_dropout", "dtype")  # the weights fit any of them
@@ -73,20 +73,25 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
     for name in own:
         if name not in arrays:
             continue
-        array, kind = arrays[name], own[name].dtype
-        if (array.dtype.kind == "f") != (kind.kind == "f"):
-            wrong.append(f"{name}: expected {kind}, got {array.dtype}")
-        elif kind.kind == "f":
-            with np.errstate(over="ignore"):
-                bad = array.size - np.count_nonzero(np.isfinite(array.astype(kind, copy=False)))
-            if bad:
-                wrong.append(f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {kind}")
+        if found := misfit(name, arrays[name], own[name].dtype):
+            wrong.append(found)
     if wrong:
         raise ValueError(f"{path}: {'; '.join(wrong[:5])}" + (f"; and {len(wrong) - 5} more" if wrong[5:] else ""))
     try:
         model.load_state_dict(arrays)
     except KeyError as error:
         raise ValueError(f"{path}: {error.args[0]}") from None
+
+
+def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
+    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold finite numbers."""
+    if (array.dtype.kind == "f") != (dtype.kind == "f"):
+        return f"{name}: expected {dtype}, got {array.dtype}"
+    if dtype.kind != "f":
+        return ""
+    with np.errstate(over="ignore"):
+        bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
+    return f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}" if bad else ""
 
 
 def load_model(data: Any, where: str, path: str | Path | None) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.files.json import Settings, read_json
+from minigrad.files.json import Settings, read_if_any, read_json
 
 from .pretrained import MARKS, ModelText
 from .sentencepiece import MarianText
@@ -27,50 +28,73 @@ def load(directory: str | Path) -> ModelText:
     Needs the `tokenizers` package.
     """
     directory = Path(directory)
-    files = {name: (directory / name).read_bytes() for name in FILES if (directory / name).is_file()}
+    files = {name: (directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
     path = directory / "tokenizer.json"
-    if not path.is_file() and {"source.spm", "vocab.json"} <= set(files):
+    if path.name not in files and {"source.spm", "vocab.json"} <= set(files):
         return MarianText(directory, _marks(directory), files)
     library = require("tokenizers", "the tokenizer of a published model")
-    if path.is_file():
-        try:
-            tokenizer = library.Tokenizer.from_file(str(path))
-        except Exception as error:
-            raise ValueError(f"{path}: not the file of a tokenizer ({error})") from None
-    else:
-        tokenizer = _older(directory, library)
+    if path.name not in files:
+        path = directory / ("vocab.txt" if "vocab.txt" in files else "vocab.json")
+    if path.name not in files or (path.name == "vocab.json" and "merges.txt" not in files):
+        path = directory / "tokenizer.json"
+        raise FileNotFoundError(f"{path}: no such file, nor vocab.txt, nor vocab.json and merges.txt")
+    try:
+        tokenizer = _tokenizer(path, library)
+    except Exception as error:
+        raise ValueError(f"{path}: not the file of a tokenizer ({error})") from None
+    if path.name == "tokenizer.json":
+        _check_tokenizer(read_json(path), tokenizer)
     return ModelText(tokenizer, _marks(directory), files)
 
 
-def _older(directory: Path, library: Any) -> Any:
-    """A tokenizer from the files that were customary before tokenizer.json."""
-    if (directory / "vocab.txt").is_file():
-        lower = _settings(directory / "tokenizer_config.json").flag("do_lower_case", True)
-        return library.BertWordPieceTokenizer(str(directory / "vocab.txt"), lowercase=lower)._tokenizer
-    if (directory / "vocab.json").is_file() and (directory / "merges.txt").is_file():
-        names = str(directory / "vocab.json"), str(directory / "merges.txt")
-        return library.ByteLevelBPETokenizer(*names, add_prefix_space=False)._tokenizer
-    raise FileNotFoundError(
-        f"{directory / 'tokenizer.json'}: no such file, nor vocab.txt, nor vocab.json and merges.txt"
-    )
+def _tokenizer(path: Path, library: Any) -> Any:
+    """A tokenizer from tokenizer.json, or from the files that were customary before."""
+    if path.name == "tokenizer.json":
+        return library.Tokenizer.from_file(str(path))
+    if path.name == "vocab.txt":
+        lower = read_if_any(path.with_name("tokenizer_config.json")).flag("do_lower_case", True)
+        return library.BertWordPieceTokenizer(str(path), lowercase=lower)._tokenizer
+    names = str(path), str(path.with_name("merges.txt"))
+    return library.ByteLevelBPETokenizer(*names, add_prefix_space=False)._tokenizer
 
 
-def _settings(path: Path) -> Settings:
-    return read_json(path) if path.is_file() else Settings({}, str(path))
+def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
+    """What the library takes without a word: a number for two tokens, and marks under other numbers than their own."""
+    words, by_id = settings["model"].get("vocab"), dict[int, str]()
+    added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
+    for word, i in [*(words.items() if isinstance(words, dict) else ()), *added]:
+        if by_id.setdefault(i, word) != word:
+            raise ValueError(f"{settings.where}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
+    step = settings.get("post_processor") or {}
+    for template in [step, *step.get("processors", ())]:
+        parts = [part for side in ("single", "pair") for part in template.get(side, ()) if isinstance(part, dict)]
+        marks = template.get("special_tokens", {}) if parts else {}
+        used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
+        odd = [m["id"] for m in marks.values() if m["ids"] != [tokenizer.token_to_id(t) for t in m["tokens"]]]
+        if wrong := sorted(used - set(marks)) + odd:
+            raise ValueError(
+                f"{settings.where}: post_processor: special_tokens: expected {wrong[0]!r} with the id of the vocabulary"
+            )
 
 
 def _marks(directory: Path) -> Settings:
     """tokenizer_config.json, with the marks of special_tokens_map.json where it has none, and the chat template."""
-    marks = _settings(directory / "tokenizer_config.json")
-    for name, value in _settings(directory / "special_tokens_map.json").items():
+    marks = read_if_any(directory / "tokenizer_config.json")
+    for name, value in read_if_any(directory / "special_tokens_map.json").items():
         marks.setdefault(name, value)
     for name in MARKS:  # either a text, or an object with its "content"
         if isinstance(marks.get(name), dict):
             marks[name] = marks.object(name).text("content")
     template = directory / "chat_template.jinja"
-    if template.is_file():
-        marks["chat_template"] = template.read_text(encoding="utf-8")
+    if os.path.lexists(template):
+        try:
+            marks["chat_template"] = template.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{template}: not UTF-8 ({error})") from None
     elif isinstance(marks.get("chat_template"), list):  # several, with names
-        named = {t["name"]: t["template"] for t in marks.list("chat_template", dict)}
+        told = [Settings(t, f"{marks.where}: chat_template") for t in marks.list("chat_template", dict)]
+        named = {t.text("name"): t.text("template") for t in told}
         marks["chat_template"] = named.get("default") or next(iter(named.values()), None)
+    size = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
+    marks["vocab_size"] = size
     return marks

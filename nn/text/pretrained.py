@@ -38,6 +38,15 @@ class ModelText:
         self.bos_id, self.eos_id, self.pad_id = (
             self.id(settings.text(m, None)) for m in ("bos_token", "eos_token", "pad_token")
         )
+        for mark in ("bos_token", "eos_token", "pad_token"):
+            if settings.text(mark, None) is not None and self.id(settings[mark]) is None:
+                settings.fail(mark, "a token of the vocabulary")
+        self.vocab_size = settings.integer("vocab_size", None)  # that of the model, which may be rounded up
+        if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
+            raise ValueError(
+                f"{settings.where}: the tokenizer knows {len(self):,} tokens, but the model, by config.json, "
+                f"{self.vocab_size:,}; is its vocabulary whole?"
+            )
         longest = settings.take("model_max_length", (int, float), None)
         self.max_len = int(longest) if longest and longest < 1 << 30 else None  # others mean: no limit
 
@@ -83,8 +92,17 @@ class ModelText:
                 self.tokenizer.enable_truncation(max_len)
             found = self.tokenizer.encode_batch(given, add_special_tokens=special)
         if language is None:
-            return [(e.ids, e.type_ids) for e in found]
-        return [(self._from(language, e), e.type_ids) for e in found]
+            return [(self._within(e.ids), e.type_ids) for e in found]
+        return [(self._within(self._from(language, e)), e.type_ids) for e in found]
+
+    def _within(self, ids: list[int]) -> list[int]:
+        """The ids, which must be in the vocabulary of the model too."""
+        if self.vocab_size is not None and ids and max(ids) >= self.vocab_size:
+            raise ValueError(
+                f"{self.settings.where}: {self.tokens([max(ids)])[0]!r} has the id {max(ids)}, but the model's "
+                f"vocabulary, in config.json, has {self.vocab_size:,} tokens"
+            )
+        return ids
 
     def _from(self, language: str, encoding: Any) -> list[int]:
         """The ids of an encoding with the mark of this language in place of another one's."""

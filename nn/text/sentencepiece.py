@@ -103,6 +103,8 @@ class MarianText(ModelText):
         vocabulary = read_json(directory / "vocab.json")
         self.ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
         self.names = {i: token for token, i in self.ids.items()}
+        if sorted(self.ids.values()) != list(range(len(self.ids))):
+            raise ValueError(f"{vocabulary.where}: expected its tokens to be numbered from 0 to {len(self.ids) - 1}")
         super().__init__(sentencepiece_tokenizer(directory / "source.spm"), settings, files)
         self.eos_id, self.pad_id = self.ids.get("</s>", 0), self.ids.get("<pad>")
         self.unk_id = self.ids.get("<unk>", 1)
@@ -132,7 +134,7 @@ class MarianText(ModelText):
             pieces = marks + self.tokenizer.encode(rest, add_special_tokens=False).tokens
             ids = [self.ids.get(piece, self.unk_id) for piece in pieces]
             ids = ids if max_len is None else ids[: max_len - special]
-            found.append((ids + [self.eos_id] * special, [0] * (len(ids) + special)))
+            found.append((self._within(ids + [self.eos_id] * special), [0] * (len(ids) + special)))
         return found
 
     def decode(self, ids: Any, special: bool = False) -> Any:

@@ -55,13 +55,18 @@ class Judge:
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
 
-    def case(self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], named: str | None) -> None:
-        """`read()` must raise one of the errors, in one line that holds `named`; or what it returns be right."""
+    def case(
+        self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], named: str | None, free: bool = False
+    ) -> None:  # fmt: skip
+        """`read()` must raise one of the errors, in one line that holds `named`; or what it returns be right.
+
+        What is `free` may be anything: nothing else tells what it was.
+        """
         kind, note = "", ""
         try:
             with limits():
                 found = read()
-            kind = "harmless" if right(found) else "silent"
+            kind = "harmless" if right(found) else "free to be so" if free else "silent"
         except Hang:
             kind = "hang"
         except self.errors as error:
@@ -74,13 +79,13 @@ class Judge:
         except Exception as error:
             kind, note = "traceback", f"{type(error).__name__}: {error}"[:300]
         self.counts[kind] += 1
-        if kind not in ("harmless", "refused"):
+        if kind not in ("harmless", "refused", "free to be so"):
             self.wrong.append(f"{kind}: {what}: {note}")
 
     def report(self, name: str, least: int, tell: Callable[[str], Any]) -> None:
         """Tell the counts, and fail if there is anything wrong or there were too few cases."""
         total = sum(self.counts.values())
-        names = ("refused", "harmless", "traceback", "hang", "silent", "without a file name")
+        names = ("refused", "harmless", "free to be so", "traceback", "hang", "silent", "without a file name")
         tell(f"{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
         assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[:40])
         assert total >= least and self.counts["refused"] > total / 2
@@ -103,6 +108,35 @@ def json_damage(
         return [found[i] for i in sorted(keep)]
 
     return cases
+
+
+def value_damage(name: str, rng: np.random.Generator, count: int) -> Callable[[Path], list[Damage]]:
+    """Cases for a JSON file: one digit or letter of a number or text in it becomes another."""
+
+    def cases(directory: Path) -> list[Damage]:
+        data = json.loads((directory / name).read_text(encoding="utf-8"))
+        found: list[Damage] = []
+        leaves = [path for path in _paths(data, 10) if isinstance(_at(data, path), (str, int, float))]
+        for path in [leaves[i] for i in rng.integers(len(leaves), size=count).tolist()]:
+            text = json.dumps(_at(data, path))
+            places = [i for i, c in enumerate(text) if c.isalnum() and c.isascii()] or [0]
+            place, turn = int(rng.choice(places)), int(rng.integers(1, 10))
+            kind = "0123456789" if text[place].isdigit() else "abcdefghijklmnopqrstuvwxyz"
+            new = text[:place] + kind[(kind.find(text[place]) + turn) % len(kind)] + text[place + 1 :]
+            try:
+                value = json.loads(new)
+            except ValueError:
+                value = new
+            found.append((f"{name} {path} = {value!r:.60}", lambda d, p=path, v=value: _edit(d / name, p, v)))
+        return found
+
+    return cases
+
+
+def _at(data: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        data = data[key]
+    return data
 
 
 _REMOVED = object()

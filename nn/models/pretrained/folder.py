@@ -56,6 +56,8 @@ class Weights(Mapping[str, Entry]):
         files = {name: SafetensorsFile(directory / name) for name in sorted(set(names.values()))}
         if absent := [name for name, file in names.items() if name not in files[file]]:
             raise ValueError(f"{self.where}: {listed(absent)} not in the files that it names")
+        if others := [name for file in files for name in files[file] if names.get(name) != file]:
+            raise ValueError(f"{self.where}: {listed(others)} in the files that it names, but not in its weight_map")
         self.files = {name: files[file] for name, file in names.items()}
 
     def __getitem__(self, name: str) -> Entry:
@@ -68,8 +70,9 @@ class Weights(Mapping[str, Entry]):
         return len(self.files)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """An array in memory of its own."""
-        return self.files[name].read(name, dtype)
+        """An array in memory of its own; what is too large for the dtype is infinite."""
+        with np.errstate(over="ignore"):
+            return self.files[name].read(name, dtype)
 
 
 def _single(path: Path) -> SafetensorsFile:

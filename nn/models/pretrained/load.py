@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.files.json import Settings, read_json
+from minigrad.files.json import Settings, read_if_any, read_json
 
 from ...layers import init
 from ...layers.module import Parameter
@@ -18,6 +18,7 @@ from ..config import EncoderConfig, LanguageModelConfig, TransformerConfig
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
+from ..weights import misfit
 from .families import FAMILIES, Family
 from .folder import HOW, Origin, Weights, listed
 from .tables import Place, Rule, known, places, rules_of, translated
@@ -58,8 +59,9 @@ def load(
     num_classes = found if names.native else num_classes
     config = _with_head(config, family, head, num_classes, settings if names.native else None)
     path = directory / "generation_config.json"
-    generation = read_json(path) if path.is_file() else Settings({}, str(path))
+    generation = read_if_any(path)
     config = _with_ends(config, generation)
+    _check_ids(config, settings, generation)
     _check_sizes(config, weights, settings.where)
     model = _made(_with_output(config, names.rules, weights), head)
     origin = Origin(name, dict(settings), head, names.places_in(weights, model))
@@ -135,7 +137,8 @@ def _with_head(config: Any, family: Family, head: str, num_classes: int | None, 
             raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={head!r}")
         return config
     if num_classes is None:
-        raise ValueError(f"head={head!r}: expected num_classes")
+        told = f"{settings.where}: architectures: the weights have no such head; " if settings else ""
+        raise ValueError(f"{told}head={head!r}: expected num_classes")
     labels = settings and settings.object("id2label", None)
     if settings and labels and len(labels) != num_classes:
         settings.fail("id2label", f"as many as the {num_classes} classes of the weights")
@@ -165,10 +168,26 @@ def _options(*sources: Settings) -> dict[str, Any]:
         if (forced := source.integer("forced_bos_token_id", None, low=0)) is not None:
             options["first"] = (forced,)
         words = source.list("bad_words_ids", list, None) or []
+        if not all(isinstance(i, int) for ids in words for i in ids):
+            source.fail("bad_words_ids", "lists of token ids")
         never = [ids[0] for ids in words if len(ids) == 1] + (source.list("suppress_tokens", int, None) or [])
         if never:
             options["suppress"] = tuple(never)
     return options
+
+
+def _check_ids(config: Any, settings: Settings, generation: Settings) -> None:
+    """No token can be outside the vocabulary: those of config.json, and those that generation is told of."""
+    words = getattr(config, "target_vocab_size", 0) or getattr(config, "vocab_size", 0)
+    for name, ids in (("pad_token_id", [config.pad_id]), ("the first token", [config.bos_id]),
+                      ("eos_token_id", config.end_ids)):  # fmt: skip
+        if outside := [i for i in ids if i is not None and not 0 <= i < words]:
+            source = generation if name == "eos_token_id" and generation.get(name) is not None else settings
+            raise ValueError(f"{source.where}: {name}: expected less than the {words:,} tokens, got {outside[0]}")
+    for source in (settings, generation):
+        options = _options(source)
+        if outside := [i for i in (*options.get("first", ()), *options.get("suppress", ())) if not 0 <= i < words]:
+            raise ValueError(f"{source.where}: expected token ids from 0 to {words - 1}, got {outside[0]}")
 
 
 def _check_sizes(config: Any, weights: Weights, where: str) -> None:
@@ -283,7 +302,10 @@ def _fill(model: Model, origin: Origin, names: Names, weights: Weights, generato
     read: set[str] = set()
     for name, place in origin.places.items():
         parameters = [own[o] for o in place.ours]
-        parts = place.split(weights.read(name, parameters[0].dtype), [p.shape for p in parameters])
+        array = weights.read(name, parameters[0].dtype)
+        if wrong := misfit(name, array, parameters[0].dtype):
+            raise ValueError(f"{weights.files[name].path}: {wrong}")
+        parts = place.split(array, [p.shape for p in parameters])
         for ours, parameter, array in zip(place.ours, parameters, parts):
             if ours not in read:
                 parameter.replace(array.astype(parameter.dtype, copy=False))

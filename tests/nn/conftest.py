@@ -1,4 +1,4 @@
-"""What tests of training share."""
+"""What the tests of nn share."""
 
 import os
 

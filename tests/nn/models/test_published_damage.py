@@ -1,0 +1,189 @@
+"""Damaged folders of published models: one clear line each, or no harm."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_damage, json_damage, value_damage
+
+import nn
+from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+
+tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "mat", "on", "</s>", "a"]
+SIZES = (len(WORDS), 8, 2, 1, 16)  # words, width, heads, layers, inner width
+MOST = 100_000 if INTENSE else 50  # cases of a family
+EACH = 1000 if INTENSE else 40  # cases of one kind for one file
+ENCODER: dict[str, Any] = {
+    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "max_len": 20,
+}  # fmt: skip
+
+
+def write(path: Path, data: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(data))
+
+
+def word_pieces(path: Path) -> None:
+    """tokenizer.json as BERT's models have it."""
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.add_special_tokens(WORDS[:4])
+    tokenizer.save(str(path / "tokenizer.json"))
+
+
+def language_model(path: Path, **options: Any) -> None:
+    """A GPT-2 or a Llama, with a tokenizer, marks, a chat template and settings for generation."""
+    config = nn.LanguageModelConfig(*SIZES, max_len=20, bos_id=2, eos_id=3, pad_id=0, **options)
+    nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
+    word_pieces(path)
+    write(path / "generation_config.json", {"eos_token_id": [3, 10], "suppress_tokens": [1], "bad_words_ids": [[5]]})
+    write(path / "tokenizer_config.json", {
+        "bos_token": "[CLS]", "eos_token": {"content": "[SEP]"}, "model_max_length": 20,
+        "chat_template": "{% for m in messages %}{{ bos_token }} {{ m.content }}{% endfor %}",
+    })  # fmt: skip
+    write(path / "special_tokens_map.json", {"pad_token": "[PAD]", "unk_token": {"content": "[UNK]"}})
+
+
+def gpt2(path: Path) -> None:
+    language_model(path)
+
+
+def llama(path: Path) -> None:
+    """In two files with an index."""
+    language_model(path, norm="rms", norm_eps=1e-6, gated=True, activation="silu", bias=False, positions="rotary",
+                   num_kv_heads=1, tie=False)  # fmt: skip
+    file = SafetensorsFile(path / "model.safetensors")
+    places = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(file)}
+    for shard in set(places.values()):
+        write_safetensors(path / shard, {n: file.read(n) for n in file if places[n] == shard}, {"format": "pt"})
+    (path / "model.safetensors").unlink()
+    write(path / "model.safetensors.index.json", {"metadata": {"total_size": 1}, "weight_map": places})
+
+
+def mistral(path: Path) -> None:
+    llama(path)
+    settings = json.loads((path / "config.json").read_text())
+    write(path / "config.json", settings | {
+        "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 3,
+        "rope_scaling": {"rope_type": "linear", "factor": 2.0},
+    })  # fmt: skip
+
+
+def marian(path: Path) -> None:
+    config = nn.TransformerConfig(12, 12, 8, 2, 1, 1, 16, tie="all", max_len=20, pad_id=7, bos_id=7, eos_id=0)
+    nn.save(path, nn.Transformer(config, np.random.default_rng(0)))
+
+    def field(number: int, data: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    pieces = [("<unk>", 0.0, 2), ("</s>", 0.0, 3), ("▁the", -1.0, 1), ("▁", -3.0, 1), ("▁cat", -2.5, 1), ("s", -2.0, 1)]
+    parts = [field(1, p.encode()) + b"\x15" + struct.pack("<f", s) + bytes([0x18, k]) for p, s, k in pieces]
+    (path / "source.spm").write_bytes(b"".join(field(1, part) for part in parts) + field(2, b"\x18\x01"))
+    words = ["</s>", "<unk>", "▁the", "▁cat", ">>fra<<", "▁chat", "at", "<pad>", "s", "▁sat", "▁on", "▁a"]
+    write(path / "vocab.json", {w: i for i, w in enumerate(words)})
+    write(path / "tokenizer_config.json", {"eos_token": "</s>", "pad_token": "<pad>", "model_max_length": 20})
+
+
+def sentences(path: Path) -> None:
+    """A BERT with the modules of sentence-transformers, and an older tokenizer."""
+    config = nn.EncoderConfig(*SIZES, num_types=2, **ENCODER)
+    nn.save(path, nn.EncoderModel(config, np.random.default_rng(0)))
+    (path / "vocab.txt").write_text("\n".join(WORDS))
+    write(path / "tokenizer_config.json", {"do_lower_case": True, "pad_token": "[PAD]"})
+    write(path / "sentence_bert_config.json", {"max_seq_length": 16, "do_lower_case": False})
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Normalize": "Normalize"}
+    write(path / "modules.json", [
+        {"idx": i, "name": str(i), "path": p, "type": f"sentence_transformers.models.{kind}"}
+        for i, (p, kind) in enumerate(kinds.items())
+    ])  # fmt: skip
+    pool = {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    write(path / "1_Pooling" / "config.json", pool)
+    write(path / "2_Dense" / "config.json", {
+        "in_features": 8, "out_features": 4, "bias": True, "activation_function": "torch.nn.modules.activation.Tanh",
+    })  # fmt: skip
+    draw = np.random.default_rng(1)
+    arrays = {"linear.weight": draw.standard_normal((4, 8)), "linear.bias": draw.standard_normal(4)}
+    write_safetensors(path / "2_Dense" / "model.safetensors", arrays, dtype="float32")
+
+
+def classifier(path: Path) -> None:
+    options = {**ENCODER, "num_classes": 3, "pool": "first", "head_activation": "tanh", "num_types": 2}
+    nn.save(path, nn.EncoderClassifier(nn.EncoderConfig(*SIZES, **options), np.random.default_rng(0)))
+    word_pieces(path)
+    write(path / "tokenizer_config.json", {"pad_token": "[PAD]"})
+
+
+TEXTS = ["the cat sat", "a mat", "the cats"]
+
+
+def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
+    """What a user of the folder sees."""
+    if make is sentences:
+        return nn.sentence_encoder(path).encode(TEXTS).tolist()
+    model, text = nn.load(path), nn.text.load(path)
+    ids, real, types = text.batch(TEXTS)
+    if isinstance(model, nn.EncoderModel):
+        return [ids.tolist(), model(ids, real, types).data.tolist()]
+    seen = [ids.tolist(), nn.generate_text(model, text, TEXTS, max_len=5)]
+    if isinstance(model, nn.LanguageModel):
+        seen += [model(ids, real).data.tolist(), text.chat([{"role": "user", "content": "the cat"}])]
+    return seen
+
+
+# What no other file tells: numbers that any model could have, words, and what is not there.
+FREE = (
+    "_eps", "epsilon", "rope_theta", "'factor'", "generation_config.json", "chat_template", "source.spm character",
+    "vocab.txt character", "vocab.txt cut at 0.9", "continuing_subword_prefix", "config.json without", "tokenizer.json without",
+    "('model', 'vocab', ", "tokenizer_config.json ('bos_token',) = None", "('pre_tokenizer',) = None", "('added_tokens',) = []",
+)  # fmt: skip
+FAMILIES = [gpt2, llama, mistral, marian, sentences, classifier]
+
+
+def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:
+    found: list[Damage] = []
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        name = str(file.relative_to(path))
+        of_file = file_damage(name, rng)
+        if file.suffix == ".safetensors":
+            of_file += digit_damage(name, rng, EACH // 2, (0, 8 + int.from_bytes(file.read_bytes()[:8], "little")))
+            of_file += array_damage(name, rng)[: EACH // 2]
+        elif file.suffix == ".json":
+            of_file += json_damage(name, rng, 3, EACH)(path) + value_damage(name, rng, EACH // 2)(path)
+        else:
+            of_file += digit_damage(name, rng, EACH // 4)
+        found += of_file
+    return found
+
+
+def test_damaged_folders_of_published_models(tmp_path: Path, quick_disk: None, tell: Callable[[str], None]) -> None:
+    judge = Judge()
+    for make in FAMILIES:
+        rng, whole = np.random.default_rng(0), tmp_path / make.__name__
+        whole.mkdir()
+        make(whole)
+        expected, cases = used(whole, make), cases_of(whole, rng)
+        for number in sorted(rng.permutation(len(cases))[:MOST].tolist()):
+            what, damage = cases[number]
+            directory = shutil.copytree(whole, tmp_path / "damaged")
+            damage(directory)
+            judge.case(
+                f"{make.__name__}: {what}", lambda d=directory, make=make: used(d, make),
+                lambda found, expected=expected: found == expected, str(directory), any(word in what for word in FREE),
+            )  # fmt: skip
+            shutil.rmtree(directory)
+    judge.report("damaged folders of published models", 150, tell)
