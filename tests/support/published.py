@@ -92,7 +92,7 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "bart": ("BartForConditionalGeneration", "BartConfig", _SEQ2SEQ),
     "mbart": ("MBartForConditionalGeneration", "MBartConfig", {**_SEQ2SEQ, "decoder_start_token_id": 2}),
-    "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0}),
+    "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {**_SEQ2SEQ, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "attention_dropout": 0.0}),
     "t5": ("T5ForConditionalGeneration", "T5Config", _T5),
     "t5, gated": ("T5ForConditionalGeneration", "T5Config", {**_T5, "feed_forward_proj": "gated-gelu"}),
 }  # fmt: skip
