@@ -142,7 +142,11 @@ def test_that_every_family_and_head_is_trained() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_twenty_steps_of_adamw(tmp_path: Path, name: str) -> None:
-    shallow = {} if name.startswith(("albert", "qwen2")) else {key: 1 for key in MODELS[name][2] if key.endswith(("layers", "n_layer"))}
+    shallow = (
+        {}
+        if name.startswith(("albert", "qwen2"))
+        else {key: 1 for key in MODELS[name][2] if key.endswith(("layers", "n_layer"))}
+    )
     theirs = make(transformers, torch, name, **shallow)
     theirs.save_pretrained(tmp_path)
     theirs, ours = theirs.double().train(), nn.load(tmp_path, dtype="float64").train()
