@@ -12,6 +12,7 @@ import pytest
 from scripts import load
 
 import nn
+from minigrad.files.safetensors import write_safetensors
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 WORDS = [
@@ -107,6 +108,27 @@ def test_vectors_of_sentences(encoder: Path) -> None:
         nn.sentence_encoder(encoder)
     sentence_folder(encoder, kinds=("WordWeights",))
     with pytest.raises(ValueError, match="modules.json: type: expected Transformer, Pooling, Dense or Normalize"):
+        nn.sentence_encoder(encoder)
+
+
+@pytest.mark.parametrize("function", ["Tanh", "Identity", "ReLU"])
+def test_a_map_behind_the_pooling(encoder: Path, function: str) -> None:
+    """2_Dense of sentence-transformers: a linear map and its activation, by definition."""
+    sentence_folder(encoder, kinds=("Dense",))
+    rng = np.random.default_rng(0)
+    weight, bias = rng.standard_normal((5, 16)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
+    settings = {"in_features": 16, "out_features": 5, "activation_function": f"torch.nn.modules.activation.{function}"}
+    (encoder / "2_Dense").mkdir()
+    (encoder / "2_Dense/config.json").write_text(json.dumps(settings))
+    pooled = nn.SentenceEncoder(nn.load(encoder, head="none"), nn.text.load(encoder), normalize=False, max_len=6)
+    sentences = ["the cat sat", "the dog"]
+    for arrays in ({"linear.weight": weight, "linear.bias": bias}, {"linear.weight": weight}):
+        write_safetensors(encoder / "2_Dense/model.safetensors", arrays)
+        mapped = pooled.encode(sentences) @ weight.T + arrays.get("linear.bias", 0)
+        expected = {"Tanh": np.tanh(mapped), "Identity": mapped, "ReLU": np.maximum(mapped, 0)}[function]
+        np.testing.assert_allclose(nn.sentence_encoder(encoder).encode(sentences), expected, rtol=1e-4, atol=1e-5)
+    (encoder / "2_Dense/config.json").write_text(json.dumps({"activation_function": "torch.nn.Mish"}))
+    with pytest.raises(ValueError, match="2_Dense/config.json: activation_function: expected one of Tanh"):
         nn.sentence_encoder(encoder)
 
 

@@ -74,7 +74,7 @@ def test_attributions(tmp_path: Path, name: str) -> None:
     embed = theirs.get_input_embeddings()
     scale = ours.config.embedding_factor if translates else 1.0
     x = (embed(torch.tensor(source[None])) * scale).detach().requires_grad_()
-    y = (embed(torch.tensor(target[None])) * scale).detach().requires_grad_()
+    y = embed(torch.tensor(target[None])).detach().requires_grad_()  # which their decoder scales by itself
     given = {"inputs_embeds": x} | ({"decoder_inputs_embeds": y} if translates else {})
     logits = theirs(**given).logits[0]
     (logits[-1] if logits.ndim == 2 else logits)[1].backward()

@@ -205,12 +205,20 @@ def test_narrow_weights_are_widened_and_saved_again(tmp_path: Path, dtype: str) 
     assert nn.load(tmp_path / "1", dtype="float64").config.dtype == "float64"
 
 
-def test_arrays_of_dtypes_that_numpy_lacks(tmp_path: Path) -> None:
-    path = folder(tmp_path)
-    data = (path / "model.safetensors").read_bytes()
-    (path / "model.safetensors").write_bytes(data.replace(b'"F32","shape":[16],', b'"F8_E4M3","shape":[64],'))
-    with pytest.raises(ValueError, match="model.safetensors: "):
-        nn.load(path)
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2"])
+def test_arrays_of_dtypes_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
+    """Weights in eight bits, otherwise in order: refused by name."""
+    path = folder(tmp_path) / "model.safetensors"
+    file = SafetensorsFile(path)
+    eight = {name: np.zeros(entry.shape, np.uint8) for name, entry in file.items()}
+    write_safetensors(path, eight, {"format": "pt"})
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:end].replace(b'"U8"', f'"{dtype}"'.encode())
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
+    assert {entry.dtype for entry in SafetensorsFile(path).values()} == {dtype}
+    with pytest.raises(ValueError, match=f"model.safetensors: .* {dtype}, a dtype that NumPy does not have"):
+        nn.load(tmp_path)
 
 
 def test_heads(tmp_path: Path) -> None:
@@ -277,13 +285,39 @@ def test_tied_projections(tmp_path: Path) -> None:
     assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
 
 
-def test_masks_that_others_save(tmp_path: Path) -> None:
-    path = folder(tmp_path / "x")
+OLDER_BUFFERS: dict[str, tuple[str, dict[str, np.ndarray]]] = {
+    "masks": ("gpt2", {"transformer.h.0.attn.bias": np.ones((1, 1, 20, 20), bool), "transformer.h.0.attn.masked_bias": np.float32([-1e4])}),
+    "frequencies": ("llama", {"model.layers.1.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}),
+    "positions": ("bert, masked", {"bert.embeddings.position_ids": np.arange(20)[None]}),
+    "sines": ("marian", {"model.encoder.embed_positions.weight": np.ones((20, 16), np.float32)}),
+    "a second name": ("marian", {"model.encoder.embed_tokens.weight": np.empty(0)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER_BUFFERS)
+def test_arrays_that_older_files_have_too(tmp_path: Path, name: str) -> None:
+    """They change nothing, and are saved again."""
+    kind, others = OLDER_BUFFERS[name]
+    path = folder(tmp_path / "x", kind)
+    expected = result(nn.load(path))
     file = SafetensorsFile(path / "model.safetensors")
-    arrays = {name: file.read(name) for name in file} | {"transformer.h.0.attn.bias": np.ones((1, 1, 20, 20), bool)}
-    write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
-    nn.save(tmp_path / "again", nn.load(path))
+    arrays = {name: file.read(name) for name in file}
+    others = {n: a if a.size else arrays["model.shared.weight"] for n, a in others.items()}
+    write_safetensors(path / "model.safetensors", arrays | others, {"format": "pt"})
+    model = nn.load(path)
+    np.testing.assert_array_equal(result(model), expected)
+    nn.save(tmp_path / "again", model)
     assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
+
+
+def test_a_second_name_that_differs(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", "marian")
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    arrays["model.decoder.embed_tokens.weight"] = 2 * arrays["model.shared.weight"]
+    write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
+    with pytest.raises(ValueError, match="model.safetensors: model.shared.weight differs from the array that"):
+        nn.load(path)
 
 
 def test_settings_for_generation(tmp_path: Path) -> None:
