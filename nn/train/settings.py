@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
+from minigrad.optim import ReduceLROnPlateau, Schedule
 
 __all__ = ["as_schedule", "check_arrays", "check_settings", "check_state"]
 
@@ -39,15 +39,28 @@ def check_settings(trainer: Any) -> None:
                 )
 
 
-def as_schedule(schedule: Any, optimizer: Optimizer) -> Schedule | ReduceLROnPlateau | None:
-    """A schedule of this optimizer, from one or from a function step -> factor of the learning rate."""
+def as_schedule(schedule: Any, trainer: Any) -> Schedule | ReduceLROnPlateau | None:
+    """A schedule of the trainer's optimizer, from one or from a function step -> factor of the learning rate."""
     if schedule is None or isinstance(schedule, (Schedule, ReduceLROnPlateau)):
-        if schedule is not None and schedule.optimizer is not optimizer:
+        if schedule is not None and schedule.optimizer is not trainer.optimizer:
             raise ValueError("Trainer: the schedule was made for another optimizer")
+        if isinstance(schedule, ReduceLROnPlateau):
+            _check_plateau(schedule, trainer)
         return schedule
     if not callable(schedule):
         raise TypeError(f"Trainer: schedule: expected a function step -> factor or a Schedule, got {schedule!r}")
-    return Schedule(optimizer, schedule)
+    return Schedule(trainer.optimizer, schedule)
+
+
+def _check_plateau(schedule: ReduceLROnPlateau, trainer: Any) -> None:
+    if trainer.valid is None and trainer.score is None:
+        raise ValueError("Trainer: a ReduceLROnPlateau needs validations: pass valid= or score=")
+    better, mode = ("score(model) larger", "max") if trainer.score else ("losses smaller", "min")
+    if schedule.mode != mode:
+        waits = {"min": "smaller", "max": "larger"}[schedule.mode]
+        raise ValueError(
+            f"Trainer: the schedule waits for {waits} values, but of {better} ones are better; pass mode={mode!r}"
+        )
 
 
 def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:

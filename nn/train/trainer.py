@@ -80,7 +80,7 @@ class Trainer:
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
-        self.schedule = as_schedule(schedule, optimizer)
+        self.schedule = as_schedule(schedule, self)
         self.parallel = start_parallel(parallel, optimizer, self._share_of_loss)
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         self.step = 0
