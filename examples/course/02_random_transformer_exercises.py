@@ -60,7 +60,7 @@ def positions(lesson: Lesson) -> None:
     said = {
         " ".join(word for word, _ in generate(without, s)) for s in (["hello", "world", "?"], ["?", "world", "hello"])
     }
-    lesson.fact("whatever the order, it says the same", len(said) == 1, f"{said.pop()}")
+    lesson.fact("whatever the order, it says the same", len(said) == 1, f"namely {said.pop()}")
 
 
 def two_attentions(lesson: Lesson) -> None:

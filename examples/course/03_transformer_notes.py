@@ -669,7 +669,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("transformer_notes", __doc__ or "", argv)
     lesson.source(
         "Multi-head self-attention and the Transformer (多头自注意力机制与Transformer)",
-        "notes of 6 December 2024",
+        "notes of 2024-12-06",
         "000_170e9c9fc48d8396.txt",
     )
     rng = np.random.default_rng(0)

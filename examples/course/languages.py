@@ -6,8 +6,8 @@ words that all share. There each English text is quoted, and its translation fol
     > {right} of {all} are right
     {all} 句中有 {right} 句正确
 
-`{right}` stands for whatever the run put there; a value that is itself a text of the file is translated too. `=` says
-that the text stays as it is. Formulas, code, numerals and placeholders must be the same on both sides.
+`{right}` stands for whatever the run put there; words in it are looked up too, but for those in `{right!}`, which are
+data. `=` says that the text stays as it is. Formulas, code, numerals and placeholders must be the same on both sides.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ PROSE: dict[str, tuple[str, ...]] = {
     "end": ("text",),
 }
 
-_PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9\\}^_])\{(\w+)\}")  # in a formula, braces follow a command, _, ^ or }
-_FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+\}|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
+_PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9\\}^_])\{(\w+!?)\}")  # in a formula, braces follow a command, _, ^ or }
+_FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 _MARKED = re.compile(r"`[^`]+`|\$(?:(?!\\text)[^$])+\$")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _CHINESE = "\u2014\u2018-\u201d\u2026\u3000-\u303f\u3400-\u9fff\uff00-\uffef"
@@ -96,7 +96,8 @@ class Catalogue:
         for template, pattern in self._patterns:
             if match := pattern.fullmatch(english):
                 self.used.add(template)
-                return self._filled(template, {name: self.text(value) for name, value in match.groupdict().items()})
+                places = zip(_PLACEHOLDER.findall(template), match.groups())
+                return self._filled(template, {p: value if p[-1] == "!" else self.text(value) for p, value in places})
         return None
 
     def _filled(self, english: str, values: Mapping[str, str]) -> str:
@@ -186,6 +187,4 @@ def _fixed_length(template: str) -> int:
 
 def _pattern(template: str) -> re.Pattern[str]:
     """What a template matches: its words, and anything for a placeholder."""
-    pieces = _PLACEHOLDER.split(template)  # words, name, words, name, ..., words
-    named = [f"(?P<{piece}>.+?)" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces)]
-    return re.compile("".join(named), re.DOTALL)
+    return re.compile("(.+?)".join(map(re.escape, _PLACEHOLDER.split(template)[::2])), re.DOTALL)

@@ -38,11 +38,13 @@ def test_values_of_the_run_go_to_their_places(tmp_path: Path) -> None:
     words = written(
         tmp_path,
         "> {right} of {all} are\n> right\n{all} 句中有\n{right} 句正确\n\n> ReLU\n=\n\n> size {d}: {how}\n大小 {d}：{how}\n\n"
-        "> too small\n太小\n\n> all of $\\frac{a}{b}$ and {n}\n$\\frac{a}{b}$ 与 {n}\n",
+        "> too small\n太小\n\n> all of $\\frac{a}{b}$ and {n}\n$\\frac{a}{b}$ 与 {n}\n\n"
+        "> it says {words!}\n它说 {words!}\n",
     )
     assert words.text("3 of  12 are right") == "12 句中有 3 句正确"
     assert words.text("size 4: too small") == "大小 4：太小"  # a value that is a text itself
     assert words.text("all of $\\frac{a}{b}$ and 7") == "$\\frac{a}{b}$ 与 7"  # braces of a formula are no places
+    assert words.text("it says hola mundo") == "它说 hola mundo"  # data
     assert words.text("ReLU") == "ReLU" and words.text("(2, 3)") == "(2, 3)" and not words.missing
     assert words.text("another text") == "another text" and words.missing == ["another text"]
     assert words.words("size {d}: {how}", d=1, how="x") == "大小 1：x"
