@@ -58,7 +58,9 @@ def _in_each_language(script: Path, folder: Path) -> tuple[list[Page], list[str]
     blocks = json.loads((folder / "lesson.json").read_text(encoding="utf-8"))["blocks"]
     english, chinese = Catalogue(), catalogue(script.stem, "zh")
     if len(chinese.of_file) < 2:
-        return [_page(script, folder, blocks, english)], []
+        return [_page(script, folder, blocks, english)], [
+            f"{script.name}: expected its Chinese in zh/{script.stem}.txt"
+        ]
     wrong = [f"{script.name}: {problem}" for problem in chinese.problems() + chinese.gaps(blocks)]
     return [_page(script, folder, blocks, words) for words in (english, chinese)], wrong
 

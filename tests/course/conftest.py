@@ -29,8 +29,7 @@ def lesson(
         assert found, last
         blocks = told[0].blocks
         drawn = "No picture: " not in text
-        chinese = importlib.import_module("languages").catalogue(name, "zh")
-        gaps = chinese.gaps(blocks, complete=drawn) if len(chinese.of_file) > 1 else []
+        gaps = importlib.import_module("languages").catalogue(name, "zh").gaps(blocks, complete=drawn)
         assert not gaps, "\n".join(gaps)
         return int(found[1]), text, tmp_path
 

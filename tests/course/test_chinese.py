@@ -23,6 +23,10 @@ def written(folder: Path, text: str) -> languages.Catalogue:  # type: ignore[nam
     return languages.Catalogue("zh", [file])
 
 
+def test_every_lesson_is_there() -> None:
+    assert [file.stem for file in FILES] == sorted(path.stem for path in COURSE.glob("[0-9]*.py"))
+
+
 # -- the texts -------------------------------------------------------------------------------------------
 
 

@@ -230,7 +230,9 @@ def test_a_lesson_that_does_not_hold_stops_the_build(docs: SimpleNamespace, tmp_
         )  # fmt: skip
     folder, error = lessons._run(tmp_path / "good.py", tmp_path / "records", reuse=False)
     (page,), problems = lessons._in_each_language(tmp_path / "good.py", folder)
-    assert not error and not problems and "the sun is cold" in page.content
+    assert (
+        not error and problems == ["good.py: expected its Chinese in zh/good.txt"] and "the sun is cold" in page.content
+    )
     assert lessons._run(tmp_path / "bad.py", tmp_path / "records", reuse=False)[1] == "does not agree: the sun is cold"
 
 
