@@ -176,7 +176,9 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         "The Z_i are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
         f"the result equals that of nn.MultiHeadSelfAttention to {np.abs(found.data[0] - output).max():.0e}",
     )  # fmt: skip
-    lesson.fact("Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape} and {X.shape}")
+    lesson.fact(
+        "Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape}, and X {X.shape}"
+    )
     lesson.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
 
 

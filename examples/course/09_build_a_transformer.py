@@ -103,7 +103,7 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
     lesson.fact(
         "`nn.Transformer` with the same weights has the same loss",
         np.isclose(ours.item(), theirs.item(), rtol=1e-5),
-        f"{ours.item():.6f} and {theirs.item():.6f}",
+        f"here {ours.item():.6f}, there {theirs.item():.6f}",
     )
     ours.backward()
     theirs.backward()
