@@ -1,5 +1,19 @@
 """minigrad: reverse-mode automatic differentiation of NumPy code, to any order."""
 
+from numpy import e as e  # the constants and dtypes, where a PyTorch user looks for them
+from numpy import float16 as float16
+from numpy import float32 as float32
+from numpy import float64 as float64
+from numpy import inf as inf
+from numpy import int8 as int8
+from numpy import int16 as int16
+from numpy import int32 as int32
+from numpy import int64 as int64
+from numpy import nan as nan
+from numpy import newaxis as newaxis
+from numpy import pi as pi
+from numpy import uint8 as uint8
+
 from . import optim as optim
 from .core.creation import *
 from .core.errors import *

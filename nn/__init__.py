@@ -2,6 +2,7 @@
 
 from . import functional as functional
 from . import text as text
+from . import utils as utils
 from .generation import *
 from .layers import *
 from .layers import init as init

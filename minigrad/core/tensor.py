@@ -88,9 +88,11 @@ class Tensor(Methods):
         return self._data.ndim
 
     @property
-    def size(self) -> int:
-        """The number of elements."""
-        return self._data.size
+    def size(self) -> Size:
+        """The number of elements; called, the shape or the length of one axis, as PyTorch has it."""
+        size = Size(self._data.size)
+        size.shape = self._data.shape
+        return size
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -327,6 +329,18 @@ class Tensor(Methods):
         if copy is None and dtype is None:
             return self._data
         return np.array(self._data, dtype, copy=copy)
+
+
+class Size(int):
+    """A number of elements: NumPy's `x.size`, which answers PyTorch's `x.size()` and `x.size(dim)` as well."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
 
 
 class HookHandle:

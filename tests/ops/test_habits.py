@@ -46,6 +46,8 @@ def test_words(ours: Any, expected: Any) -> None:
 
 def test_sizes_and_dtypes() -> None:
     assert X.numel() == 6 and X.dim() == 2
+    assert X.size == 6 and X.size() == (2, 3) and X.size(-1) == 3 and isinstance(X.size, int)
+    assert copy.deepcopy(X.size) == pickle.loads(pickle.dumps(X.size)) == 6 and f"{X.size:,}" == "6"
     assert [getattr(X, name)().dtype for name in ("float", "double", "half", "long", "bool")] == [
         np.float32, np.float64, np.float16, np.int64, bool,
     ]  # fmt: skip
