@@ -1,4 +1,4 @@
-"""PyTorch's names for what is here under NumPy's, and for other names of its tensors what to write instead."""
+"""PyTorch's names for what is here under NumPy's; `advice.py` has the names that are not here."""
 
 from __future__ import annotations
 
@@ -111,61 +111,3 @@ _METHODS: dict[str, Any] = {
 }
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
-
-INSTEAD = {
-    "addmm": "x + a @ b",
-    "baddbmm": "x + a @ b",
-    "bmm": "x @ y",
-    "mm": "x @ y",
-    "mv": "x @ y",
-    "clamp_max": "x.clip(max=...)",
-    "clamp_min": "x.clip(min=...)",
-    "cuda": "x: everything is on the CPU",
-    "device": "nothing: everything is on the CPU",
-    "expand_as": "x.expand(y.shape)",
-    "fill": "minigrad.full_like(x, value)",
-    "grad_fn": "x.is_leaf, and draw_graph(x)",
-    "index_put": "x.index_add(index, values), or where()",
-    "is_contiguous": "x.data.flags.c_contiguous",
-    "new_zeros": "minigrad.zeros(shape, dtype=x.dtype)",
-    "new_ones": "minigrad.ones(shape, dtype=x.dtype)",
-    "narrow": "x[start:start + length]",
-    "reshape_as": "x.reshape(y.shape)",
-    "repeat_interleave": "x.repeat(n, axis=...)",
-    "scatter": "minigrad.scatter(values, index=..., shape=...)",
-    "scatter_add": "x.index_add(index, values)",
-    "select": "x[index]",
-    "stride": "x.data.strides",
-    "type": "x.astype(dtype)",
-    "type_as": "x.astype(y.dtype)",
-    "unflatten": "x.reshape(...)",
-    "view_as": "x.reshape(y.shape)",
-    "where": "minigrad.where(condition, x, y)",
-    "true_divide": "x / y",
-    "eq": "x == y",
-    "ne": "x != y",
-    "lt": "x < y",
-    "le": "x <= y",
-    "gt": "x > y",
-    "ge": "x >= y",
-    "acos": "x.arccos()",
-    "asin": "x.arcsin()",
-    "atan": "x.arctan()",
-    "element_size": "x.data.itemsize",
-    "nelement": "x.numel()",
-    "ndimension": "x.ndim",
-    "var_mean": "x.var() and x.mean()",
-}
-"""What to write instead of other names of PyTorch's tensors."""
-
-
-def _missing(self: Tensor, name: str) -> Any:
-    """For names that are not here: an AttributeError that says what to write."""
-    if name in INSTEAD:
-        raise AttributeError(f"no `{name}`: write {INSTEAD[name]}")
-    if name.endswith("_") and not name.startswith("_"):
-        raise AttributeError(f"no `{name}`: tensors are not changed in place; write x = x.{name[:-1]}(...)")
-    raise AttributeError(f"no `{name}`: help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)")
-
-
-Tensor.__getattr__ = _missing  # type: ignore

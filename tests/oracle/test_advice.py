@@ -1,0 +1,157 @@
+"""For every name of PyTorch's tensors: it is here, or the AttributeError says what to write, and that is true."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Tensor
+from minigrad.ops.advice import INSTEAD, KINDS, advice
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+scipy = pytest.importorskip("scipy", reason="scipy is not installed")
+special = pytest.importorskip("scipy.special")
+
+OLDER = {"names", "rename", "align_to", "align_as", "refine_names", "has_names"}  # named axes, which PyTorch dropped
+NAMES = sorted({name for name in dir(torch.Tensor) if not name.startswith("_")} | OLDER)
+
+
+def test_every_name_is_here_or_has_advice() -> None:
+    x = Tensor([1.0])
+    for name in NAMES:
+        if not hasattr(Tensor, name):
+            with pytest.raises(AttributeError, match=f"^no `{name}`: ") as caught:
+                getattr(x, name)
+            assert "lists the methods" not in str(caught.value), name
+    assert len(NAMES) > 500
+
+
+def test_what_is_here_needs_no_advice() -> None:
+    assert not [name for name in [*INSTEAD, *KINDS] if hasattr(Tensor, name)]
+    assert not INSTEAD.keys() & KINDS.keys()
+
+
+def test_functions_of_the_same_name_mean_the_same() -> None:
+    """Those for which `minigrad.NAME(x, ...)` is advised give what the method of PyTorch gives."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(0.5, 2, (3, 3)), rng.uniform(0.5, 2, (3, 3))
+    compared = 0
+    for name in NAMES:
+        if hasattr(Tensor, name) or advice(name) != f"write minigrad.{name}(x, ...)":
+            continue
+        ours, theirs = getattr(mg, name), getattr(torch.Tensor, name)
+        integers = name.startswith("bitwise")
+        a, b = ((v * 8).astype(int) if integers else v for v in (x, y))
+        for args in ((a,), (a, b)):
+            try:
+                expected = theirs(*map(torch.tensor, args))
+            except (TypeError, RuntimeError):
+                continue
+            found = ours(*[Tensor(v) for v in args])
+            for f, e in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, expected))):
+                np.testing.assert_allclose(np.asarray(f), np.asarray(e), err_msg=name)
+            compared += 1
+            break
+    assert compared > 40
+
+
+X = np.array([[0.9, 0.2, 0.4], [0.3, 0.8, 0.6], [0.5, 0.7, 0.95]])
+GIVEN: dict[str, tuple[Any, dict[str, Any]]] = {  # the method's arguments, and what the advice calls them
+    "addbmm": ((lambda t: (t(np.stack([X, X])), t(np.stack([X, 2 * X])))), {"a": np.stack([X, X]), "b": np.stack([X, 2 * X])}),
+    **dict.fromkeys(["addcdiv", "addcmul"], (lambda t: (t(X), t(X.T)), {"value": 1, "a": X, "b": X.T})),
+    "addmm": (lambda t: (t(X), t(X.T)), {"a": X, "b": X.T}),
+    "addr": (lambda t: (t(X[0]), t(X[1])), {"a": X[0], "b": X[1]}),
+    **dict.fromkeys(["atan2", "dist", "eq", "equal", "fmod", "ge", "gt", "igamma", "igammac", "le", "lt", "mm", "ne",
+                     "true_divide", "expand_as", "view_as", "reshape_as", "is_same_size", "nextafter"],
+                    (lambda t: (t(X.T),), {"y": Tensor(X.T)})),
+    "ldexp": (lambda t: (t(X.T),), {"y": X.T}),
+    "hardshrink": (lambda t: (), {}),
+    "kthvalue": (lambda t: (2,), {"k": 2}),
+    "lerp": (lambda t: (t(X.T), 0.3), {"y": X.T, "weight": 0.3}),
+    "logcumsumexp": (lambda t: (1,), {"axis": 1}),
+    "mvlgamma": (lambda t: (1,), {"p": 1}),
+    "narrow": (lambda t: (0, 1, 2), {"start": 1, "length": 2}),
+    "split_with_sizes": (lambda t: ([1, 2],), {"sizes": [1, 2]}),
+    "take_along_dim": (lambda t: (t(X.argsort(1)), 1), {"indices": X.argsort(1), "axis": 1}),
+    "tensor_split": (lambda t: (2,), {"n": 2}),
+    "vsplit": (lambda t: (3,), {"n": 3}),
+    "hsplit": (lambda t: (3,), {"n": 3}),
+    "new_full": (lambda t: ((2, 1), 3.0), {"shape": (2, 1), "value": 3.0}),
+    "new_zeros": (lambda t: ((2, 1),), {"shape": (2, 1)}),
+    "new_ones": (lambda t: ((2, 1),), {"shape": (2, 1)}),
+}  # fmt: skip
+UNARY = [
+    "H",
+    "mH",
+    "absolute",
+    "acos",
+    "adjoint",
+    "aminmax",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "digamma",
+    "element_size",
+    "erfc",
+    "erfinv",
+    "fix",
+    "frac",
+    "i0",
+    "inverse",
+    "is_contiguous",
+    "is_floating_point",
+    "is_signed",
+    "isneginf",
+    "isposinf",
+    "itemsize",
+    "lgamma",
+    "logdet",
+    "logit",
+    "msort",
+    "ndimension",
+    "neg",
+    "negative",
+    "nelement",
+    "pinverse",
+    "sgn",
+    "diag_embed",
+    "cholesky_inverse",
+    "symeig",
+]
+
+
+@pytest.mark.parametrize("name", [*UNARY, *(name for name, given in GIVEN.items() if given)])
+def test_advice_computes_what_pytorch_does(name: str) -> None:
+    if not hasattr(torch.Tensor, name) or name == "symeig":
+        pytest.skip("this version of PyTorch has it no more")
+    args, variables = GIVEN.get(name) or (lambda t: (), {})
+    expected = getattr(torch.tensor(X), name)
+    expected = expected(*args(torch.tensor)) if callable(expected) else expected
+    text = re.split(r"; |, (?:which|or) ", INSTEAD[name])[0]
+    found = eval(text, {"x": Tensor(X), "minigrad": mg, "np": np, "scipy": scipy, **variables})
+    if name == "kthvalue":
+        expected = expected[0]
+    expected = expected if isinstance(expected, (tuple, list)) else [expected]
+    found = found if isinstance(found, (tuple, list)) else [found]
+    for f, e in zip(found, expected):
+        np.testing.assert_allclose(np.asarray(f), np.asarray(e), rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_advice_names_what_there_is(name: str) -> None:
+    import nn
+
+    for method in re.findall(r"\bx\.(\w+)", INSTEAD[name]):
+        assert hasattr(Tensor, method) and method != name
+    for path in re.findall(r"\b((?:minigrad|np|nn|scipy)(?:\.\w+)+)", INSTEAD[name]):
+        start, *rest = path.split(".")
+        found: Any = {"minigrad": mg, "np": np, "nn": nn, "scipy": scipy}[start]
+        if rest[0] == "stats":
+            continue  # is imported by who uses it
+        for part in rest:
+            found = getattr(found, part)
