@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.op import FUNCTIONS, OPS
+from ..core.registry import FUNCTIONS, OPS
 from ..core.tensor import Tensor
 
 _TABLE = """
