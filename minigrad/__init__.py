@@ -10,7 +10,6 @@ from numpy import int16 as int16
 from numpy import int32 as int32
 from numpy import int64 as int64
 from numpy import nan as nan
-from numpy import newaxis as newaxis
 from numpy import pi as pi
 from numpy import uint8 as uint8
 
