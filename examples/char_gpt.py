@@ -67,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> str:
         parallel=args.processes, run_dir=args.out,
     )  # fmt: skip
     trainer.fit(resume=args.out is not None)
+    if trainer.parallel.rank:  # the first of mpiexec's ranks tells the rest
+        return ""
     print(f"validation loss {trainer.best:.3f}, {trainer.best / np.log(2):.2f} bits a letter\n\n{args.prompt}", end="")
 
     prompt = [number[letter] for letter in args.prompt]

@@ -70,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> float:
         score=accuracy, max_epochs=args.epochs, run_dir=args.out,
     )  # fmt: skip
     trainer.fit(resume=args.out is not None)
+    if trainer.parallel.rank:  # the first of mpiexec's ranks tells the rest
+        return accuracy(model)
     print(f"accuracy on {held_out} held-out texts: {accuracy(model):.1%}")
     for text in args.text:
         probabilities = mg.softmax(model(as_ids([split(text)]))).data[0]

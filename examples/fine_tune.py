@@ -88,6 +88,8 @@ def main(argv: Sequence[str] | None = None) -> float:
         run_dir=args.out / "run",
     )  # fmt: skip
     trainer.fit()
+    if trainer.parallel.rank:  # the first of mpiexec's ranks does the rest
+        return trainer.best
     nn.load_weights(args.out / "run" / "best.safetensors", model)
     model.eval()
     with nn.evaluating(), mg.no_grad():

@@ -183,8 +183,8 @@ def greedy_bleu(translator: Translator, valid: list[Pair]) -> float:
     return translation_scores(texts, [b for _, b in valid], tokenize="none", lowercase=True).bleu
 
 
-def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> None:
-    """Train to the end; weights are kept at each validation."""
+def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int:
+    """Train to the end; weights are kept at each validation. The rank of this process, 0 if it is alone."""
     mg.manual_seed(args.seed)
     translator = untrained(args, pairs)
     model = translator.model
@@ -201,7 +201,9 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> Non
         save_every=args.save_every, log_every=50, run_dir=args.out, progress=not args.quiet,
     )  # fmt: skip
     with trainer.run:
-        if not (args.out / "config.json").exists():
+        if trainer.parallel.rank:  # of the ranks that mpiexec starts, the first alone writes
+            pass
+        elif not (args.out / "config.json").exists():
             settings = {k: v for k, v in vars(args).items() if k not in OF_THE_CALL}
             translator.save(args.out, settings=settings)
         elif not translator.has_vocabularies_of(args.out):
@@ -209,6 +211,7 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> Non
                 f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?"
             )
         trainer.fit(resume=args.resume)
+    return trainer.parallel.rank
 
 
 # -- evaluation ------------------------------------------------------------------------------------
@@ -272,8 +275,8 @@ def _lines(path: str) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     args = parse(argv)
     valid = pairs_of(args, "val")
-    if not args.evaluate:
-        train(args, pairs_of(args, "train"), valid)
+    if not args.evaluate and train(args, pairs_of(args, "train"), valid):
+        return {}
     translator, scores = evaluate(args, valid)
     for file in args.translate:
         translate(args, translator, file)

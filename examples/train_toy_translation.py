@@ -5,6 +5,7 @@
     python examples/train_toy_translation.py --data pairs.tsv     sentence pairs from a file (source TAB target)
     python examples/train_toy_translation.py --source a.txt --target b.txt.gz
     python examples/train_toy_translation.py --out runs/x --resume    go on with a run that was cut off
+    mpiexec -n 4 python examples/train_toy_translation.py         on four ranks, on as many machines (docs/scale.md)
 
 A run leaves in its directory: config.json, vocab.json, the best and the last weights, metrics.jsonl, summary.json, and
 pictures of loss and attention. Then `python examples/translate.py RUN_DIR "some text"` translates with it.
@@ -388,7 +389,9 @@ def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, Pair
 
 def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace, say: Say) -> None:
     """Write what `Translator.load` needs, or go on with the run that did."""
-    if not (args.out / "config.json").exists():
+    if trainer.parallel.rank:  # of the ranks that mpiexec starts, the first alone writes
+        pass
+    elif not (args.out / "config.json").exists():
         settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
         translator.save(args.out, settings=settings)
     elif not translator.has_vocabularies_of(args.out):
@@ -426,6 +429,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         except KeyboardInterrupt:
             at = f"stopped at step {trainer.step}; go on with --out {args.out} --resume"
             raise KeyboardInterrupt(at) from None
+        if trainer.parallel.rank:
+            return {}
         if args.average:
             translator.model.load_state_dict(average_weights(trainer.run.kept()))
             save_weights(args.out / "best.safetensors", translator.model, averaged=len(trainer.run.kept()))

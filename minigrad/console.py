@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
 from .core.errors import MissingExtraError
+from .launcher import launched
+from .parallel import job
 
 __all__ = ["run_script"]
 
@@ -20,7 +24,30 @@ def run_script(main: Callable[[], Any]) -> int:
     missing extra) is one line on standard error and code 1, Ctrl-C one line and code 130. A reader of
     standard output that has gone away (`| head`) ends the script quietly with code 1. An integer that
     `main` returns is the code.
+
+    Of the ranks that mpiexec or srun started the first alone speaks. One that fails says so, and ends the job.
     """
+    place = launched()
+    if place is None or place.size == 1:
+        return _run(main)
+    heard = io.StringIO()  # what another rank says is kept, in case that it fails
+    quiet = (redirect_stdout(io.StringIO()), redirect_stderr(heard)) if place.rank else ()
+    code = 1
+    try:
+        with ExitStack() as contexts:
+            for context in quiet:
+                contexts.enter_context(context)
+            code = _run(main)
+    except SystemExit as stop:  # of argparse, which has said why
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        heard.write(traceback.format_exc())
+    if code not in (0, 130):
+        job.abort(code, heard.getvalue())
+    return code
+
+
+def _run(main: Callable[[], Any]) -> int:
     try:
         code = main()
         sys.stdout.flush()

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from .launcher import launched
+
 __all__ = ["get_num_threads", "set_num_threads"]
 
 # The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
@@ -49,8 +51,13 @@ def has_blas() -> bool:
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores that this process may use: its part of them, where a launcher put several ranks on one machine."""
+    all_cores = os.cpu_count() or 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores
+    place = launched()
+    if place is not None and cores * place.local_size > all_cores:  # ranks are not bound to cores of their own
+        cores = max(1, cores // place.local_size)
+    return cores
 
 
 def get_num_threads() -> int:

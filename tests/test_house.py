@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
-    ["minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.runtime"],
+    ["minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
+     "minigrad.runtime"],
     ["minigrad.core.modes", "minigrad.core.changes"], ["minigrad.core.graph"],
     ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
     ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],

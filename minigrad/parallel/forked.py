@@ -60,6 +60,7 @@ class DataParallel(Alone):
             raise ValueError(f"DataParallel: expected at least 1 process, got {processes}")
         super().__init__(optimizer, loss)
         self.processes = self.parts = processes
+        self.reduce: Callable[[], None] | None = None  # called when the sum of all gradients is in this process
         self._thread = threading.get_ident()
         self._frozen: list[bool] = []  # of each parameter, when the processes were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
@@ -67,7 +68,7 @@ class DataParallel(Alone):
 
     # -- what a user calls -----------------------------------------------------------------------
 
-    def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
+    def backward(self, shards: Sequence[Any], add: bool = False, last: bool = False) -> list[float]:
         """The losses of at most `processes` shards; their gradients replace earlier ones, or with `add` add to them.
 
         Until `step`, each process holds its own part of the gradients.
@@ -75,7 +76,7 @@ class DataParallel(Alone):
         if not 1 <= len(shards) <= self.processes:
             raise ValueError(f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}")
         if self.processes == 1:
-            return super().backward(shards, add)
+            return super().backward(shards, add, last)
         if self._workers:
             self._check_thread()
             if self._frozen != [not p.requires_grad for p in self._parameters()]:
@@ -101,6 +102,9 @@ class DataParallel(Alone):
             squares = self._summed(work)
             if others:
                 squares += sum(self._answers())
+            if self.reduce is not None:
+                self.reduce()
+                squares = self.optimizer.squares(self.optimizer.work(runs))
             norm, factor = self.optimizer.clipping(squares)
             if factor is None:  # the step is left out
                 return norm
@@ -248,9 +252,7 @@ class DataParallel(Alone):
 
     def _run(self, shard: Any, add: bool) -> tuple[float, list[int]]:
         """Leave the gradients of a shard in this process's flat arrays: zeros where there are none."""
-        if shard is None and not add:
-            self.optimizer.zero_grad()
-        loss = 0.0 if shard is None else self._backward(shard, add)
+        loss = self._backward(shard, add)
         for group in self.optimizer._groups:
             group.gathered()
             for p, place in zip(group.parameters, group.places):

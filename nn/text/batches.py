@@ -95,12 +95,16 @@ class PairBatches:
         """Which pairs make up each batch of an epoch."""
         return [group for _, groups in self._pools(epoch) for group in groups]
 
-    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The batches of an epoch, from number `start` on."""
+    def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
+        """The batches of an epoch, from number `start` on.
+
+        A rank of a parallel run reads of each the rows `rank::ranks`; where there is none, its batch is None.
+        """
         for ids, groups in self._pools(epoch):
             for group in groups[start:]:
-                sources, targets = zip(*[ids[i] for i in group.tolist()])
-                yield padded(sources, self.pad_id), padded(targets, self.pad_id)
+                own = group[rank::ranks].tolist()
+                sources, targets = zip(*[ids[i] for i in own]) if own else ((), ())
+                yield (padded(sources, self.pad_id), padded(targets, self.pad_id)) if own else None
             start = max(0, start - len(groups))
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -43,7 +43,17 @@ class Batches:
         return len(self.plan())
 
 
-class ArrayBatches(Batches):
+class RowBatches(Batches):
+    """Batches whose plan has the numbers of their rows: a rank of a parallel run reads only its own."""
+
+    def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
+        """The batches of an epoch, from number `start` on: of each the rows `rank::ranks`, None where there is none."""
+        for rows in self.plan(epoch)[start:]:
+            own = rows[rank::ranks]
+            yield self.take(own) if len(own) else None
+
+
+class ArrayBatches(RowBatches):
     """Batches of `batch_size` rows from arrays of like length: tuples with a part of each array.
 
         ArrayBatches(ids, classes, batch_size=32)
@@ -68,7 +78,7 @@ class ArrayBatches(Batches):
         return tuple(a[item] for a in self.arrays)
 
 
-class WindowBatches(Batches):
+class WindowBatches(RowBatches):
     """Batches (ids,) of `batch_size` windows from one long sequence of token ids, for a language model.
 
     A window has `length` + 1 tokens: `length` that are read, and as many that are predicted. Windows lie

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.launcher import launched
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 
 from ..layers.module import Module
@@ -48,7 +49,8 @@ if hasattr(os, "register_at_fork"):
 class RunDirectory:
     """The directory of a run; `with` locks it, so that a second run in it is refused.
 
-    The system releases the lock when the process ends, however that happens.
+    The system releases the lock when the process ends, however that happens. Of the ranks of a job the first
+    locks it, and `writes`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -56,13 +58,15 @@ class RunDirectory:
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.jsonl"
+        place = launched()
+        self.writes = place is None or place.rank == 0  # a Trainer knows better
         self._lock: int | None = None
         self._entered = 0
 
     # -- the lock --------------------------------------------------------------------------------
 
     def __enter__(self) -> RunDirectory:
-        if self._entered == 0:
+        if self._entered == 0 and self.writes:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.path / ".lock")
             for part in self.path.glob(".*.part"):  # left by a run that was killed while it wrote

@@ -87,6 +87,9 @@ def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
     words = inner.get("state") if isinstance(inner, dict) else None
     if not isinstance(words, list) or not all(map(_is_word, words)):
         raise ValueError(f"{path}: random: not a state of the random generator")
+    ranks = state.get("ranks", [1, 1])
+    if not isinstance(ranks, list) or len(ranks) != 2 or not all(_is_count(n, 1) and n < 1 << 24 for n in ranks):
+        fail("ranks", "how many ranks there were, and processes of each")
     if state.get("accumulate") != trainer.accumulate:
         fail("accumulate", f"{trainer.accumulate}, as this trainer has")
     if state["batch"] > state["step"] * trainer.accumulate or state["best_step"] > state["step"]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -18,19 +19,23 @@ from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.core.tensor import Tensor
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
-from minigrad.parallel import start_parallel
+from minigrad.parallel import Alone, start_parallel
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
 from ..models.weights import differing, settings_of
-from .batches import as_batches
+from ..text.batches import PairBatches
+from .agreement import digest, facts
+from .batches import RowBatches, as_batches
 from .checkpoint import RunDirectory
 from .interrupts import Interrupts, Stopped
-from .objectives import as_objective
+from .objectives import Objective, as_objective
 from .progress import ProgressLine
 from .settings import as_schedule, check_arrays, check_settings, check_state
 
 __all__ = ["Trainer"]
+
+_END: Any = object()  # of an epoch; None is a batch of which a rank has no rows
 
 # What a state holds beside arrays, optimizer, schedule and random numbers.
 _POSITION = (
@@ -82,7 +87,10 @@ class Trainer:
         self.objective = as_objective(objective, model)
         self.schedule = as_schedule(schedule, self)
         self.parallel = start_parallel(parallel, optimizer, self._share_of_loss)
+        self._together = Alone(optimizer, self._share_of_loss)  # who shares a validation: while `fit` runs, all ranks
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
+        if self.run is not None:
+            self.run.writes = self._writes
         self.step = 0
         self.epoch = 0
         self.batch = 0  # batches of this epoch that are done
@@ -118,10 +126,16 @@ class Trainer:
             line = ProgressLine(self._last_step(), self.progress and self._writes)
             try:
                 with self.parallel, self._interrupts, line as self._line:
+                    self._together = self.parallel
+                    if self.parallel.size > 1:
+                        self.parallel.agree(facts(self))
                     self._run()
             except Stopped:
                 self.save()
+                self.parallel.barrier()
                 raise Stopped(self._goodbye()) from None
+            finally:
+                self._together = Alone(self.optimizer, self._share_of_loss)
         self.model.eval()
         return self.history
 
@@ -165,10 +179,10 @@ class Trainer:
     def _rest_of_epoch(self) -> Iterator[Any]:
         """The batches that are left of this epoch."""
         if self.batch == 0:
-            return iter(self.train.epoch(self.epoch))
+            return self._own_batches(self.train, self.epoch)
         state = get_rng_state()
-        batches = iter(self.train.epoch(self.epoch, self.batch - 1))  # one that was done, to see that it is there
-        if next(batches, None) is None:
+        batches = self._own_batches(self.train, self.epoch, self.batch - 1)  # one that was done: is it there?
+        if next(batches, _END) is _END:
             raise ValueError(
                 f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has fewer now: "
                 "go on with the batches that it began with"
@@ -183,16 +197,26 @@ class Trainer:
         self._log_loss()
         self._validate_if_due()
 
+    def _own_batches(self, source: Any, epoch: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch; where each rank can read its own rows alone, no others."""
+        if self._by_rows(source):
+            return iter(source.epoch(epoch, start, self._together.rank, self._together.size))
+        return iter(source.epoch(epoch, start))
+
+    def _by_rows(self, source: Any) -> bool:
+        """Whether a rank reads its own rows alone: the source offers it, and the objective does not split otherwise."""
+        split = getattr(type(self.objective), "split", None)
+        return self._together.size > 1 and isinstance(source, (RowBatches, PairBatches)) and split is Objective.split
+
     def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
         """One change of the parameters: the mean loss, what it was divided by, the gradients' norm, whether to stop."""
         model, parallel = self.model, self.parallel
-        count = sum(self.objective.count(model, batch) for batch in batches)
+        count, stop = self._agreed_count(batches)
         loss = 0.0
         for i, batch in enumerate(batches):
-            parts = self.objective.split(batch, parallel.size * parallel.parts) if self._splits else [batch]
-            shards = [(part, max(count, 1)) for part in parts[parallel.rank :: parallel.size]]
-            loss += sum(parallel.backward(shards, add=i > 0))
-        loss, stop = parallel.sum([loss, self._interrupts.noted])
+            shards = [(part, max(count, 1)) for part in self._own_parts(batch)]
+            loss += sum(parallel.backward(shards, add=i > 0, last=i == len(batches) - 1))
+        loss = parallel.sum([loss])[0]
         norm = None
         try:
             if not math.isfinite(loss):
@@ -209,11 +233,29 @@ class Trainer:
             self.schedule.step()
         if self.average is not None:
             self.average.update(model)
-        return loss, count, norm, bool(stop)
+        return loss, count, norm, stop
 
-    @property
-    def _splits(self) -> bool:
-        return self.parallel.size * self.parallel.parts > 1
+    def _agreed_count(self, batches: list[Any]) -> tuple[float, bool]:
+        """What the losses of these batches are divided by, and whether Ctrl-C was pressed, for all ranks together."""
+        parallel, by_rows = self.parallel, self._by_rows(self.train)
+        count = sum(self.objective.count(self.model, batch) for batch in batches if batch is not None)
+        if parallel.size == 1:
+            return count, self._interrupts.noted
+        seen = 0 if by_rows else int(digest(batches)[:8], 16)  # of whole batches all ranks see the same
+        counted = count if by_rows or parallel.rank == 0 else 0.0
+        count, stop, sum_seen = parallel.sum([counted, self._interrupts.noted, seen])
+        if sum_seen != seen * parallel.size:
+            raise ValueError(f"step {self.step + 1}: the batch of rank {parallel.rank} is not that of the other ranks")
+        return count, bool(stop)
+
+    def _own_parts(self, batch: Any) -> list[Any]:
+        """The parts of a batch that this rank works on."""
+        parallel = self.parallel
+        if self._by_rows(self.train):
+            return [] if batch is None else self.objective.split(batch, parallel.parts)
+        if parallel.size * parallel.parts == 1:
+            return [batch]
+        return self.objective.split(batch, parallel.size * parallel.parts)[parallel.rank :: parallel.size]
 
     def _share_of_loss(self, shard: tuple[Any, float]) -> Tensor:
         part, count = shard
@@ -223,20 +265,20 @@ class Trainer:
 
     def evaluate(self, batches: Any) -> float:
         """The mean loss over all batches, in evaluation mode."""
-        training, found = self.model.training, as_batches(batches, shuffle=False)
+        training, found, together = self.model.training, as_batches(batches, shuffle=False), self._together
         total, count = 0.0, 0.0
         self.model.eval()
         try:
             with no_grad():
-                for i, batch in enumerate(found.epoch(0)):
-                    if i % self.parallel.size == self.parallel.rank:
-                        total += self.objective.total(self.model, batch).item()
-                        count += self.objective.count(self.model, batch)
-                    if self._interrupts.noted and self.parallel.size == 1:
+                for i, batch in enumerate(self._own_batches(found, 0)):
+                    if self._by_rows(found) or i % together.size == together.rank:
+                        total += 0.0 if batch is None else self.objective.total(self.model, batch).item()
+                        count += 0.0 if batch is None else self.objective.count(self.model, batch)
+                    if self._interrupts.noted and together.size == 1:
                         raise Stopped
         finally:
             self.model.train(training)
-        total, count = self.parallel.sum([total, count])
+        total, count = together.sum([total, count])
         return total / max(count, 1)
 
     def _validate_if_due(self) -> bool:
@@ -257,6 +299,8 @@ class Trainer:
                 with self._averaged():
                     self._keep_weights({})
             return
+        if self.parallel.size > 1:
+            self.parallel.agree({"step": self.step, "the weights": digest(self.model.state_dict())})
         state = get_rng_state()
         entry: dict[str, Any] = {"step": self.step, "epoch": self.epoch}
         try:
@@ -285,7 +329,8 @@ class Trainer:
         if self.score is not None:
             self.model.eval()
             with no_grad():
-                entry["score"] = float(self.score(self.model))
+                score = float(self.score(self.model))
+                entry["score"] = self.parallel.sum([score if self._writes else 0.0])[0]  # the first rank's
             self.model.train()
         value = entry["score"] if self.score else entry["valid_loss"]
         if not math.isfinite(value):
@@ -342,6 +387,7 @@ class Trainer:
             "optimizer": optimizer["groups"],
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "random": get_rng_state(),
+            "ranks": [self.parallel.size, self.parallel.parts],
         }
         self.run.save_state(arrays, state)
 
@@ -373,6 +419,7 @@ class Trainer:
             set_rng_state(random)
             text = error.args[0] if error.args else error
             raise ValueError(text if str(text).startswith(str(self.run.last)) else f"{self.run.last}: {text}") from None
+        self._tell_of_ranks(state.get("ranks"))
         for name in _POSITION:
             setattr(self, name, state[name])
         self.history = self.run.read_metrics(state["entries"])
@@ -382,6 +429,19 @@ class Trainer:
             self.run.write_metrics(self.history)
             self.run.forget_after(self.step)
         return True
+
+    def _tell_of_ranks(self, before: Any) -> None:
+        """Say what changes where a run goes on with other processes than it had."""
+        now = [self.parallel.size, self.parallel.parts]
+        if self.run is None or not self._writes or before in (None, now):
+            return
+        (ranks, parts), (new_ranks, new_parts) = before, now
+        warnings.warn(
+            f"{self.run.last}: begun on {ranks} ranks of {parts} processes, goes on with {new_ranks} of {new_parts}: "
+            "the batches stay, but are split otherwise, so that sums round otherwise and dropout draws other numbers; "
+            "what follows is equal to a run that was never cut off to rounding at best",
+            stacklevel=3,
+        )
 
     # -- what is told --------------------------------------------------------------------------
 

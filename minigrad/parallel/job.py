@@ -1,0 +1,103 @@
+"""The MPI job that this process is a rank of: how it begins, and that it ends as a whole.
+
+MPI has no notion of one rank that fails: the others would wait for it for ever. So a rank that cannot go on says why,
+and ends the job; and a rank that has done its part waits for the others before it leaves.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from ..core.errors import MissingExtraError
+from ..extras import require
+from ..launcher import launched
+
+__all__ = ["abort", "leave", "working", "world"]
+
+PATIENCE = 10.0  # seconds that a rank whose work broke off waits for the others to break off too
+HEAD_START = 1.0  # seconds in which the first rank may tell what went wrong for all of them
+_broken = False  # whether the last shared work ended by an error
+
+
+@cache
+def world() -> Any:
+    """All ranks of the job, as a communicator of mpi4py's; MPI begins with the first call."""
+    try:
+        mpi = require("mpi4py.MPI", "a run of several ranks (mpiexec, srun)")
+    except RuntimeError as error:  # mpi4py is there, but no MPI that it could load
+        raise MissingExtraError(f"mpi4py found no MPI library ({error}): pip install mpich") from error
+    place, found = launched(), mpi.COMM_WORLD
+    if place is not None and place.size != found.size:
+        raise RuntimeError(
+            f"the launcher started {place.size} processes, but MPI sees {found.size}: the launcher belongs to another "
+            f"MPI than the one that mpi4py has loaded ({mpi.Get_library_version().split(chr(10))[0]})"
+        )
+    if found.size > 1:
+        _end_together()
+    return found.Dup()
+
+
+def working(broken: bool) -> None:
+    """Note that shared work has begun (`broken`, until it ends well) or has ended."""
+    global _broken
+    _broken = broken
+
+
+def abort(code: int, text: str = "") -> None:
+    """End the job, all ranks of it, after `text` is told on standard error.
+
+    The first rank tells at once. Others give it a moment: what went wrong for all is told once.
+    """
+    place = launched()
+    try:
+        rank = world().rank
+    except MissingExtraError:
+        if place is None or place.local_rank == 0:  # the others of this machine lack the same
+            _tell(text)
+        return
+    if rank:
+        time.sleep(HEAD_START)
+        text = f"rank {rank} on {os.uname().nodename}: {text}" if text else ""
+    _tell(text)
+    with suppress(OSError):  # MPI would add that it was aborted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    world().Abort(code)
+
+
+def leave(patience: float = float("inf")) -> None:
+    """Wait until all ranks have come here, without keeping a core busy; after `patience` seconds, end the job."""
+    began, all_here = time.monotonic(), world().Ibarrier()
+    pause = 0.001
+    while not all_here.Test():
+        if time.monotonic() - began > patience:
+            abort(1)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _end_together() -> None:
+    """Ranks that end with an exception end the job; others wait for all, at exit."""
+    before, failed = sys.excepthook, []
+
+    def hook(*error: Any) -> None:
+        failed.append(error)
+        before(*error)
+
+    def at_exit() -> None:
+        if failed and not issubclass(failed[-1][0], KeyboardInterrupt):
+            abort(1)
+        leave(PATIENCE if _broken else float("inf"))
+
+    sys.excepthook = hook
+    atexit.register(at_exit)
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError, ValueError):
+        print(text, file=sys.__stderr__, end="" if text.endswith("\n") or not text else "\n", flush=True)

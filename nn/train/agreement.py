@@ -1,0 +1,110 @@
+"""What the ranks of a run must have in common: code, settings, data, weights. It is compared before the first step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad
+from minigrad.core.random import get_rng_state
+from minigrad.optim import Schedule
+
+__all__ = ["digest", "facts"]
+
+_SETTINGS = (
+    "max_epochs", "max_steps", "validate_every", "patience", "save_every", "accumulate", "log_every", "keep_last",
+    "skip_nonfinite", "step", "epoch", "batch", "best", "worse",
+)  # fmt: skip
+_STEPS = [1, 2, 10, 100, 1000, 10_000, 100_000]  # at which schedules are compared
+
+
+def facts(trainer: Any) -> dict[str, Any]:
+    """What all ranks must have the same of, by name; long things as checksums."""
+    optimizer = trainer.optimizer.state_dict()
+    schedule = trainer.schedule
+    rates = [schedule.factor(step) for step in _STEPS] if isinstance(schedule, Schedule) else plain(schedule)
+    return {
+        "the code of minigrad": _code(),
+        "the script": _script(),
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        **{name: getattr(trainer, name) for name in _SETTINGS},
+        "processes of a rank": trainer.parallel.parts,
+        "bfloat16": getattr(trainer.parallel, "bfloat16", False),
+        "the model": digest(repr(trainer.model)),
+        "the weights": digest(trainer.model.state_dict()),
+        "the optimizer": [type(trainer.optimizer).__name__, trainer.optimizer.clip_norm, optimizer["groups"]],
+        "the optimizer's state": digest(optimizer["arrays"]),
+        "the objective": plain(trainer.objective),
+        "the schedule": rates,
+        "the average": None if trainer.average is None else digest(plain(trainer.average)),
+        "score": trainer.score is not None,
+        "random numbers": digest(get_rng_state()),
+        "the batches": digest(plain(trainer.train)),
+        "the validation batches": digest(plain(trainer.valid)),
+    }
+
+
+def digest(value: Any) -> str:
+    """A checksum of arrays, numbers and texts, in lists, tuples and dictionaries."""
+    found = hashlib.blake2b(digest_size=8)
+    _feed(found, value)
+    return found.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """The kind of an object, and its public attributes that are data."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    public = {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}
+    return {"kind": type(value).__name__, **{k: v for k, v in public.items() if _is_data(v)}}
+
+
+def _is_data(value: Any) -> bool:
+    simple = (bool, int, float, str, list, tuple, dict, np.ndarray)
+    return value is None or isinstance(value, simple) or hasattr(value, "fingerprint")
+
+
+def _feed(found: Any, value: Any) -> None:
+    if isinstance(value, np.ndarray):
+        found.update(f"{value.dtype}{value.shape}".encode())
+        found.update(np.ascontiguousarray(value))
+    elif isinstance(value, dict):
+        for name in sorted(value, key=str):
+            found.update(str(name).encode())
+            _feed(found, value[name])
+    elif isinstance(value, (list, tuple)) and len(value) > 1000:
+        for start in range(0, len(value), 1000):
+            _feed(found, value[start : start + 1000])
+    elif isinstance(value, (list, tuple)):
+        found.update(json.dumps(value, default=_checksum).encode())
+    elif hasattr(value, "fingerprint"):
+        found.update(repr(value.fingerprint()).encode())
+    elif value is None or isinstance(value, (bool, int, float, str)):
+        found.update(repr(value).encode())
+    else:
+        found.update(type(value).__name__.encode())
+
+
+def _checksum(value: Any) -> str:
+    """For what JSON cannot hold."""
+    return digest(value)
+
+
+def _code() -> str:
+    """A checksum of the sources of minigrad and nn."""
+    room = Path(minigrad.__file__).parent
+    files = sorted([*room.rglob("*.py"), *(room.parent / "nn").rglob("*.py")])
+    return digest([file.read_bytes().hex() for file in files])
+
+
+def _script() -> str:
+    """A checksum of the program that was started."""
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    return digest(Path(path).read_text(encoding="utf-8") if path and Path(path).is_file() else None)
