@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from ..core.graph import Node
 from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..optim.optimizer import FlatGroup
+
+if TYPE_CHECKING:  # loaded where it is used: it takes as long as all of minigrad
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["Buckets"]
 
@@ -38,7 +41,7 @@ class Buckets:
         self._sizes = [0] * len(self.stretches)
         for bucket in self._bucket_of.values():
             self._sizes[bucket] += 1
-        self._thread = ThreadPoolExecutor(1, "minigrad-mpi") if overlap else None
+        self._thread = _thread() if overlap else None
         self._under_way: list[Future[None]] = []
         self.begin()
         self.bytes, self.seconds, self.waited = 0, 0.0, 0.0
@@ -113,3 +116,9 @@ class Buckets:
         self.add_up(part)
         self.seconds += time.perf_counter() - began
         self.bytes += part.nbytes
+
+
+def _thread() -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(1, "minigrad-mpi")

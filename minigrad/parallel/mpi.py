@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -121,6 +120,8 @@ class MPIParallel(Alone):
 
     def agree(self, facts: Mapping[str, Any]) -> None:
         """A ValueError on all ranks, unless each passes the same facts: names, and values that JSON can hold."""
+        import json
+
         own = json.dumps({**facts, "": os.uname().nodename}, default=str).encode()
         sizes = self._summed(np.eye(self.size, dtype=np.int64)[self.rank] * len(own))
         texts = np.zeros((self.size, sizes.max()), np.uint8)
