@@ -364,8 +364,8 @@ def loss(shard):
     return p.sum()
 together = DataParallel(optim.SGD([p], lr=1.0), loss, 3)
 together.backward([0, 0, 0])
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     for _ in range(100):
         together.backward([0, 0, 0])
 except KeyboardInterrupt:
