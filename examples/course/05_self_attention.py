@@ -180,7 +180,7 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
     lesson.picture(
         "it.png",
         lambda path: draw_it(path, model),
-        caption="What it attends to when the street is too wide and when the animal is too tired, in each head.",
+        caption="What it attends to when the animal is too tired and when the street is too wide, in each head.",
         alt="Two heat maps of four heads by eleven words; the weight lies on animal in the first and on street in the second.",
     )
     return model

@@ -52,7 +52,7 @@ PROSE: dict[str, tuple[str, ...]] = {
 _PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9\\}^_])\{(\w+!?)\}")  # in a formula, braces follow a command, _, ^ or }
 _FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
 _MARKED = re.compile(r"`[^`]+`|\$(?:(?!\\text)[^$])+\$")
-_WORD = re.compile(r"[A-Za-z]{3,}")
+_WORD = re.compile(r"[A-Za-z]{3,}|\b(?:an|as|at|be|by|in|is|it|no|of|on|or|to)\b")
 _CHINESE = "\u2014\u2018-\u201d\u2026\u3000-\u303f\u3400-\u9fff\uff00-\uffef"
 
 

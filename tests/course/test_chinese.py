@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts import EXAMPLES, load
 
@@ -113,3 +114,31 @@ def test_a_lesson_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         script.main(["--lang", "zh", "--list"])
     assert capsys.readouterr().out.splitlines()[1] == "链式法则"
+
+
+# -- the terms -------------------------------------------------------------------------------------------
+
+
+def terms() -> dict[str, str]:
+    """English and Chinese of each term in the table of terms."""
+    page = (EXAMPLES.parent / "docs" / "zh" / "terms.md").read_text(encoding="utf-8")
+    found = {}
+    for chinese, english in re.findall(r"^\| ([^|]*[\u4e00-\u9fff]) \| ([a-z][^|]*) \|", page, re.M):
+        names = english.split(", ")
+        found |= dict(zip(names, chinese.split("、") if "、" in chinese else [chinese] * len(names)))
+    return found
+
+
+def test_a_term_is_the_same_everywhere() -> None:
+    """Where the English has a term, so has the Chinese, but for a few places where another word reads better."""
+    plain = lambda text: re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+!?\}", "", text)
+    texts = [pair for file in FILES for pair in languages.Catalogue("zh", [file]).entries.items() if pair[1] != "="]
+    counted = 0
+    for english, chinese in terms().items():
+        word = re.compile(rf"(?<![-\w]){english}s?(?![-\w])", re.I)
+        found = [chinese in translated for text, translated in texts if word.search(plain(text))]
+        counted += len(found) > 4
+        assert len(found) < 5 or np.mean(found) >= 0.6, (
+            f"{english} is {chinese} in {sum(found)} of {len(found)} places"
+        )
+    assert len(terms()) > 40 and counted > 15
