@@ -18,7 +18,7 @@ from minigrad.docs import op_table
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/start.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/zh/index.md", "docs/start.md"])
 def test_examples_of_pages(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What begins with >>> prints what stands below it; other code runs, and prints what its last comment says."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

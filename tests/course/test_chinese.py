@@ -138,7 +138,5 @@ def test_a_term_is_the_same_everywhere() -> None:
         word = re.compile(rf"(?<![-\w]){english}s?(?![-\w])", re.I)
         found = [chinese in translated for text, translated in texts if word.search(plain(text))]
         counted += len(found) > 4
-        assert len(found) < 5 or np.mean(found) >= 0.6, (
-            f"{english} is {chinese} in {sum(found)} of {len(found)} places"
-        )
+        assert len(found) < 5 or np.mean(found) >= 0.6, f"{english} is {chinese} in {sum(found)} of {len(found)} places"
     assert len(terms()) > 40 and counted > 15

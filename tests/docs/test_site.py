@@ -270,12 +270,3 @@ def test_a_page_in_chinese(docs: SimpleNamespace, tmp_path: Path) -> None:
     assert "<h1>从零开始的自动微分：程序怎样知道自己的导数</h1>" in chinese and "<b>练习。</b>" in chinese
     assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub(r"<svg.*?</svg>|<code>.*?</code>|<math.*?</math>|<[^>]+>", "", chinese, flags=re.S))  # fmt: skip
     assert both[1].short == "0 · 从零开始的自动微分"
-
-
-def test_the_first_pages_show_the_same_program() -> None:
-    """The Chinese first page has the code of the English one, but for its comments."""
-    bare = lambda path: re.sub(
-        r" +#.*", "", "".join(re.findall(r"```\w+\n(.*?)```", path.read_text(encoding="utf-8"), re.S))
-    )
-    english, chinese = (bare(ROOT / "docs" / name) for name in ("index.md", "zh/index.md"))
-    assert chinese.replace("python examples/course/00_autodiff.py --lang zh\n", "") == english
