@@ -1,6 +1,7 @@
 """Benchmarks, by hand: `python benchmarks all`, or one of
 
 train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
+published models of published shapes: tokens, sentences, a step of fine-tuning, loading, against transformers
 decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
@@ -91,11 +92,35 @@ def decode(rounds: int) -> dict[str, Any]:
     result = {}
     print(f"32 tokens\n{HEAD}")
     with tempfile.TemporaryDirectory() as path:
-        Worker("torch", "marian", {"path": path}).close()
+        Worker("torch", "published", {"path": path, "shape": "OPUS-MT"}).close()
         for batch, beams in ((1, 1), (32, 1), (1, 4)):
             name = f"batch {batch}, beam {beams}"
             config = {"path": path, "batch": batch, "beams": beams, "length": 16, "steps": 32}
             result[name] = against(["torch", "ctranslate2"], "decode", config, rounds, 2)
+            show(name, result[name], NAMES | {"torch": "Hugging Face"})
+    return result
+
+
+PUBLISHED: list[tuple[str, str, str, dict[str, int]]] = [
+    ("GPT-2, 32 tokens", "GPT-2", "write_on", {"context": 16, "steps": 32}),
+    ("GPT-2, loading", "GPT-2", "load", {}),
+    ("SmolLM2, 32 tokens", "SmolLM2", "write_on", {"context": 16, "steps": 32}),
+    ("MiniLM, 32 × 128", "MiniLM", "encode", {"batch": 32, "length": 128}),
+    ("MiniLM, 1 × 16", "MiniLM", "encode", {"batch": 1, "length": 16}),
+    ("MiniLM, taught", "MiniLM", "fine_tune", {"batch": 16, "length": 64}),
+]
+
+
+def published(rounds: int) -> dict[str, Any]:
+    """Time, and memory beyond the idle process, that a published model takes here and in transformers."""
+    result: dict[str, Any] = {}
+    print(f"a model of a published shape, with random weights\n{HEAD}")
+    with tempfile.TemporaryDirectory() as root:
+        for name, shape, task, config in PUBLISHED:
+            path = Path(root) / shape
+            if not path.exists():
+                Worker("torch", "published", {"path": str(path), "shape": shape}).close()
+            result[name] = against(["torch"], task, {"path": str(path), **config}, rounds, 2)
             show(name, result[name], NAMES | {"torch": "Hugging Face"})
     return result
 
@@ -172,7 +197,8 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "train": train, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling, "imports": imports,
+    "train": train, "published": published, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling,
+    "imports": imports,
 }  # fmt: skip
 
 

@@ -32,6 +32,17 @@ class Size(NamedTuple):
         return 6.0 * self.batch * self.length * (encoder + decoder + self.vocab * d)
 
 
+def sentences(batch: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids (batch, length) without padding, and one of two classes for each row."""
+    rng = np.random.default_rng(0)
+    return rng.integers(1000, 20_000, (batch, length)), rng.integers(0, 2, batch)
+
+
+def prompt_of(length: int) -> list[int]:
+    """The token ids of a text to go on from."""
+    return np.random.default_rng(0).integers(1000, 20_000, length).tolist()
+
+
 DROPOUT, SMOOTHING, CLIP, LR = 0.1, 0.1, 1.0, 1e-4
 
 SIZES = {

@@ -11,7 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "2")
 
 import numpy as np
 from harness import in_processes
-from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, prompt_of, sentences
 
 import minigrad as mg
 import nn
@@ -102,6 +102,43 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
     if beams == 1:
         return lambda: nn.greedy_search(model, source, max_len=steps, eos=None, scores=False)
     return lambda: nn.beam_search(model, source, beam_size=beams, max_len=steps, eos=None)
+
+
+def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
+    """Exactly `steps` tokens after a prompt, greedily, with the cache."""
+    keep_freed_memory()
+    model, prompt = nn.for_inference(nn.load(path)), prompt_of(context)
+    return lambda: nn.generate(model, prompt, max_len=steps, eos=None)
+
+
+def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
+    """The hidden states of a batch of sentences."""
+    keep_freed_memory()
+    model, (ids, _) = nn.for_inference(nn.load(path, head="none")), sentences(batch, length)
+    return lambda: model.hidden(ids, np.ones(ids.shape, bool))
+
+
+def fine_tune(path: str, batch: int, length: int, processes: int = 2) -> Callable[[], None]:
+    """A step of teaching an encoder two classes: forward with dropout, backward, clipping, AdamW."""
+    keep_freed_memory()
+    model = nn.load(path, head="classes", num_classes=2).train()
+    optimizer = optim.AdamW(model.parameters(), LR, clip_norm=CLIP)
+    ids, classes = sentences(batch, length)
+    shards = [(ids[i::processes], classes[i::processes]) for i in range(processes)]
+    parallel = mg.DataParallel(
+        optimizer, lambda shard: model.loss(*shard, np.ones(shard[0].shape, bool), reduction="sum") / batch, processes
+    )
+
+    def step() -> None:
+        parallel.backward(shards)
+        parallel.step()
+
+    return step
+
+
+def load(path: str) -> Callable[[], Any]:
+    """A model from its folder."""
+    return lambda: nn.load(path)
 
 
 def gemm(size: str, processes: int = 2) -> Callable[[], None]:

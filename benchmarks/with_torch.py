@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import follow
-from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size, prompt_of, sentences
 
 VERSION = torch.__version__
 torch.set_num_threads(2)
@@ -150,29 +150,96 @@ def _follow(pipe: Any, store: str, s: Size) -> None:
     follow(pipe, _part(store, s, 1))
 
 
-def marian(path: str) -> dict[str, int]:
-    """Write a model of OPUS-MT's shape with random weights into a directory; its number of parameters."""
-    from transformers import MarianConfig, MarianMTModel
+PUBLISHED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "OPUS-MT": ("MarianMTModel", "MarianConfig", {
+        "vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "activation_function": "swish",
+        "max_position_embeddings": 512, "pad_token_id": 58100, "decoder_start_token_id": 58100, "eos_token_id": 0,
+        "forced_eos_token_id": None, "scale_embedding": True,
+    }),
+    "GPT-2": ("GPT2LMHeadModel", "GPT2Config", {}),
+    "SmolLM2": ("LlamaForCausalLM", "LlamaConfig", {
+        "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+        "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192,
+        "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2,
+    }),
+    "MiniLM": ("BertModel", "BertConfig", {
+        "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536,
+    }),
+}  # fmt: skip
+"""Published models by their shapes: class, configuration, and what differs from its defaults."""
+
+
+def published(path: str, shape: str) -> dict[str, int]:
+    """Write a model of a published shape with random weights into a directory; its number of parameters."""
+    import transformers
 
     torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=58101, d_model=512, encoder_layers=6, decoder_layers=6, encoder_attention_heads=8,
-        decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048, activation_function="swish",
-        max_position_embeddings=512, pad_token_id=58100, decoder_start_token_id=58100, eos_token_id=0,
-        forced_eos_token_id=None, scale_embedding=True,
-    )  # fmt: skip
-    model = MarianMTModel(config)
+    kind, config, settings = PUBLISHED[shape]
+    model = getattr(transformers, kind)(getattr(transformers, config)(**settings))
     model.save_pretrained(path)
     return {"parameters": model.num_parameters()}
 
 
-def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
-    """Exactly `steps` tokens for `batch` sources, by Hugging Face's `generate`."""
-    from transformers import MarianMTModel
+def write_on(path: str, context: int, steps: int) -> Callable[[], Any]:
+    """Exactly `steps` tokens after a prompt, greedily, with the cache."""
+    model, prompt = loaded("AutoModelForCausalLM", path), torch.tensor([prompt_of(context)])
+    options = {"max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+
+    return step
+
+
+def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
+    """The hidden states of a batch of sentences."""
+    model, (ids, _) = loaded("AutoModel", path), map(torch.tensor, sentences(batch, length))
+
+    def step() -> Any:
+        with torch.inference_mode():
+            return model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+
+    return step
+
+
+def fine_tune(path: str, batch: int, length: int) -> Callable[[], None]:
+    """A step of teaching an encoder two classes: forward with dropout, backward, clipping, fused AdamW."""
+    model, (ids, classes) = (
+        loaded("AutoModelForSequenceClassification", path),
+        map(torch.tensor, sentences(batch, length)),
+    )
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(ids, attention_mask=torch.ones_like(ids), labels=classes).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+
+    return step
+
+
+def load(path: str) -> Callable[[], Any]:
+    """A model from its folder."""
+    return lambda: loaded("AutoModelForCausalLM", path)
+
+
+def loaded(kind: str, path: str) -> Any:
+    """A model from its folder, in float32, without words about it."""
+    import transformers
     from transformers.utils import logging
 
     logging.set_verbosity_error()
-    model = MarianMTModel.from_pretrained(path).eval()
+    logging.disable_progress_bar()
+    return getattr(transformers, kind).from_pretrained(path, dtype=torch.float32).eval()
+
+
+def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:
+    """Exactly `steps` tokens for `batch` sources, by Hugging Face's `generate`."""
+    model = loaded("MarianMTModel", path)
     source = torch.tensor(np.random.default_rng(0).integers(1, 1000, (batch, length)))
     options = {"num_beams": beams, "max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
 

@@ -61,6 +61,7 @@ class SafetensorsFile(Mapping[str, Entry]):
                 header = _header(file.read(8), size)
                 text = file.read(header)
             self._offset = 8 + header
+            self._bytes: np.ndarray | None = None  # all of the file, once a view was asked for
             self._entries, self.metadata = _entries(text)
             _check_layout(self._entries, size - self._offset)
         except ValueError as error:
@@ -91,18 +92,43 @@ class SafetensorsFile(Mapping[str, Entry]):
         wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
         return array.astype(wanted.newbyteorder("="), copy=False)
 
-    def map(self, name: str) -> np.ndarray:
-        """The array as a read-only view of the file, which takes memory only where it is looked at.
+    def map(self, name: str, writable: bool = False) -> np.ndarray:
+        """The array as a view of the file, which takes memory only where it is looked at.
 
-        bfloat16 is read and widened instead. The file must not be changed while the view is in use
-        (replacing it, as `write_safetensors` does, leaves the view as it is).
+        It is read-only; or `writable`, and then what is changed is a copy of the page, never the file. What
+        cannot be seen so (bfloat16, which is widened, or numbers that are not aligned) is read instead. The
+        file must not be changed while the view is in use (replacing it, as `write_safetensors` does, leaves the
+        view as it is).
         """
-        entry, code = self._entries[name], self._code(name)
-        if entry.dtype == "BF16" or entry.start == entry.end:
+        entry, code = self._entries[name], np.dtype(self._code(name))
+        start, end = self._offset + entry.start, self._offset + entry.end
+        if entry.dtype == "BF16" or start == end or start % code.itemsize:
             array = self.read(name)
-            array.flags.writeable = False
-            return array
-        return np.memmap(self.path, code, "r", self._offset + entry.start, entry.shape).view(np.ndarray)
+        else:
+            if self._bytes is None:
+                self._bytes = np.memmap(self.path, np.uint8, "c").view(np.ndarray)
+            if len(self._bytes) < end:
+                raise ValueError(f"{self.path}: the file became shorter while it was read")
+            array = self._bytes[start:end].view(code).reshape(entry.shape)
+        array.flags.writeable = writable
+        return array
+
+    def is_finite(self, name: str) -> bool:
+        """Whether an array has neither NaN nor infinite numbers; read block by block, without memory for all of it."""
+        entry, code = self._entries[name], np.dtype(self._code(name))
+        if code.kind not in "fc":
+            return entry.dtype != "BF16" or bool(np.isfinite(self.read(name)).all())
+        block = np.empty(1 << 20, np.uint8)
+        with self.path.open("rb") as file, np.errstate(over="ignore", invalid="ignore"):
+            file.seek(self._offset + entry.start)
+            for start in range(entry.start, entry.end, len(block)):
+                part = block[: min(len(block), entry.end - start)]
+                if file.readinto(part.data) != len(part):
+                    raise ValueError(f"{self.path}: the file became shorter while it was read")
+                numbers = part.view(code)
+                if not (np.isfinite(np.dot(numbers, numbers)) or np.isfinite(numbers).all()):
+                    return False
+        return True
 
     def _code(self, name: str) -> str:
         dtype = self._entries[name].dtype

@@ -117,12 +117,14 @@ def test_a_map_behind_the_pooling(encoder: Path, function: str) -> None:
     sentence_folder(encoder, kinds=("Dense",))
     rng = np.random.default_rng(0)
     weight, bias = rng.standard_normal((5, 16)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
-    settings = {"in_features": 16, "out_features": 5, "activation_function": f"torch.nn.modules.activation.{function}"}
+    settings: dict[str, Any] = {"in_features": 16, "out_features": 5}
+    settings["activation_function"] = f"torch.nn.modules.activation.{function}"
     (encoder / "2_Dense").mkdir()
-    (encoder / "2_Dense/config.json").write_text(json.dumps(settings))
     pooled = nn.SentenceEncoder(nn.load(encoder, head="none"), nn.text.load(encoder), normalize=False, max_len=6)
     sentences = ["the cat sat", "the dog"]
     for arrays in ({"linear.weight": weight, "linear.bias": bias}, {"linear.weight": weight}):
+        settings["bias"] = "linear.bias" in arrays
+        (encoder / "2_Dense/config.json").write_text(json.dumps(settings))
         write_safetensors(encoder / "2_Dense/model.safetensors", arrays)
         mapped = pooled.encode(sentences) @ weight.T + arrays.get("linear.bias", 0)
         expected = {"Tanh": np.tanh(mapped), "Identity": mapped, "ReLU": np.maximum(mapped, 0)}[function]

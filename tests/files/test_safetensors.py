@@ -190,3 +190,45 @@ def test_arrays_that_were_changed_are_noticed(tmp_path: Path) -> None:
     file = SafetensorsFile(path)
     write_safetensors(path, {"a": file.read("a")}, {"note": "[3, 4]"})  # by another program: no checksum
     assert load_arrays(path)[1] == {"note": [3, 4]}
+
+
+def test_views_that_can_be_written_to(tmp_path: Path) -> None:
+    """What is changed stays in memory; the file may be replaced meanwhile."""
+    path = tmp_path / "x"
+    write_safetensors(path, {"a": np.arange(4.0), "b": np.arange(3, dtype=np.float32)})
+    file, data = SafetensorsFile(path), path.read_bytes()
+    a, b = file.map("a", writable=True), file.map("b", writable=True)
+    a[1] = 7
+    write_safetensors(path, {"a": np.zeros(4)})
+    np.testing.assert_array_equal(a, [0, 7, 2, 3])
+    np.testing.assert_array_equal(b, [0, 1, 2])
+    path.write_bytes(data)
+    np.testing.assert_array_equal(SafetensorsFile(path).read("a"), np.arange(4.0))
+    np.testing.assert_array_equal(file.map("a"), [0, 7, 2, 3])  # the same view of the file
+
+
+def test_numbers_that_are_not_aligned(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_safetensors(path, {"a": np.arange(4.0)})
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:end].rstrip() + b" "
+    header += b" " * (len(header) % 2 == 0)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
+    found = SafetensorsFile(path).map("a")
+    assert found.flags.aligned and not found.flags.writeable
+    np.testing.assert_array_equal(found, np.arange(4.0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
+def test_numbers_that_are_finite(tmp_path: Path, dtype: str) -> None:
+    """As numpy.isfinite says, in whichever block they are; large numbers are finite too."""
+    size = 700_000
+    for place, value in ((0, 1), (size - 1, np.nan), (300_000, np.inf), (5, -np.inf), (9, 60_000), (7, 3e38)):
+        if dtype == "int64" and not np.isfinite(value):
+            continue
+        array = np.zeros(size, dtype)
+        with np.errstate(over="ignore"):
+            array[place] = np.asarray(value, "float64").astype(dtype) if value != 3e38 or dtype != "int64" else 2**62
+        write_safetensors(tmp_path / "x", {"a": array})
+        assert SafetensorsFile(tmp_path / "x").is_finite("a") == np.isfinite(array).all()

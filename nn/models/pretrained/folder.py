@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.files.json import read_json
-from minigrad.files.safetensors import Entry, SafetensorsFile
+from minigrad.files.safetensors import DTYPES, Entry, SafetensorsFile
 
+from ..weights import misfit
 from .tables import Place
 
 __all__ = ["HOW", "INDEX", "WHOLE", "Origin", "Weights", "listed"]
@@ -69,10 +71,23 @@ class Weights(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self.files)
 
-    def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """An array in memory of its own; what is too large for the dtype is infinite."""
+    def is_mapped(self, name: str, dtype: Any) -> bool:
+        """Whether an array can stay in the file: it is of this dtype there, and the file can be replaced meanwhile."""
+        stored = DTYPES.get(self[name].dtype)
+        return os.name != "nt" and stored is not None and np.dtype(stored) == np.dtype(dtype)
+
+    def array(self, name: str, dtype: Any = None) -> np.ndarray:
+        """An array to be written to, in its own memory or mapped; what is too large for the dtype is infinite."""
+        if dtype is None or self.is_mapped(name, dtype):
+            return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)
+
+    def misfit(self, name: str, array: np.ndarray, dtype: np.dtype) -> str:
+        """Why an array that was read here cannot be a parameter of this dtype; "" if it can."""
+        if self.is_mapped(name, dtype) and self.files[name].is_finite(name):
+            return ""  # without its pages being mapped
+        return misfit(name, array, dtype)
 
 
 def _single(path: Path) -> SafetensorsFile:

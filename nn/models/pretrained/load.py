@@ -18,7 +18,6 @@ from ..config import EncoderConfig, LanguageModelConfig, TransformerConfig
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
-from ..weights import misfit
 from .families import FAMILIES, Family
 from .folder import HOW, Origin, Weights, listed
 from .tables import Place, Rule, known, places, rules_of, translated
@@ -41,8 +40,9 @@ def load(
     It is a `LanguageModel`, a `Transformer`, or an encoder with the head that the folder has. `head` gives an
     encoder another one: "none", "mlm" (the words that were masked), "classes" of a text or "tokens" (classes
     of each token), these with `num_classes`; what the folder does not have of it is drawn from `generator`.
-    Weights are read into `dtype`. `model.origin` remembers what `nn.save` needs. Nothing is downloaded, and
-    nothing is unpickled. A folder that does not fit is a ValueError that names the file.
+    Weights are read into `dtype`; those that are of it in the file are mapped, and take memory only once they
+    are used: replace the file at will, but do not write into it. `model.origin` remembers what `nn.save` needs.
+    Nothing is downloaded, and nothing is unpickled. A folder that does not fit is a ValueError that names the file.
     """
     directory = Path(directory)
     settings = read_json(directory / "config.json", HOW)
@@ -221,10 +221,10 @@ def _with_output(config: Any, rules: list[Rule], weights: Weights) -> Any:
     elif tied in (True, "all") and "lm_head.weight" in weights:
         names = (r.theirs + ".weight" for r in rules if r.ours.endswith(".tokens"))
         tokens = next(name for name in names if name in weights)
-        if not np.array_equal(weights.read("lm_head.weight"), weights.read(tokens)):
+        if not np.array_equal(weights.array("lm_head.weight"), weights.array(tokens)):
             config = replace(config, tie="embeddings" if tied == "all" else False)
     if isinstance(config, TransformerConfig) and config.output_bias:
-        used = "final_logits_bias" in weights and weights.read("final_logits_bias").any()
+        used = "final_logits_bias" in weights and weights.array("final_logits_bias").any()
         config = replace(config, output_bias=bool(used))
     return config
 
@@ -285,7 +285,8 @@ class Names:
 def _fill(model: Model, origin: Origin, names: Names, weights: Weights, generator: np.random.Generator | None) -> None:
     """Read the weights into the model, after checking that all fit; what it does not use goes to `origin`."""
     own = dict(model.named_parameters())
-    left = [name for name in own if name not in {ours for place in origin.places.values() for ours in place.ours}]
+    covered = {ours for place in origin.places.values() for ours in place.ours}
+    left = [name for name in own if name not in covered]
     shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in origin.places.items()}
     unused = [name for name in weights if name not in origin.places]
     kinds = {
@@ -302,8 +303,8 @@ def _fill(model: Model, origin: Origin, names: Names, weights: Weights, generato
     read: set[str] = set()
     for name, place in origin.places.items():
         parameters = [own[o] for o in place.ours]
-        array = weights.read(name, parameters[0].dtype)
-        if wrong := misfit(name, array, parameters[0].dtype):
+        array = weights.array(name, parameters[0].dtype)
+        if wrong := weights.misfit(name, array, parameters[0].dtype):
             raise ValueError(f"{weights.files[name].path}: {wrong}")
         parts = place.split(array, [p.shape for p in parameters])
         for ours, parameter, array in zip(place.ours, parameters, parts):
@@ -314,7 +315,7 @@ def _fill(model: Model, origin: Origin, names: Names, weights: Weights, generato
                 raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
         read.update(place.ours)
     if names.native:
-        origin.kept = {name: weights.read(name) for name in unused}
+        origin.kept = {name: weights.array(name) for name in unused}
 
 
 def _draw(parameter: Parameter, generator: np.random.Generator | None) -> None:

@@ -40,10 +40,9 @@ class Place(NamedTuple):
         return {"": shape, "T": shape[::-1], "row": (1, *shape)}[self.mark]
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Ours from theirs; memory is shared where nothing is to be moved."""
+        """Ours from theirs, as views."""
         whole = {"": theirs, "T": theirs.T, "row": theirs[:1].reshape(theirs.shape[1:])}[self.mark]
-        parts = np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
-        return [np.array(part, order="C", copy=True if len(parts) > 1 else None) for part in parts]
+        return np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
 
     def join(self, ours: Sequence[np.ndarray]) -> np.ndarray:
         """Theirs from ours."""
