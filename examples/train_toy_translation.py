@@ -37,6 +37,7 @@ from minigrad.runtime import available_cores
 from minigrad.serialization import read_json, write_json
 from nn import (
     ModelLoss,
+    ProgressLine,
     RDrop,
     Trainer,
     Transformer,
@@ -197,8 +198,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
     """The settings that the run was begun with; it is told where options say something else."""
     path = args.out / "config.json"
-    if not path.exists():
-        return args  # it was cut off before it had begun
+    if not path.exists():  # it was cut off before it had begun, or this is another directory
+        if args.out.exists() and any(not file.name.startswith(".") for file in args.out.iterdir()):
+            parser.error(f"--resume: {args.out} holds no run: it has other files, but no config.json")
+        print(f"nothing in {args.out} to go on with: beginning", file=sys.stderr)
+        return args
     config = read_json(path)
     saved = config.object("settings")
     config.expect_unchanged("settings")
@@ -312,7 +316,9 @@ def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace)
     limit = translator.model.config.max_len
     sources = [a for a in references if 0 < len(translator.source_tokenizer(a)) <= limit]
     began = time.perf_counter()
-    translations = translator.translate(sources, args.beam, args.length_penalty)
+    with ProgressLine(len(sources), not args.quiet, "held-out sentence") as line:
+        line.update(0)
+        translations = translator.translate(sources, args.beam, args.length_penalty, done=line.update)
     seconds = time.perf_counter() - began
     judged = []
     for t in translations:
@@ -396,9 +402,8 @@ def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace, sa
         translator.save(args.out, settings=settings)
     elif not translator.has_vocabularies_of(args.out):
         raise ValueError(f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?")
-    if args.resume:
-        resumed = trainer.resume()
-        say(f"going on from step {trainer.step:,}" if resumed else f"nothing in {args.out} to go on with: beginning")
+    if args.resume and trainer.resume():
+        say(f"going on from step {trainer.step:,}")
 
 
 def report(

@@ -43,7 +43,12 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
     parser.add_argument("--max-len", type=count, metavar="N", help="the most tokens of a translation")
-    parser.add_argument("--weights", default="best.safetensors", metavar="FILE", help="(default: %(default)s)")
+    parser.add_argument(
+        "--weights",
+        default="best.safetensors",
+        metavar="FILE",
+        help="of the run: best.safetensors (default), last.safetensors, or kept ones",
+    )
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
     parser.add_argument("--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser")
     parser.add_argument("--scores", action="store_true", help="show the mean log-probability of each translation")

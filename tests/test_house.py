@@ -89,7 +89,9 @@ def test_kernels_keep_their_inside_to_themselves() -> None:
             assert not [target for target in targets if target.startswith("minigrad.kernels.")], module
 
 
-@pytest.mark.parametrize("files", ["minigrad/**/*.py", "nn/**/*.py", "benchmarks/*.py", "examples/*.py"])
+@pytest.mark.parametrize(
+    "files", ["minigrad/**/*.py", "nn/**/*.py", "benchmarks/*.py", "examples/**/*.py", "docs/**/*.py"]
+)
 def test_functions_are_short(files: str) -> None:
     """At most 50 lines."""
     long = []

@@ -318,6 +318,23 @@ def trust(lesson: Lesson) -> None:
     lesson.fact("and refuses the wrong one", message, message)
 
 
+def fitted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    """A curve through points, as the code of the lesson has it: first, at last, and the losses between."""
+    rng = np.random.default_rng(1)
+    drawn = rng.standard_normal((1, 12)), rng.standard_normal(12), 0.1 * rng.standard_normal((12, 1)), np.zeros(1)
+    W1, b1, W2, b2 = (mg.Tensor(value, requires_grad=True) for value in drawn)
+    curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2  # (60, 1)
+    start, losses = curve().data[:, 0], []
+    for _ in range(2000):
+        loss = ((curve() - y[:, None]) ** 2).mean()
+        loss.backward()
+        for p in (W1, b1, W2, b2):
+            p.data -= 0.05 * p.grad.data
+            p.grad = None
+        losses.append(loss.item())
+    return start, curve().data[:, 0], losses
+
+
 def learning(lesson: Lesson) -> None:
     lesson.section("What it is for: learning")
     lesson.say("""Now the loop that every lesson from here on uses. Some points, a curve with a few unknown numbers, and an error.
@@ -325,15 +342,6 @@ def learning(lesson: Lesson) -> None:
     rng = np.random.default_rng(0)
     x = np.linspace(-3, 3, 60)
     y = np.sin(x) + 0.1 * rng.standard_normal(60)
-    W1, b1 = (
-        mg.Tensor(rng.standard_normal((1, 12)), requires_grad=True),
-        mg.Tensor(rng.standard_normal(12), requires_grad=True),
-    )
-    W2, b2 = (
-        mg.Tensor(0.1 * rng.standard_normal((12, 1)), requires_grad=True),
-        mg.Tensor(np.zeros(1), requires_grad=True),
-    )
-    curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2  # (60, 1)
     lesson.code(
         """
         curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2
@@ -345,16 +353,7 @@ def learning(lesson: Lesson) -> None:
                 p.grad = None
         """
     )
-    losses, start = [], None
-    for _ in range(2000):
-        loss = ((curve() - y[:, None]) ** 2).mean()
-        start = curve().data[:, 0] if start is None else start
-        loss.backward()
-        for p in (W1, b1, W2, b2):
-            p.data -= 0.05 * p.grad.data
-            p.grad = None
-        losses.append(loss.item())
-    found = curve().data[:, 0]
+    start, found, losses = fitted(x, y)
     lesson.picture(
         "fit.png", lambda path: draw_fit(path, x, y, start, found, losses),
         "Sixty points of a noisy sine, the curve before and after 2,000 steps, and the error along the way.",

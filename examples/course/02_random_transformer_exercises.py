@@ -157,7 +157,10 @@ def attention_size(lesson: Lesson) -> None:
         chosen[1] <= 2 < chosen[2] < chosen[8],
         f"of 50 keys, 5000 queries put {', '.join(f'{n} first for d_k = {d}' for d, n in chosen.items())}",
     )
+    many_sizes(lesson)
 
+
+def many_sizes(lesson: Lesson) -> None:
     sizes = (1, 2, 4, 8, 64)
     results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(1)  # (sizes, 2)
     lesson.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
@@ -290,6 +293,37 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
     first of many layers still learns. A norm brings the values back to size 1 after each layer, so that they
     neither grow nor shrink with depth. Measured with the forward values and the gradient through 24 feed-forward
     layers.""")
+    found, found_large = through_depth(depth)
+    rows = [
+        [name, *(f"{number:.1e}" for size, slopes in (found[name], found_large[name]) for number in (size, slopes[0]))]
+        for name in found
+    ]
+    lesson.table(["", "values up to", "gradient at the input", "weights × 4: values", "gradient"], rows)
+    lesson.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
+    lesson.fact("residual connections keep it", found["residual connections"][1][0] > 1)
+    lesson.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
+    lesson.fact(
+        "norms keep the values, whatever the weights",
+        max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0]) < 4,
+        "16 numbers of mean 0 and variance 1 cannot pass √15",
+    )
+    lesson.fact(
+        "with both, values and gradient stay in bounds",
+        all(size < 4 and 1e-2 < slopes[0] < 1e3 for size, slopes in (found["both"], found_large["both"])),
+    )
+    lines = {name: (range(depth + 1), slopes) for name, (_, slopes) in found.items()}
+    lesson.picture(
+        "gradients.png",
+        lambda path: draw_lines(
+            lines, "layer", "norm of the gradient", "The gradient on its way back from layer 24 to the input", path
+        ),
+        caption="Only with residual connections does the gradient reach the first of 24 layers.",
+        alt="Four lines of the gradient's norm by layer: without residual connections it falls by many orders of magnitude.",
+    )
+
+
+def through_depth(depth: int) -> list[dict[str, tuple[float, list[float]]]]:
+    """For each kind of block the size of the last values, and of the gradient at every depth; then with larger weights."""
     rng = np.random.default_rng(0)
     layers = [nn.FeedForward(16, 64, dtype=float, generator=rng) for _ in range(depth)]
     norm = nn.LayerNorm(16, dtype=float)
@@ -314,34 +348,7 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
         (values[-1] * v).sum().backward()
         return float(np.abs(values[-1].data).max()), [float(np.linalg.norm(h.grad.data)) for h in values]
 
-    found = {name: through(step, layers) for name, step in steps.items()}
-    found_large = {name: through(step, large) for name, step in steps.items()}
-    rows = [
-        [name, *(f"{number:.1e}" for size, slopes in (found[name], found_large[name]) for number in (size, slopes[0]))]
-        for name in steps
-    ]
-    lesson.table(["", "values up to", "gradient at the input", "weights × 4: values", "gradient"], rows)
-    lesson.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
-    lesson.fact("residual connections keep it", found["residual connections"][1][0] > 1)
-    lesson.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
-    lesson.fact(
-        "norms keep the values, whatever the weights",
-        max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0]) < 4,
-        "16 numbers of mean 0 and variance 1 cannot pass √15",
-    )
-    lesson.fact(
-        "with both, values and gradient stay in bounds",
-        all(size < 4 and 1e-2 < slopes[0] < 1e3 for size, slopes in (found["both"], found_large["both"])),
-    )
-    lines = {name: (range(depth + 1), slopes) for name, (_, slopes) in found.items()}
-    lesson.picture(
-        "gradients.png",
-        lambda path: draw_lines(
-            lines, "layer", "norm of the gradient", "The gradient on its way back from layer 24 to the input", path
-        ),
-        caption="Only with residual connections does the gradient reach the first of 24 layers.",
-        alt="Four lines of the gradient's norm by layer: without residual connections it falls by many orders of magnitude.",
-    )
+    return [{name: through(step, stack) for name, step in steps.items()} for stack in (layers, large)]
 
 
 def probabilities(lesson: Lesson) -> None:

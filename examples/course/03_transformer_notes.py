@@ -10,9 +10,10 @@ normalisation, the decoder block, and what goes in and out of a Transformer that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import cos, isclose, sin, sqrt
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lesson import Lesson, chinese_english
@@ -61,7 +62,18 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.table(["matrix", "shape"], [[name, array.shape] for name, array in sizes.items()])
     lesson.fact("X has M rows of d features, a row for each word", X.shape == (M, D))
     lesson.fact("Q = X W_Q, K = X W_K and V = X W_V have M rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
+    the_scores(lesson, rng, X, (W_Q, W_K, W_V), scores)
+    lesson.fact("The softmax keeps M × M and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1))
+    lesson.show("softmax(Q Kᵀ / √d')", A)
+    the_product(lesson, X, (Q, K, V), scores, A)
+    what_meets(lesson, X, W_Q, W_K, W_V)
 
+
+def the_scores(
+    lesson: Lesson, rng: np.random.Generator, X: np.ndarray, weights: Sequence[np.ndarray], scores: np.ndarray
+) -> None:
+    W_Q, W_K, W_V = weights
+    Q, K = X @ W_Q, X @ W_K
     other = X.copy()
     other[2] = rng.standard_normal(D)  # another third word
     changed = [np.abs(other @ W - X @ W).max(1) > 1e-12 for W in (W_Q, W_K, W_V)]
@@ -80,9 +92,11 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         f"over 512 words their standard deviation is {sizes[0]:.2f}, and {sizes[1]:.2f} after the division; "
         "04_attention_mechanism.py shows what large ones would do",
     )  # fmt: skip
-    lesson.fact("The softmax keeps M × M and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1))
-    lesson.show("softmax(Q Kᵀ / √d')", A)
 
+
+def the_product(lesson: Lesson, X: np.ndarray, parts: Sequence[np.ndarray], scores: np.ndarray, A: np.ndarray) -> None:
+    Q, K, V = parts
+    Z = A @ V
     try:
         A * V  # (M, M) · (M, d')
         fits = True
@@ -103,6 +117,9 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.fact("Z is M × d'", Z.shape == (M, D_HEAD))
     lesson.fact("X, V and Z all have M rows, a vector for each word", len(X) == len(V) == len(Z) == M)
 
+
+def what_meets(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+    layer = nn.DotProductAttention()
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
     influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
     before = np.linalg.norm(mg.jacobian(lambda x: x @ W_V)(X).data, axis=(1, 3))  # ‖∂v_i / ∂x_j‖
@@ -149,7 +166,23 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         "Other matrices W_Q, W_K, W_V give other Z_i", min(gaps) > 0.1,
         f"of the {len(gaps)} pairs of heads, the two closest Z_i differ by up to {min(gaps):.2f}",
     )  # fmt: skip
-    views = weights[0]  # (h, M, M)
+    several_angles(lesson, rng, layer, X, head, weights[0])
+    lesson.fact(
+        "The Z_i are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
+        f"the result equals that of nn.MultiHeadSelfAttention to {np.abs(found.data[0] - output).max():.0e}",
+    )  # fmt: skip
+    lesson.fact(
+        "Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape}, and X {X.shape}"
+    )
+    lesson.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
+
+
+def several_angles(
+    lesson: Lesson, rng: np.random.Generator, layer: Any, X: np.ndarray, head: Callable[..., np.ndarray],
+    views: np.ndarray,
+) -> None:  # fmt: skip
+    """What heads have of their own: weights `views` (h, M, M), and a part of the dimensions; then all made the same."""
+    W_Q, W_K, W_V = (p.data.T for p in (layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight))
     apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
     lesson.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
@@ -158,7 +191,7 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
     first = np.hstack([W[:, :D_HEAD] for W in (W_Q, W_K, W_V)])  # (d, 3·d'): all through which head 1 sees X
     unseen = np.linalg.svd(first.T)[2][3 * D_HEAD :]  # (d - 3·d', d): directions at right angles to them
     step = rng.standard_normal((M, len(unseen))) @ unseen  # (M, d)
-    moved = [np.abs(head(X + step, i) - Z[i]).max() for i in range(HEADS)]
+    moved = [np.abs(head(X + step, i) - head(X, i)).max() for i in range(HEADS)]
     lesson.fact(
         "A head is also called a subspace", moved[0] < 1e-12 and min(moved[1:]) > 0.01,
         f"it sees at most 3 d' = {3 * D_HEAD} of the {D} dimensions: a change of X along the other {len(unseen)} of "
@@ -172,14 +205,6 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         "To see several angles one takes several matrices", np.allclose(same, same[:1]),
         "eight heads with the same matrices give the same weights eight times",
     )  # fmt: skip
-    lesson.fact(
-        "The Z_i are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
-        f"the result equals that of nn.MultiHeadSelfAttention to {np.abs(found.data[0] - output).max():.0e}",
-    )  # fmt: skip
-    lesson.fact(
-        "Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape}, and X {X.shape}"
-    )
-    lesson.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
 
 
 # -- positions -----------------------------------------------------------------------------------------
@@ -449,6 +474,10 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         "What the Mask matrix must do to Q Kᵀ, which the text leaves open: put -∞, not 0", zeros[~mask].min() > 0.05,
         f"a score of 0 still gets a weight of e⁰ / Σ: up to {zeros[~mask].max():.2f} would go to words to come",
     )  # fmt: skip
+    nothing_later(lesson, rng, block, X, mask)
+
+
+def nothing_later(lesson: Lesson, rng: np.random.Generator, block: Any, X: np.ndarray, mask: np.ndarray) -> None:
     memory = rng.standard_normal((1, M, D))
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
@@ -499,8 +528,16 @@ def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         "what enters it is LayerNorm(x + masked attention of x); x is the output of the block before, and in the "
         "first block the embedded words",
     )  # fmt: skip
+    the_product_with_the_encoder(lesson, decoder.layers[0].cross_attention, seen[0][0], C)
+    other = encoder(rng.standard_normal((1, M, D)))
+    moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
+    lesson.fact(
+        "There C is put into the decoder", (moved > 1e-3).all(), "another C, and the result is another everywhere"
+    )
 
-    attention, (x_q, x_kv) = decoder.layers[0].cross_attention, (seen[0][0][0], seen[0][1][0])  # (L, d), (M, d)
+
+def the_product_with_the_encoder(lesson: Lesson, attention: Any, y: np.ndarray, C: Any) -> None:
+    x_q, x_kv = y[0], C.data[0]  # (L, d), (M, d)
     project = lambda layer, x: x @ layer.weight.data.T + layer.bias.data
     Q, K, V = project(attention.q_proj, x_q), project(attention.k_proj, x_kv), project(attention.v_proj, x_kv)
     heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
@@ -511,13 +548,8 @@ def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     )
     lesson.fact(
         "Its softmax(Q Kᵀ / √d') V is nn.MultiHeadCrossAttention",
-        A[0].shape == (5, 4) and np.allclose(attention(seen[0][0], C).data[0], Z, atol=1e-12),
+        A[0].shape == (5, 4) and np.allclose(attention(y, C).data[0], Z, atol=1e-12),
         "the weights are 5 × 4, and the result has a row for each target word",
-    )
-    other = encoder(rng.standard_normal((1, M, D)))
-    moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
-    lesson.fact(
-        "There C is put into the decoder", (moved > 1e-3).all(), "another C, and the result is another everywhere"
     )
 
 

@@ -208,14 +208,7 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
         ((U @ U.T).argmax(1) == np.arange(L)).all() and (B.argmax(1) != np.arange(L)).any(),
         "x_i · x_j is largest for j = i; with the map they need not",
     )  # fmt: skip
-    basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
-    W_next = basis.T @ np.roll(basis, 1, axis=0)  # (D, D), a W_K that makes the key of a word of the word before it
-    C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
-    there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
-    lesson.fact(
-        "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
-        f"a W_K chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
-    )  # fmt: skip
+    C = one_way(lesson, rng)
     q, k = X @ W_Q, X @ W_K
     cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
     layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
@@ -232,6 +225,19 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
         caption="Without a linear map the scores are symmetric (left); with one they are not, and each word can attend to the next (right).",
         alt="Three 5 by 5 maps: a symmetric one, one that is not, and one with all weight beside the diagonal.",
     )
+
+
+def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
+    """Weights (L, L) of words that attend to the next one each, and are not attended to by it."""
+    basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
+    W_next = basis.T @ np.roll(basis, 1, axis=0)  # (D, D), a W_K that makes the key of a word of the word before it
+    C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
+    there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
+    lesson.fact(
+        "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
+        f"a W_K chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
+    )  # fmt: skip
+    return C
 
 
 def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
@@ -318,6 +324,16 @@ def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
         "For large d_k the elements of Q Kᵀ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
         f"16 of them range over {spread[-1, 0]:.0f} at d_k = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
     )  # fmt: skip
+    the_gradient(lesson, rng, gradient)
+    lesson.picture(
+        "root_of_d_k.png",
+        lambda path: root_picture(path, variance, gradient),
+        caption="Without the root the scores spread with d_k, and the gradient of the softmax vanishes.",
+        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
+    )
+
+
+def the_gradient(lesson: Lesson, rng: np.random.Generator, gradient: np.ndarray) -> None:
     z = rng.standard_normal(16)
     p = softmax(z)
     exact = mg.jacobian(mg.softmax)(z).data  # (16, 16)
@@ -327,12 +343,6 @@ def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
         "It comes close to 0 when they do", gradient[-1, 0] < 1e-6 and gradient[:, 1].min() > 0.1,
         f"its norm is {gradient[-1, 0]:.0e} (median) at d_k = {SIZES[-1]}; with √d_k it stays at {gradient[-1, 1]:.2f}",
     )  # fmt: skip
-    lesson.picture(
-        "root_of_d_k.png",
-        lambda path: root_picture(path, variance, gradient),
-        caption="Without the root the scores spread with d_k, and the gradient of the softmax vanishes.",
-        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
-    )
 
 
 def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
@@ -547,10 +557,26 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
         "with other words 4 and 5, the first three results are what they were",
     )  # fmt: skip
+    memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
+    more_masks(lesson, rng, layer, x, padding, causal, memory)
+    named = {
+        "padding (of sequence 2)": np.repeat(padding[1:], L, 0), "causal": causal, "both": padding[1] & causal,
+        "memory": memory,
+    }  # fmt: skip
+    lesson.picture(
+        "masks.png",
+        lambda path: mask_picture(named, path),
+        caption="A padding mask, a causal one, both together, and a mask between two sequences.",
+        alt="Four grids of filled and empty cells; filled cells may attend.",
+    )
 
+
+def more_masks(
+    lesson: Lesson, rng: np.random.Generator, layer: Any, x: np.ndarray, padding: np.ndarray, causal: np.ndarray,
+    memory: np.ndarray,
+) -> None:  # fmt: skip
     cross = nn.MultiHeadCrossAttention(D, H, dtype=float, generator=rng)
     x_q = rng.standard_normal((N, 3, D))
-    memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
     weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
     lesson.fact(
         "Memory mask [L_Q, L_KV]: which keys each query may use", ((weights > 0) == memory).all(),
@@ -570,16 +596,6 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
         "where every key is hidden, that softmax is 0 / 0 and the text's code gives NaN; ours gives weights of 0, and "
         "the bias of W_O is all that comes out",
     )  # fmt: skip
-    named = {
-        "padding (of sequence 2)": np.repeat(padding[1:], L, 0), "causal": causal, "both": padding[1] & causal,
-        "memory": memory,
-    }  # fmt: skip
-    lesson.picture(
-        "masks.png",
-        lambda path: mask_picture(named, path),
-        caption="A padding mask, a causal one, both together, and a mask between two sequences.",
-        alt="Four grids of filled and empty cells; filled cells may attend.",
-    )
 
 
 def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:

@@ -147,7 +147,17 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
         "in the text's sentence it is the animal", tired == "animal", f'"... because it was too tired": {tired}'
     )
     lesson.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
+    what_it_attends_to(lesson, model, ids, nouns)
+    lesson.picture(
+        "it.png",
+        lambda path: draw_it(path, model),
+        caption="What it attends to when the animal is too tired and when the street is too wide, in each head.",
+        alt="Two heat maps of four heads by eleven words; the weight lies on animal in the first and on street in the second.",
+    )
+    return model
 
+
+def what_it_attends_to(lesson: Lesson, model: Resolver, ids: np.ndarray, nouns: np.ndarray) -> None:
     animal, place, word = (where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES))  # (N,) each
     of_animal = np.isin(nouns, [IDS[a] for a in ANIMALS])
     noun, other = np.where(of_animal, animal, place), np.where(of_animal, place, animal)
@@ -177,13 +187,6 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
         apart.mean() > 0.2,
         f"in one of the layers, {apart.mean():.0%} of their weight lies on different words",
     )
-    lesson.picture(
-        "it.png",
-        lambda path: draw_it(path, model),
-        caption="What it attends to when the animal is too tired and when the street is too wide, in each head.",
-        alt="Two heat maps of four heads by eleven words; the weight lies on animal in the first and on street in the second.",
-    )
-    return model
 
 
 def draw_it(path: Path, model: Resolver) -> None:
@@ -274,7 +277,11 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
     checked = mg.gradcheck(lambda *W: matrix_form(X, *W), leaves, elementwise=False)
     lesson.fact("(2) the matrices are learned", checked, "the gradient of each agrees with finite differences")
+    the_similarity(lesson, q, k, v, z)
+    return X, W_Q, W_K, W_V
 
+
+def the_similarity(lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, z: np.ndarray) -> None:
     similarity = q @ k.T  # (L, L)
     lesson.fact("(3) the similarity is a dot product, a number for each pair of words", similarity.shape == (11, 11))
     lesson.erratum(
@@ -286,7 +293,7 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
         f"{similarity[7, 1]:.2f} from it to animal, {similarity[1, 7]:.2f} back",
     )
     S = softmax(similarity / np.sqrt(D_K))  # (L, L)
-    apart = np.where(np.eye(len(words), dtype=bool), -np.inf, similarity / np.sqrt(D_K))
+    apart = np.where(np.eye(len(q), dtype=bool), -np.inf, similarity / np.sqrt(D_K))
     lesson.erratum(
         "(3) which words are compared",
         "all other words",
@@ -294,7 +301,6 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
         np.allclose(S @ v, z) and not np.allclose(softmax(apart) @ v, z, atol=0.01),
         f'"it" gives itself the weight {S[7, 7]:.2f}; z changes if that is left out',
     )
-    return X, W_Q, W_K, W_V
 
 
 def the_scale(lesson: Lesson) -> None:

@@ -117,6 +117,19 @@ def one_wide_projection(lesson: Lesson) -> None:
         np.shares_memory(split.data, Q.data) and split.size == Q.size,
         "the heads are views of the one projection",
     )
+    faster_together(lesson, rng, attention)
+    networks_side_by_side(lesson, rng)
+    packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
+    three = np.split(q @ packed.T, 3, -1)
+    lesson.fact(
+        "PyTorch's layer does the same",
+        np.allclose(three[0], Q.data, rtol=1e-12),
+        f"it goes one step further: its in_proj_weight {packed.shape} is W_q, W_k and W_v in one; that the two "
+        "layers agree in results and gradients is a test of this project (tests/oracle)",
+    )
+
+
+def faster_together(lesson: Lesson, rng: np.random.Generator, attention: nn.MultiHeadAttention) -> None:
     x = rng.standard_normal((32, 20, HIDDENS))
     wide = lambda: attention(x, x, x)
     loop = lambda: np.concatenate([one_head(attention, h, x, x, x) for h in range(HEADS)], -1) @ W_o
@@ -127,6 +140,9 @@ def one_wide_projection(lesson: Lesson) -> None:
         f"""The heads are put together to compute them faster: 32 sequences of 20 took {1e3 * together:.1f} ms together,
         {1e3 * apart:.1f} ms head by head."""
     )
+
+
+def networks_side_by_side(lesson: Lesson, rng: np.random.Generator) -> None:
     d, n = 3, 5  # five networks that embed into three dimensions
     small = [rng.standard_normal((d, 8)) for _ in range(n)]
     x = rng.standard_normal(8)
@@ -139,14 +155,6 @@ def one_wide_projection(lesson: Lesson) -> None:
         "each 3, the size that a network embeds into; there are N such groups",
         all(np.allclose(by_d[i], small[i] @ x) for i in range(n)) and not np.allclose(by_n[0][:d], small[1] @ x),
         "the two are one only where N = 3",
-    )
-    packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
-    three = np.split(q @ packed.T, 3, -1)
-    lesson.fact(
-        "PyTorch's layer does the same",
-        np.allclose(three[0], Q.data, rtol=1e-12),
-        f"it goes one step further: its in_proj_weight {packed.shape} is W_q, W_k and W_v in one; that the two "
-        "layers agree in results and gradients is a test of this project (tests/oracle)",
     )
 
 

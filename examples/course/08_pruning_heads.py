@@ -203,9 +203,7 @@ def how_many_can_go(
     return curves, free
 
 
-def remove(
-    lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray, nouns: np.ndarray
-) -> None:
+def remove(lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray) -> None:
     lesson.section("Really removed")
     heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
     lesson.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: {heads}.")
@@ -223,6 +221,8 @@ def remove(
     before, after = (m.num_parameters() for m in (model, pruned))
     lesson.fact("their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after")
 
+
+def remove_most(lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: np.ndarray, nouns: np.ndarray) -> None:
     lesson.section("Most of them removed, and trained on")
     count = 10
     small = copied(model)
@@ -312,7 +312,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         caption="How important each head is, by two measures, and what silencing them costs in different orders.",
         alt="Two heat maps of two layers by eight heads, and curves of accuracy against the number of silenced heads.",
     )
-    remove(lesson, model, removal_order(found["gradient"]), free, ids, nouns)
+    order = removal_order(found["gradient"])
+    remove(lesson, model, order, free, ids)
+    remove_most(lesson, model, order, ids, nouns)
     lesson.exercise(
         "Why does each layer keep at least one head here?",
         "A layer without heads would pass on only its residual connection and a bias; one can try it, but then the layer is not pruned, it is gone.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,12 +126,12 @@ class Translator:
 
     def translate(
         self, texts: Sequence[str], beam_size: int = 1, length_penalty: float = 1.0, max_len: int | None = None,
-        batch_size: int = 64,
+        batch_size: int = 64, done: Callable[[int], Any] | None = None,
     ) -> list[Translation]:  # fmt: skip
         """The translations of texts: greedily, or with a beam.
 
         `max_len` bounds the tokens of a translation: twice those of the longest source in its batch plus
-        10, unless given.
+        10, unless given. `done` is called after each batch, with the number of sentences that are translated.
         """
         result: list[Translation | None] = [None] * len(texts)
         ids, tokens = self.encode(texts) if texts else (np.empty((0, 0)), [])
@@ -151,6 +151,8 @@ class Translator:
                 words = self.target_vocab.decode(h.tokens)
                 text = self.target_tokenizer.join(words)
                 result[i] = Translation(texts[i], tokens[i], words, text, h.score, h.tokens)
+            if done is not None:
+                done(start + len(part))
         return [translation for translation in result if translation is not None]
 
     def unknown(self, translation: Translation) -> list[str]:

@@ -27,12 +27,15 @@ def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
 
 
 def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
-    """Read the state of a model; the plain data beside it.
+    """Read the state of a model; the plain data beside it. The last state of a `Trainer` holds one too.
 
     Weights of a model with other settings are a ValueError that tells which; dropout and dtype may differ,
     and `max_len` be larger. See `fit_weights` for what else is refused.
     """
     arrays, metadata = load_arrays(path)
+    if isinstance(state := metadata.get("trainer"), dict):  # beside the weights it has those of the optimizer
+        arrays = {name[len("model.") :]: array for name, array in arrays.items() if name.startswith("model.")}
+        metadata["model"] = state.get("model")
     if differ := differing(settings_of(model), metadata.pop("model", None)):
         raise ValueError(f"{path}: the weights of another model: this one has {differ}")
     fit_weights(model, arrays, path)
@@ -118,9 +121,10 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
 
 def _made_with(path: str | Path) -> Any:
     """The settings in the metadata of a file."""
+    notes = SafetensorsFile(path).metadata
     try:
-        return json.loads(SafetensorsFile(path).metadata.get("model", "null"))
-    except ValueError:
+        return json.loads(notes["trainer"])["model"] if "trainer" in notes else json.loads(notes.get("model", "null"))
+    except (KeyError, TypeError, ValueError):
         return None  # load_weights tells
 
 

@@ -18,8 +18,8 @@ class ProgressLine:
     standard error is a file or a pipe, `milestone` writes lines of at most 80 columns, and `update` none.
     """
 
-    def __init__(self, total: int | None = None, shown: bool = True) -> None:
-        self.total = total
+    def __init__(self, total: int | None = None, shown: bool = True, unit: str = "step") -> None:
+        self.total, self.unit = total, unit
         self.shown = shown
         self.stream = sys.stderr
         self.live = shown and self.stream is not None and self.stream.isatty()
@@ -43,7 +43,7 @@ class ProgressLine:
 
     def line(self, step: int, now: float, figures: dict[str, Any]) -> str:
         """The step, the figures, and the time that is left."""
-        text = f"step {step:,}" + (f"/{self.total:,}" if self.total else "")
+        text = f"{self.unit} {step:,}" + (f"/{self.total:,}" if self.total else "")
         text += "".join(f"  {name} {value}" for name, value in figures.items())
         if self._first is not None and self.total and step > self._first[1]:
             left = (now - self._first[0]) / (step - self._first[1]) * max(0, self.total - step)

@@ -476,7 +476,20 @@ def test_a_run_that_is_done_can_be_resumed_and_a_missing_one_begins(whole: Path,
     steps = json.loads((whole / "summary.json").read_text(encoding="utf-8"))["steps"]
     assert f"going on from step {steps}" in found.out and found.result["steps"] == steps
     found = run_main([*TINY, "--steps", "1", "--resume", "--out", str(tmp_path / "new")])
-    assert f"nothing in {tmp_path / 'new'} to go on with: beginning" in found.out and found.result["steps"] == 1
+    assert f"nothing in {tmp_path / 'new'} to go on with: beginning" in found.err and found.result["steps"] == 1
+
+
+def test_another_directory_is_not_resumed(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
+    assert f"--resume: {tmp_path} holds no run: it has other files" in refused(["--resume", "--out", str(tmp_path)])
+
+
+def test_the_last_state_of_a_run_translates_too(whole: Path) -> None:
+    """It holds the optimizer beside the weights."""
+    arrays, _ = load_arrays(whole / "last.safetensors")
+    model = nn.Translator.load(whole, "last.safetensors", inference=False).model
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, arrays[f"model.{name}"], err_msg=name)
 
 
 def test_the_figures_are_those_of_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:

@@ -111,3 +111,11 @@ def test_settings_that_are_changed_on_purpose(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"best.safetensors: the weights of another model: this one has num_heads=4"):
         load_weights(tmp_path / "best.safetensors", other)
     assert load_weights(tmp_path / "best.safetensors", made.model) == {"step": 3}
+
+
+def test_who_waits_is_told_how_many_are_done() -> None:
+    told: list[int] = []
+    model = translator(False)
+    texts = [" ".join(["a"] * (1 + i % 5)) for i in range(7)]
+    found = model.translate(texts, batch_size=3, done=told.append)
+    assert told == [3, 6, 7] and [t.source for t in found] == texts

@@ -93,6 +93,17 @@ def test_heatmap(tmp_path: Path) -> None:
     assert is_drawn(tmp_path / "a" / "b.png") and not overlap(draw(None))
 
 
+def test_many_heads_take_several_lines() -> None:
+    """Eight heads side by side could not be read."""
+    keys = ["we", "see", "it", "now", "."]
+    *maps, _ = plots.attention_grid([rows(7, 3, 5), rows(7, 3, 5)], ENGLISH, keys).axes
+    assert [axes.get_title() for axes in maps] == [f"head {i % 7 + 1}" for i in range(14)]
+    assert [axes.get_subplotspec().num1 for axes in maps] == [*range(7), *range(8, 15)]
+    labelled = [bool(texts(axes.get_xticklabels())[0]) for axes in maps]
+    assert labelled == [False] * 10 + [True] * 4  # those below which there is nothing
+    assert [axes.get_ylabel() for axes in maps if axes.get_ylabel()] == ["layer 1"] * 2 + ["layer 2"] * 2
+
+
 def test_grid_has_a_row_for_each_layer_and_a_column_for_each_head(tmp_path: Path) -> None:
     layers, keys = [rows(3, 3, 5), rows(3, 3, 5) ** 2], ["we", "see", "it", "now", "."]
     draw = lambda path: plots.attention_grid(layers, ENGLISH, keys, "the title", path)
