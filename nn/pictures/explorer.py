@@ -49,7 +49,7 @@ def attention_page(
 
     - "decoder": the target, and what its steps had seen, `<bos>` and the target without its last token;
     - "cross": the target, and the source;
-    - "encoder", and any other name: the source, and the source.
+    - "encoder", and any other name: the source, and the source (called the sequence, where there is no target).
 
     What is empty is left out. A weight w is kept as one byte, 255 √w, so to within √w / 255.
 
@@ -61,9 +61,10 @@ def attention_page(
     """
     seen = [SPECIALS[BOS], *target[:-1]]
     sides = {"decoder": ("target", target, "target so far", seen), "cross": ("target", target, "source", source)}
+    own = "source" if target else "sequence"
     data = [
         {
-            **_map_data(name, layers, *sides.get(name, ("source", source, "source", source))),
+            **_map_data(name, layers, *sides.get(name, (own, source, own, source))),
             **_vector_data(name, (vectors or {}).get(name, ()), layers),
         }
         for name, layers in maps.items()
@@ -146,7 +147,7 @@ def explore(
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name, found in weights.items():
-        own = "encoder" if target is None or name.startswith("encoder.") else "decoder"
+        own = "self" if target is None else "encoder" if name.startswith("encoder.") else "decoder"
         kind = "cross" if name.endswith("cross_attention") else own
         maps.setdefault(kind, []).extend(w[0] for w in found)
         vectors.setdefault(kind, []).extend(pairs[name])

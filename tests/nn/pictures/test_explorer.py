@@ -93,7 +93,7 @@ def test_errors() -> None:
     ):
         attention_page({"cross": [weights, weights[:3]]}, SOURCE, TARGET)
     with pytest.raises(
-        ValueError, match=r"\(heads, source, source\) of shape \(4, 4, 4\) in layer 1 of 'encoder', got"
+        ValueError, match=r"\(heads, sequence, sequence\) of shape \(4, 4, 4\) in layer 1 of 'encoder', got"
     ):
         attention_page({"encoder": [weights]}, SOURCE)
     with pytest.raises(ValueError, match="at least one layer"):
@@ -445,7 +445,8 @@ def test_explore_takes_any_model(which: int) -> None:
     model, given = models()[which]
     page = explore(model, **given)
     data = data_of(page)
-    assert [m["name"] for m in data["maps"]] == [["encoder", "decoder", "cross"], ["encoder"], ["encoder"]][which]
+    assert [m["name"] for m in data["maps"]] == [["encoder", "decoder", "cross"], ["self"], ["self"]][which]
+    assert data["maps"][0]["queries"]["label"] == ["source", "sequence", "sequence"][which]
     for found in data["maps"]:
         Q, K, h, d = len(found["queries"]["tokens"]), len(found["keys"]["tokens"]), found["heads"], found["size"]
         for weights, pair in zip(found["layers"], found["vectors"]):
@@ -482,11 +483,43 @@ def test_the_matrix_and_the_way_to_a_cell(page: Page, tmp_path: Path) -> None:
     assert re.findall(r"q·k, dimension \d+\n(-?[\d.]+)", way) == [f"{p:.2f}" for p in products]
     weight = float(re.search(r"makes it ([\d.]+)", way)[1])
     assert page.readout().startswith(f"w92 → w74 weight {weight:.3f}")
+    assert page.run("document.querySelector('#said input').value") == "2"
     assert page.all("#now")[0].text == "w8 w9 <eos>" and len(page.all("#likeliest i")) == 5
     assert "0.819" in page.all("#said")[0].text
     page.run("document.querySelector('#field canvas').focus()")
     page.press("ARROW_LEFT", "ARROW_UP")
     assert page.readout().startswith("w81 → w63 weight") and "cell=0.2" in page.run("location.hash")
+
+
+def test_numbers_in_cells_can_be_read(page: Page) -> None:
+    """On every shade of every head, in both themes: the better of ink and paper, which is never below 3.8."""
+    page.open(MAPS, SOURCE, TARGET)
+    code = re.search(r"/\*\* Red, green.*?(?=\nfunction paintCells)", str(attention_page(MAPS, SOURCE, TARGET)), re.S)[
+        0
+    ]
+    for scheme in ("light", "dark"):
+        page.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        )
+        worst = page.run(
+            "(() => {"
+            + code
+            + """
+          const colours = [...document.querySelectorAll('#heads button')].map((box) => getComputedStyle(box).borderTopColor);
+          const [paper, ink] = [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color];
+          return [getComputedStyle(document.querySelector(':checked + span')).borderTopColor, ...colours].flatMap((colour) => {
+            const readable = inkOn(colour, paper, ink);
+            const [top, ground] = [parts(colour), parts(paper)];
+            return Array.from({ length: 101 }, (_, i) => {
+              const cell = luminance(top.map((c, j) => (c * i + ground[j] * (100 - i)) / 100));
+              const text = luminance(parts(readable(i / 100)));
+              return (Math.max(cell, text) + 0.05) / (Math.min(cell, text) + 0.05);
+            });
+          }).reduce((a, b) => Math.min(a, b));
+        })()"""
+        )
+        assert worst > 3.8, scheme
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_threshold_mean_rollout_and_behaviour(page: Page) -> None:
