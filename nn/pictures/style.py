@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from minigrad.extras import require
@@ -23,14 +24,22 @@ _SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
+_FOR_PAGE: ContextVar[bool] = ContextVar("for_page", default=False)
+
+
 @contextmanager
 def style(for_page: bool = False) -> Iterator[None]:
     """The settings of matplotlib within which all pictures of this project are drawn.
 
-    `for_page` leaves the background out: it is the page's, light or dark.
+    `for_page` leaves the background out, here and in what is drawn within: it is the page's, light or dark.
     """
+    for_page |= _FOR_PAGE.get()
     matplotlib = require("matplotlib", "plotting")
     cycler = require("cycler", "plotting").cycler
     ground = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none") if for_page else {}
     with matplotlib.rc_context({**_SETTINGS, **ground, "axes.prop_cycle": cycler(color=COLOURS)}):
-        yield
+        token = _FOR_PAGE.set(for_page)
+        try:
+            yield
+        finally:
+            _FOR_PAGE.reset(token)

@@ -93,6 +93,14 @@ def test_heatmap(tmp_path: Path) -> None:
     assert is_drawn(tmp_path / "a" / "b.png") and not overlap(draw(None))
 
 
+def test_on_a_page_no_picture_has_a_ground_of_its_own(tmp_path: Path) -> None:
+    """Else light words would stand on white where the page is dark."""
+    for for_page in (True, False):
+        with style(for_page):
+            plots.position_picture(8, 8, path=tmp_path / "p.svg")
+        assert ("fill: #ffffff" in (tmp_path / "p.svg").read_text(encoding="utf-8")) != for_page
+
+
 def test_many_heads_take_several_lines() -> None:
     """Eight heads side by side could not be read."""
     keys = ["we", "see", "it", "now", "."]
