@@ -15,6 +15,7 @@ import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.optim import inverse_sqrt_schedule, noam_schedule
 from nn import causal_mask, plots, sinusoidal_table
+from nn.pictures.style import style
 
 pytest.importorskip("matplotlib")
 from matplotlib import font_manager
