@@ -68,6 +68,7 @@ def _in_each_language(script: Path, folder: Path) -> tuple[list[Page], list[str]
 def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catalogue) -> Page:
     shown = [words.block(block) for block in blocks]
     number_of, title = script.stem[:2].lstrip("0") or "0", shown[0]["text"].rstrip(".。")
+    title = re.sub(r'"([^"]*)"', "“\\1”", title)
     place = "course" if words.language == "en" else words.language
     view = _View(folder, f"{place}/{script.stem}", words)
     content = view.blocks(shown, words.words("Lesson {number}", number=number_of))

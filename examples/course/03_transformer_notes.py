@@ -705,6 +705,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Multi-head self-attention and the Transformer (多头自注意力机制与Transformer)",
         "notes of 2024-12-06",
         "000_170e9c9fc48d8396.txt",
+        note="For the computation it refers to [this article](https://zhuanlan.zhihu.com/p/338817680), in Chinese.",
     )
     rng = np.random.default_rng(0)
     self_attention(lesson, rng)

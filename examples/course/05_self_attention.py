@@ -402,7 +402,12 @@ def several_heads(lesson: Lesson) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("05_self_attention", __doc__ or "", argv)
-    lesson.source("Thoughts on self-attention", "a blog's entry, in Chinese", "003_8f2a173a50e2ad60.txt")
+    lesson.source(
+        "Thoughts on self-attention",
+        "a blog's entry, in Chinese",
+        "003_8f2a173a50e2ad60.txt",
+        note="It was written after reading [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).",
+    )
     what_it_stands_for(lesson)
     parts = the_single_steps(lesson)
     the_scale(lesson)

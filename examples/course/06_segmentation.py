@@ -377,7 +377,12 @@ def draw(path: Path, test: Scenes, models: dict[str, Segmenter], layer: int, hea
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("06_segmentation", __doc__ or "", argv)
-    lesson.source("Thoughts on self-attention", "a blog's entry, in Chinese", "003_8f2a173a50e2ad60.txt")
+    lesson.source(
+        "Thoughts on self-attention",
+        "a blog's entry, in Chinese",
+        "003_8f2a173a50e2ad60.txt",
+        note="It was written after reading [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).",
+    )
     lesson.quote(
         "应用于语义分割场景的Self-attention (待补充...)",
         "Self-attention applied to semantic segmentation (to be added…)",

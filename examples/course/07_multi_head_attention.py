@@ -562,7 +562,10 @@ def whole_values(lesson: Lesson) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("07_multi_head_attention", __doc__ or "", argv)
     lesson.source(
-        "Multi-head attention (多头注意力)", "a discussion among readers of a course", "004_36d00249ebd8060a.txt"
+        "Multi-head attention (多头注意力)",
+        "a discussion among readers of a course",
+        "004_36d00249ebd8060a.txt",
+        note="It discusses the chapter [Multi-head attention](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) of Dive into Deep Learning.",
     )
     the_sizes(lesson)
     additive_and_dot_product(lesson)

@@ -297,7 +297,10 @@ def draw(path: Path, found: dict[str, np.ndarray], curves: dict[str, list[float]
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("08_pruning_heads", __doc__ or "", argv)
     lesson.source(
-        "Multi-head attention (多头注意力)", "a discussion among readers of a course", "004_36d00249ebd8060a.txt"
+        "Multi-head attention (多头注意力)",
+        "a discussion among readers of a course",
+        "004_36d00249ebd8060a.txt",
+        note="It discusses the chapter [Multi-head attention](https://zh.d2l.ai/chapter_attention-mechanisms/multihead-attention.html) of Dive into Deep Learning.",
     )
     lesson.quote(
         "初始时是一样的，学习之后不一样，每个参数学到的东西不同，就不一样了。",
