@@ -6,6 +6,9 @@ python examples/char_gpt.py mytext.txt --steps 2000  learns from a UTF-8 file
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Sequence

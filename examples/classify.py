@@ -7,6 +7,9 @@ python examples/classify.py "the food is not good"   and then judges this
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Sequence

@@ -7,6 +7,9 @@ python examples/generate.py DIR --chat                    a conversation
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Iterable, Sequence

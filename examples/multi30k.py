@@ -12,6 +12,9 @@ what the field has learnt since.
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import json
 import os
@@ -39,6 +42,7 @@ from nn import (
     Translator,
     average_weights,
 )
+from nn.generation.beam import check_beam
 from nn.text import SPECIALS, BPEDropout, BPETokenizer, PairBatches, Vocabulary, read_pairs, translation_scores
 
 Pair = tuple[str, str]
@@ -119,6 +123,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_options(parser)
     add_training_options(parser)
     args = parser.parse_args(argv)
+    check_beam(args.beam, args.length_penalty)
     path = args.out / "config.json"
     if args.evaluate and not path.exists():
         parser.error(f"{args.out} holds no run")

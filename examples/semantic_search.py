@@ -6,6 +6,9 @@ python examples/semantic_search.py DIR notes.txt                                
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import sys
 import time

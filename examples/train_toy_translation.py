@@ -13,6 +13,9 @@ pictures of loss and attention. Then `python examples/translate.py RUN_DIR "some
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import math
 import os
@@ -49,6 +52,7 @@ from nn import (
     plots,
     save_weights,
 )
+from nn.generation.beam import check_beam
 from nn.text import (
     SPECIALS,
     BPEDropout,
@@ -82,6 +86,11 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
     return int(text)
+
+
+def _seed(text: str) -> int:
+    """A whole number of at least 0."""
+    return 0 if text == "0" else _count(text)
 
 
 COUNT: dict[str, Any] = {"type": _count, "metavar": "N"}
@@ -143,7 +152,13 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
     add("--patience", **COUNT, help="stop after N epochs without a better validation loss")
     add("--save-every", **COUNT, default=200, help="steps between saved states (default: %(default)s)")
-    add("--seed", type=int, default=0, metavar="N", help="of corpus, split, weights and batches (default: %(default)s)")
+    add(
+        "--seed",
+        type=_seed,
+        default=0,
+        metavar="N",
+        help="of corpus, split, weights and batches (default: %(default)s)",
+    )
     add = parser.add_argument_group("the run").add_argument
     add("--out", type=Path, metavar="DIR", help="run directory (default: runs/PAIR, or runs/NAME of the file)")
     add(
@@ -181,6 +196,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for name, value in (REAL if from_file else TOY).items():
         if getattr(args, name) is None:
             setattr(args, name, value)
+    check_beam(args.beam, args.length_penalty)
     if args.min_count is None:
         args.min_count = 2 if from_file else 1
     if args.processes is None:

@@ -9,6 +9,9 @@ python examples/translate.py runs/zh-en --explore a.html "我 有 一只 猫"
 
 from __future__ import annotations
 
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

@@ -48,6 +48,9 @@ def run_script(main: Callable[[], Any]) -> int:
 
 
 def _run(main: Callable[[], Any]) -> int:
+    if sys.stdout is None:
+        _say("error: standard output is closed")
+        return 1
     try:
         code = main()
         sys.stdout.flush()
@@ -67,11 +70,14 @@ def one_line(error: BaseException) -> str:
     """The message of an error in one line, the file first where there is one."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:  # of a file without a name, such as standard output
+        text = error.strerror
     else:
         text = str(error) or type(error).__name__
     return " ".join(text.split())
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # standard error may be gone too
-        print(text, file=sys.stderr, flush=True)
+    if sys.stderr is not None:
+        with suppress(OSError):  # standard error may be gone too
+            print(text, file=sys.stderr, flush=True)

@@ -9,13 +9,15 @@ program that finds all of them in one walk, first by hand, then in forty lines o
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson
 
 import minigrad as mg
 from minigrad.extras import require

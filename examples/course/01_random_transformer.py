@@ -11,6 +11,9 @@ Its eight exercises are answered by 02_random_transformer_exercises.py.
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +21,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from lesson import Lesson
 from random_transformer import (
     CONFIG,
     INDEX,

@@ -8,6 +8,9 @@ The text (001_a6a1c66263ca8fcf.txt) ends with eight questions; lesson 1 goes thr
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +18,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from lesson import Lesson
 from random_transformer import CONFIG, INDEX, Array, draw_lines, exact_matches, generate, train
 
 import minigrad as mg

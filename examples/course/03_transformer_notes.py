@@ -10,13 +10,15 @@ normalisation, the decoder block, and what goes in and out of a Transformer that
 
 from __future__ import annotations
 
+from lesson import Lesson, chinese_english  # first: Ctrl-C is one line from here on
+
+# isort: split
 from collections.abc import Callable, Sequence
 from math import cos, isclose, sin, sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson, chinese_english
 
 import minigrad as mg
 import nn

@@ -10,6 +10,9 @@ beside the classes of `nn`, and its reasons are measured.
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 import itertools
 from collections.abc import Sequence
 from math import sqrt
@@ -17,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson
 
 import minigrad as mg
 import nn

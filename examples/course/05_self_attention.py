@@ -12,12 +12,14 @@ sees "animal" and "street" in one sentence, and nobody tells it where to look.
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson
 
 import minigrad as mg
 import nn

@@ -12,12 +12,14 @@ with attention to all patches, and 0.56 each time without.
 
 from __future__ import annotations
 
+from lesson import Lesson  # first: Ctrl-C is one line from here on
+
+# isort: split
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from lesson import Lesson
 
 import minigrad as mg
 import nn

@@ -10,12 +10,14 @@ are removed, is in 08_pruning_heads.py.
 
 from __future__ import annotations
 
+from lesson import Lesson, fastest  # first: Ctrl-C is one line from here on
+
+# isort: split
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson, fastest
 
 import minigrad as mg
 import nn

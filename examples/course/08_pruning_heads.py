@@ -12,13 +12,15 @@ After Michel, Levy, Neubig (2019), "Are sixteen heads really better than one?", 
 
 from __future__ import annotations
 
+from lesson import Lesson, fastest  # first: Ctrl-C is one line from here on
+
+# isort: split
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lesson import Lesson, fastest
 
 import minigrad as mg
 import nn

@@ -9,13 +9,15 @@ the 120 lines of by_hand.py, which this lesson goes through, trains, holds again
 
 from __future__ import annotations
 
+from lesson import Lesson, chinese_english  # first: Ctrl-C is one line from here on
+
+# isort: split
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import by_hand
 import numpy as np
-from lesson import Lesson, chinese_english
 
 import minigrad as mg
 import nn

@@ -8,23 +8,26 @@ not hold makes it fail.
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent))  # for what the other examples use too
+
+import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+
+# isort: split
 import argparse
 import inspect
 import json
 import re
 import shutil
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-sys.path.append(str(Path(__file__).parent.parent))  # for corpora.py, which the other examples use too
-
 import languages
+import numpy as np
 import terminal
 from corpora import chinese_english
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..core.graph import Node, topological
 from ..core.tensor import Tensor
 from ..extras import require
+from ..files.atomic import write_bytes
 
 __all__ = ["to_dot", "draw_graph"]
 
@@ -53,9 +54,13 @@ def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | N
 
     Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
     """
-    graphviz = require("graphviz", "draw_graph")
+    graphviz, path = require("graphviz", "draw_graph"), Path(path)
+    kind = path.suffix[1:].lower()
+    if kind not in graphviz.FORMATS:
+        raise ValueError(f"draw_graph: {path}: expected a name that ends in .svg, .png, .pdf ...")
     try:
-        graphviz.Source(to_dot(result, names)).render(outfile=str(path), cleanup=True)
+        picture = graphviz.Source(to_dot(result, names)).pipe(kind)  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:
         raise RuntimeError("draw_graph: the Graphviz programs are not installed; to_dot() gives the text") from error
-    return Path(path)
+    write_bytes(path, picture)
+    return path

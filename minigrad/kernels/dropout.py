@@ -26,8 +26,8 @@ def checked_p(p: float) -> float:
 
 
 def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
-    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, and 1 / (1 - p')."""
-    dropped = max(1, round(checked_p(p) * _LEVELS)) if p else 0
+    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1 / (1 - p')."""
+    dropped = min(max(1, round(checked_p(p) * _LEVELS)), _LEVELS - 1) if p else 0
     n = int(np.prod(shape))
     words = default_generator(generator).integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
@@ -58,7 +58,7 @@ def _dropout(x, /, mask, scale):
 def dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None) -> Tensor:
     """x with each element set to 0 with probability `p`, and the others divided by 1 - p.
 
-    The probability is rounded to the nearest 1/256 (a random byte decides), and the division is by
+    The probability is rounded to the nearest 1/256, never to 1 (a random byte decides), and the division is by
     what it was rounded to, so the expectation is exact. With `training=False` x is returned as it is.
     """
     if not training or p == 0:

@@ -12,6 +12,9 @@ from .rules import Rules
 
 __all__ = ["beam_search"]
 
+WIDEST = 1000
+STEEPEST = 20  # length ** penalty stays a number
+
 
 def beam_search(
     model: Any, source: Any = None, *, prompt: Any = None, beam_size: int = 4, max_len: int = 128,
@@ -24,6 +27,7 @@ def beam_search(
     is done when nothing in its beam can still get among its `n_best`. The rest as in `greedy_search`; here
     the rules change the logarithms of the probabilities.
     """
+    check_beam(beam_size, length_penalty)
     if not 1 <= n_best <= beam_size:
         raise ValueError(f"beam_search: expected 1 <= n_best <= beam_size, got {n_best} and {beam_size}")
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
@@ -45,6 +49,14 @@ def beam_search(
         if not live:
             return [beam.finished[:n_best] for beam in search]
         decoding.advance([h.tokens[-1] for beam in live for h in beam.alive], np.array(rows))
+
+
+def check_beam(beam_size: int, length_penalty: float) -> None:
+    """An error for a beam that cannot be: a script asks before it trains for hours."""
+    if not isinstance(beam_size, int) or isinstance(beam_size, bool) or not 1 <= beam_size <= WIDEST:
+        raise ValueError(f"beam_size: expected a whole number from 1 to {WIDEST}, got {beam_size!r}")
+    if not isinstance(length_penalty, (int, float)) or not abs(length_penalty) <= STEEPEST:
+        raise ValueError(f"length_penalty: expected a number from -{STEEPEST} to {STEEPEST}, got {length_penalty!r}")
 
 
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:

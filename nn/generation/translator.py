@@ -17,7 +17,7 @@ from ..models.kinds import model_to_dict
 from ..models.transformer import Transformer
 from ..models.weights import load_model
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
-from .beam import beam_search
+from .beam import beam_search, check_beam
 from .decoding import Hypothesis
 from .inference import for_inference
 from .search import attention_maps, greedy_search
@@ -133,6 +133,7 @@ class Translator:
         `max_len` bounds the tokens of a translation: twice those of the longest source in its batch plus
         10, unless given. `done` is called after each batch, with the number of sentences that are translated.
         """
+        check_beam(beam_size, length_penalty)
         result: list[Translation | None] = [None] * len(texts)
         ids, tokens = self.encode(texts) if texts else (np.empty((0, 0)), [])
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # like lengths together

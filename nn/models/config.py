@@ -103,8 +103,8 @@ class ModelConfig:
             raise ValueError(
                 f"num_heads must be divisible by num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
             )
-        if not _is_number(self.norm_eps) or not 0 <= self.norm_eps < 1:
-            raise ValueError(f"norm_eps: expected 0 <= norm_eps < 1, got {self.norm_eps!r}")
+        if not _is_number(self.norm_eps) or not 1e-30 <= self.norm_eps < 1:  # less vanishes beside 0 in float32
+            raise ValueError(f"norm_eps: expected 1e-30 <= norm_eps < 1, got {self.norm_eps!r}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 <= value < 1):
@@ -120,6 +120,8 @@ class ModelConfig:
             )
         if np.dtype(self.dtype).kind != "f":
             raise ValueError(f"dtype: expected a floating dtype, got {self.dtype!r}")
+        if self.positions == "rotary" and self.size_of_head > 1 << 16:
+            raise ValueError(f"head_dim: expected at most {1 << 16} with rotary positions, got {self.size_of_head}")
         if self.positions == "rotary":
             RotaryPositions(self.size_of_head, self.rotary_base, scaling=self.rotary_scaling)  # refuses what is wrong
 

@@ -92,12 +92,17 @@ def _wide_font(rescan: bool = False) -> str | None:
     return next((name for name in _CJK_FONTS if name in installed), None)
 
 
+def _drawable(text: str) -> str:
+    """A text without halves of characters, which stand for bytes that are no UTF-8, and which no font has."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
 def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
     """Tokens as tick labels, the font for them, and a note.
 
     Where they have Chinese characters and no font here has those, the tokens are numbered instead.
     """
-    tokens = [str(t) for t in tokens]
+    tokens = [_drawable(str(t)) for t in tokens]
     font = _font_for(*tokens)
     if font is not None:
         return tokens, font, ""
@@ -107,6 +112,7 @@ def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
 
 def _entitle(set_title: Callable[..., Any], title: str, size: int) -> None:
     """Set a title; what no font here can draw of it becomes an ellipsis."""
+    title = _drawable(title)
     font = _font_for(title)
     if font is None:
         shown = "".join("…" if _is_wide(c) else c for c in title)
@@ -282,7 +288,7 @@ def schedule_curve(schedules: Mapping[str, Callable[[int], float]], steps: int, 
     axes = figure.add_subplot()
     at = np.arange(1, steps + 1)
     for name, schedule in schedules.items():
-        axes.plot(at, [schedule(int(s)) for s in at], label=name, lw=1.4)
+        axes.plot(at, [schedule(int(s)) for s in at], label=_drawable(name), lw=1.4)
     axes.set_xlabel("step")
     axes.set_ylabel("learning rate")
     axes.grid(alpha=0.25)

@@ -121,6 +121,8 @@ class ModelText:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
         found = self._encoded(texts, pairs or [None] * len(texts), True, max_len, language)
+        if empty := [text for text, (row, _) in zip(texts, found) if text.strip() and not row]:
+            raise ValueError(f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}")
         width = max((len(row) for row, _ in found), default=0)
         ids = np.full((len(found), width), self.pad_id or 0, np.int64)
         mask, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, np.int64)

@@ -106,6 +106,8 @@ def test_to_dot() -> None:
 
 def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     y = Tensor(1.0, requires_grad=True) * 2
+    for name in ("g.gv", "g.dot", "g", "g.svg.gv", "g.svg.dot"):
+        (tmp_path / name).write_text("precious")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "graphviz", None)
         with pytest.raises(MissingExtraError, match=r"draw_graph needs graphviz: pip install graphviz"):
@@ -116,6 +118,12 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
             mg.draw_graph(y, tmp_path / "g.svg")
     else:
         assert "multiply" in mg.draw_graph(y, tmp_path / "g.svg").read_text()
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(RuntimeError, match="Graphviz programs are not installed; to_dot\\(\\) gives the text"):
+            mg.draw_graph(y, tmp_path / "h.svg")
+    with pytest.raises(ValueError, match="draw_graph: .*g.text: expected a name that ends in .svg"):
+        mg.draw_graph(y, tmp_path / "g.text")
+    assert all(p.read_text() == "precious" for p in tmp_path.iterdir() if p.name != "g.svg")
 
 
 # -- numerics ----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts import EXAMPLES, started
+from scripts import EXAMPLES, load, started
 
 from minigrad.console import one_line, run_script
 
@@ -69,6 +69,44 @@ def test_a_reader_that_has_gone_away_ends_a_script_quietly(tmp_path: Path) -> No
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=100)
     os.close(write)
     assert done.returncode == 1 and "Traceback" not in done.stderr and "Broken" not in done.stderr
+
+
+@pytest.mark.parametrize("options", [["--quiet"], []])
+def test_standard_output_that_is_closed(tmp_path: Path, options: list[str]) -> None:
+    command = [sys.executable, *TRAIN, "--steps", "2", "--out", str(tmp_path / "run"), *options]
+    closed = lambda: os.close(1)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=100, preexec_fn=closed)
+    assert done.returncode == 1 and done.stderr == "error: standard output is closed\n"
+    assert not (tmp_path / "run").exists()  # told before the work is done, not after it
+    both = lambda: (os.close(1), os.close(2))
+    assert subprocess.run(command, timeout=100, preexec_fn=both).returncode == 1
+
+
+@pytest.mark.parametrize("script", sorted(p.name for p in EXAMPLES.rglob("*.py") if "__main__" in p.read_text("utf-8")))
+def test_ctrl_c_while_a_script_imports(tmp_path: Path, script: str) -> None:
+    """NumPy, which takes the longest, is one that is interrupted; also inside an extension, which makes it an ImportError."""
+    path = next(EXAMPLES.rglob(script))
+    for error in (
+        "raise KeyboardInterrupt",
+        "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt:\n    raise ImportError",
+    ):
+        (tmp_path / "numpy.py").write_text(error)
+        environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{EXAMPLES.parent}"}
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, timeout=100)
+        assert (done.returncode, done.stderr, done.stdout) == (130, "interrupted\n", "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--length-penalty", "1e308"], ["--length-penalty", "nan"], ["--beam", "100000"], ["--seed", "-1"],
+     ["--dropout", "1"], ["--dropout", "nan"], ["--label-smoothing", "2"], ["--clip", "nan"], ["--lr", "inf"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_settings_that_cannot_be_are_told_before_training(tmp_path: Path, options: list[str]) -> None:
+    main = load("train_toy_translation").main
+    with pytest.raises((ValueError, SystemExit)):
+        main([*TRAIN[1:], "--steps", "2", "--out", str(tmp_path / "run"), *options])
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

@@ -175,3 +175,10 @@ def test_cross_entropy_of_class_probabilities(options: Any) -> None:
     by_class, by_row = (mg.cross_entropy(x, y, **reduction) for y in (classes, np.eye(3)[classes]))
     np.testing.assert_allclose(by_class.data, by_row.data, rtol=1e-12)
     assert mg.gradgradcheck(lambda x, q: mg.cross_entropy(x, q, **options), [x, q])
+
+
+@pytest.mark.parametrize("p", [0.99, 0.998, 0.999, 1 - 1e-9, np.nextafter(1, 0)])
+def test_dropout_near_one_leaves_some_and_keeps_the_mean(p: float) -> None:
+    x = np.ones(1 << 20)
+    for y in (mg.dropout(x, p), mg.relu_dropout(x, p)):
+        assert (y.data > 0).any() and abs(y.data.mean() - 1) < 0.2

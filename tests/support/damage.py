@@ -87,7 +87,7 @@ class Judge:
         total = sum(self.counts.values())
         names = ("refused", "harmless", "free to be so", "traceback", "hang", "silent", "without a file name")
         tell(f"{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
-        assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[:40])
+        assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[: None if INTENSE else 40])
         assert total >= least and self.counts["refused"] > total / 2
 
 

@@ -159,6 +159,13 @@ def test_errors() -> None:
     model = small()
     with pytest.raises(ValueError, match="expected 1 <= n_best <= beam_size, got 3 and 2"):
         nn.beam_search(model, SOURCES, beam_size=2, n_best=3)
+    for size in (0, -1, 2.5, True, 1001, 100_000, "4"):
+        with pytest.raises(ValueError, match="beam_size: expected a whole number from 1 to 1000, got"):
+            nn.beam_search(model, SOURCES, beam_size=size)
+    for penalty in (1e308, -1e308, float("nan"), float("inf"), 20.5, "1", None):
+        with pytest.raises(ValueError, match="length_penalty: expected a number from -20 to 20, got"):
+            nn.beam_search(model, SOURCES, length_penalty=penalty)
+    nn.beam_search(model, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)
     with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
         nn.sample(model, SOURCES, temperature=0)
     with pytest.raises(ValueError, match="expected top_k of at least 1, got 0"):
