@@ -47,7 +47,7 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
     if _is_chat(prompt):
         return text.encode(text.chat(prompt), special=False)
     ids: list[int] = text.encode(prompt)
-    if text.eos_id is not None and ids[-1:] == [text.eos_id]:  # some put the end mark behind every text
+    if text.eos_id is not None and ids[-1:] == [text.eos_id]:  # some put EOS behind every text
         ids = ids[:-1]
     if not ids and text.bos_id is not None:
         ids = [text.bos_id]

@@ -94,7 +94,7 @@ def sentencepiece_tokenizer(path: str | Path) -> Any:
 
 
 class MarianText(ModelText):
-    """The text of a Marian folder: cut up by source.spm, numbered by vocab.json, each text ending in its end mark.
+    """The text of a Marian folder: cut up by source.spm, numbered by vocab.json, each text ending in EOS.
 
     A text can begin with a mark such as ">>fra<<", where the vocabulary has it: the language to translate to.
     """

@@ -155,8 +155,8 @@ def test_quick_gelu_is_refused(tmp_path: Path) -> None:
         nn.load(tmp_path)
 
 
-def test_the_end_mark_as_padding(tmp_path: Path) -> None:
-    """GPT-2 and SmolLM2 pad with their end mark: real ones are seen and learned, only a mask hides any."""
+def test_eos_as_padding(tmp_path: Path) -> None:
+    """GPT-2 and SmolLM2 pad with EOS: real ones are seen and learned, only a mask hides any."""
     made = make(transformers, torch, "gpt2", pad_token_id=2)
     made.save_pretrained(tmp_path)
     ids = np.array([[3, 2, 5, 2, 2]])

@@ -13,7 +13,7 @@ from ..base import Model
 from ..config import EncoderConfig, LanguageModelConfig, TransformerConfig
 from .families import FAMILIES
 from .folder import Origin
-from .load import HEADS, describe_head, forward_places
+from .load import HEADS, describe_head
 from .settings import write_table
 
 __all__ = ["adopted", "in_halves"]
@@ -47,7 +47,7 @@ def adopted(model: Model) -> Origin:
         describe_head(settings, family, head, config)
     else:
         settings["architectures"] = [family.base + suffix]
-    return Origin(name, settings, head, forward_places(model, family, head))
+    return Origin(name, settings, head, family.places(model, head))
 
 
 def _of_marian(config: TransformerConfig) -> dict[str, Any]:

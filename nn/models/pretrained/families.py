@@ -13,6 +13,7 @@ from minigrad.files.json import Settings
 
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from .settings import ACTIVATIONS, expect_only, read_table, renamed
+from .tables import Place, places, rules_of
 
 __all__ = ["FAMILIES", "Family"]
 
@@ -58,6 +59,12 @@ class Family:
     def table(self, config: Any) -> str:
         """The table of names for a model of this configuration."""
         return self.names if isinstance(self.names, str) else self.names(config)
+
+    def places(self, model: Any, head: str) -> dict[str, Place]:
+        """Where each parameter of a model that was not loaded is in a file; those of adapters are nowhere."""
+        table = self.heads.get(head, "") + "\n" + self.table(model.config)
+        rules = rules_of(table, self.prefixes[-1 if head == "none" else 0])
+        return places(rules, (name for name, _ in model.named_parameters() if ".lora_" not in name))
 
 
 FAMILIES: dict[str, Family] = {}
@@ -369,7 +376,7 @@ FAMILIES["m2m_100"] = replace(
 FAMILIES["marian"] = replace(
     FAMILIES["bart"], base="Marian", more=_marian_tie, ours={"positions": "sinusoidal_halves"},
     settings=_BART_SETTINGS + "pad_id=pad_token_id:58100 bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
-    names=lambda config: _BART if config.tie == "all" else _BART.partition("@shared")[2],
+    names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
     ignored=("final_logits_bias", "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"),
 )  # fmt: skip
 FAMILIES["t5"] = Family(

@@ -73,12 +73,12 @@ class Weights(Mapping[str, Entry]):
 
     def is_mapped(self, name: str, dtype: Any) -> bool:
         """Whether an array can stay in the file: it is of this dtype there, and the file can be replaced meanwhile."""
-        stored = DTYPES.get(self[name].dtype)
-        return os.name != "nt" and stored is not None and np.dtype(stored) == np.dtype(dtype)
+        stored = DTYPES.get(self[name].dtype, "V")
+        return os.name != "nt" and dtype in (None, np.dtype(stored))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
         """An array to be written to, in its own memory or mapped; what is too large for the dtype is infinite."""
-        if dtype is None or self.is_mapped(name, dtype):
+        if self.is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)

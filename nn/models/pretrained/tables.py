@@ -21,11 +21,12 @@ _OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms
 
 
 class Rule(NamedTuple):
-    """A line of a table."""
+    """A line of a table; `inside`: theirs begins with what the names of the family begin with."""
 
     ours: str
     theirs: str
     mark: str
+    inside: bool
 
 
 class Place(NamedTuple):
@@ -61,10 +62,11 @@ def rules_of(table: str, prefix: str = "") -> list[Rule]:
     """The lines of a table, with `prefix` in place of "@"."""
     rules = []
     for words in filter(None, map(str.split, table.split("\n"))):
-        ours, theirs = _lines(words[0]), _lines(words[1].replace("@", prefix))
+        ours, theirs = _lines(words[0]), _lines(words[1])
         count = max(len(ours), len(theirs))
         ours, theirs = (side * count if len(side) == 1 else side for side in (ours, theirs))
-        rules += [Rule(a, b, "".join(words[2:])) for a, b in zip(ours, theirs, strict=True)]
+        for a, b in zip(ours, theirs, strict=True):
+            rules.append(Rule(a, b.replace("@", prefix), "".join(words[2:]), "@" in b))
     return rules
 
 
@@ -75,7 +77,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 def translated(name: str, rules: Iterable[Rule], back: bool = False) -> Iterator[tuple[str, str]]:
     """What a parameter of ours is called by theirs (`back`: the other way), by each rule that fits, and its mark."""
-    for ours, theirs, mark in rules:
+    for ours, theirs, mark, _ in rules:
         here, there = (theirs, ours) if back else (ours, theirs)
         if match := _pattern(here).fullmatch(name):
             *layers, leaf = match.groups("")

@@ -43,7 +43,7 @@ def test_source_eos_takes_a_place() -> None:
     assert translator(False).translate([text], max_len=2)
     with pytest.raises(ValueError, match="a sentence of 8 tokens is longer than the 7 that the model takes"):
         translator(True).translate([text])
-    assert translator(True).translate([text[2:], "a"], max_len=2)  # the end mark of the longest is not cut off
+    assert translator(True).translate([text[2:], "a"], max_len=2)  # EOS of the longest is not cut off
 
 
 OLDER = {  # what a run directory of the first version held

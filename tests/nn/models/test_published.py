@@ -331,8 +331,8 @@ def test_settings_for_generation(tmp_path: Path) -> None:
     assert (tmp_path / "again/generation_config.json").read_bytes() == data
 
 
-def test_padding_that_is_also_the_end_mark(tmp_path: Path) -> None:
-    """Where pad and end are one id (GPT-2, SmolLM2), the end mark is learned, unless a mask says otherwise."""
+def test_padding_that_is_also_eos(tmp_path: Path) -> None:
+    """Where PAD and EOS are one id (GPT-2, SmolLM2), EOS is learned, unless a mask says otherwise."""
     model = nn.load(folder(tmp_path, pad_token_id=2))
     ids = np.array([[3, 4, 2, 2]])
     assert model.num_targets(ids) == 3 and model.num_targets(ids, np.array([[True, True, True, False]])) == 2

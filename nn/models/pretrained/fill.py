@@ -1,0 +1,112 @@
+"""The arrays of a folder as the parameters of a model."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from ...layers import init
+from ..base import Model
+from .families import Family
+from .folder import Weights, listed
+from .tables import Place, known, places, rules_of, translated
+
+__all__ = ["Names", "fill"]
+
+
+class Names:
+    """The names of a folder's arrays, by `rules`, and of a model with a head; `native`: the folder has that head."""
+
+    def __init__(self, family: Family, table: str, weights: Weights, head: str, native: str) -> None:
+        self.family, self.weights, self.head, self.native = family, weights, head, head == native
+        tokens = [r.theirs for r in rules_of(table, "@") if r.ours.endswith(".tokens")]
+        found = [p for p in family.prefixes if any(t.replace("@", p) + ".weight" in weights for t in tokens)]
+        if not found:
+            expected = " or ".join(tokens[0].replace("@", prefix) + ".weight" for prefix in family.prefixes)
+            raise ValueError(f"{weights.where}: expected {expected}, got {listed(weights, 4)}")
+        self.prefix = found[0]
+        self.head_rules = rules_of(family.heads.get(head, ""), self.prefix)
+        self.rules = rules_of(table, self.prefix)
+
+    def classes(self) -> int | None:
+        """How many classes the head in the file has."""
+        name = next(r.theirs for r in self.head_rules if r.ours == "output") + ".weight"
+        return self.weights[name].shape[0] if name in self.weights and self.weights[name].shape else None
+
+    def is_new(self, name: str) -> bool:
+        """Whether a parameter of ours belongs to a head that the folder does not have."""
+        return not self.native and any(True for _ in translated(name, self.head_rules))
+
+    def is_unused(self, name: str) -> bool:
+        """Whether an array of the file is known, and not used: of other heads, or of what we do not have."""
+        heads = [] if self.native else [rules_of(head, self.prefix) for head in self.family.heads.values()]
+        patterns = [pattern.replace("@", self.prefix) for pattern in self.family.ignored]
+        return known(patterns + [rule.theirs + "*" for rules in heads for rule in rules], name)
+
+    def places(self, model: Model) -> dict[str, Place]:
+        """Which parameters of the model each array of the file holds; of another head, those inside the model below."""
+        rules = [rule for rule in self.head_rules if self.native or rule.inside] + self.rules
+        own = {id(parameter): name for name, parameter in model.named_parameters()}
+        found = {}
+        for name in self.weights:
+            ours = {own[id(p)]: mark for path, mark in translated(name, rules, back=True)
+                    if (p := _at(model, path)) is not None}  # fmt: skip
+            if ours:
+                found[name] = Place(tuple(ours), next(iter(ours.values())))
+        return found
+
+
+def _at(model: Model, name: str) -> Any:
+    """A parameter by any of its names; None where there is none."""
+    try:
+        return attrgetter(name)(model)
+    except AttributeError:
+        return None
+
+
+def fill(
+    model: Model, names: Names, generator: np.random.Generator | None
+) -> tuple[dict[str, Place], dict[str, np.ndarray]]:
+    """Read the weights into the model; where each array went, and those that it does not use.
+
+    An array that is missing, unknown or misshaped is a ValueError, before anything is read. A new head starts
+    by BERT's rule.
+    """
+    weights, found, own = names.weights, names.places(model), dict(model.named_parameters())
+    left = set(own).difference(*(place.ours for place in found.values()))
+    shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
+    unused = [name for name in weights if name not in found]
+    kinds = {
+        "missing": places(names.head_rules + names.rules, (n for n in own if n in left and not names.is_new(n))),
+        "unknown": [name for name in unused if not names.is_unused(name)],
+        "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
+                      for name, shape in shapes.items() if weights[name].shape != shape],
+    }  # fmt: skip
+    if any(kinds.values()):
+        text = "; ".join(f"{kind}: {listed(wrong)}" for kind, wrong in kinds.items() if wrong)
+        raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
+    for name in own:
+        if name in left and own[name].ndim > 1:
+            init.normal_(own[name], 0.0, 0.02, generator)
+        elif name in left:
+            init.zeros_(own[name])
+    done: set[str] = set()
+    for name, place in found.items():
+        _read(name, place, model.config.dtype, own, done, weights)
+    return found, {name: weights.array(name) for name in unused}
+
+
+def _read(name: str, place: Place, dtype: str, own: Any, done: set[str], weights: Weights) -> None:
+    """One array into the parameters that it holds; those that are `done` must be equal to it."""
+    array = weights.array(name, dtype)
+    if wrong := weights.misfit(name, array, np.dtype(dtype)):
+        raise ValueError(f"{weights.files[name].path}: {wrong}")
+    for ours, part in zip(place.ours, place.split(array, [own[o].shape for o in place.ours])):
+        if ours not in done:
+            own[ours].replace(part.astype(dtype, copy=False))
+            own[ours].requires_grad = place.mark != "row"  # the bias of logits, which its makers did not train
+        elif not np.array_equal(part, own[ours].data):
+            raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
+    done.update(place.ours)
