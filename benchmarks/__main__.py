@@ -29,6 +29,8 @@ import numpy as np
 from harness import Worker, compare, machine, take_turns
 from sizes import SIZES
 
+from nn.pictures.style import COLOURS, style
+
 RIVALS = ["torch", "torch:processes", "torch:compiled", "jax", "autograd", "mygrad"]
 SLOW = ["autograd", "mygrad"]  # not at the size base, where they would take minutes
 NAMES = {
@@ -204,12 +206,19 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 def draw(results: dict[str, Any], path: Path) -> str:
     """Bars: the time of a training step, and of decoding, as a multiple of minigrad's; what was drawn, as a text."""
-    from matplotlib.figure import Figure
-
     panels = [(f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()]
     panels += [(f"decoding, {name}", r) for name, r in results.get("decode", {}).items()]
     if not panels:
         return ""
+    with style():
+        _bars(panels).savefig(path, dpi=120)
+    return f", picture: {path}"
+
+
+def _bars(panels: list[tuple[str, dict[str, Any]]]) -> Any:
+    """A figure with a panel of bars for each title, minigrad's in colour."""
+    from matplotlib.figure import Figure
+
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
@@ -217,15 +226,14 @@ def draw(results: dict[str, Any], path: Path) -> str:
         axes = figure.add_subplot(rows, columns, place + 1)
         labels = ["Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found]
         ratios = [1 / f.get("ratio", 1) for f in found.values()]
-        bars = axes.barh(labels, ratios, color=["#2a6fbb" if n == "minigrad" else "#b8b8b8" for n in found])
+        bars = axes.barh(labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in found])
         # each pair took its own turns, so milliseconds of two bars are not quite as the bars are: both are told
         told = [f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, found.values())]
         axes.bar_label(bars, told, padding=3, fontsize=8)
         axes.set(title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.6 * max(ratios)))
         axes.axvline(1, color="black", linewidth=0.8)
         axes.invert_yaxis()
-    figure.savefig(path, dpi=120)
-    return f", picture: {path}"
+    return figure
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
 
-from builder import browser, check, diagrams, lessons, page, reference
+from builder import browser, check, diagrams, lessons, page, reference, works
 from builder.markdown import render
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
@@ -32,7 +32,6 @@ WRITTEN = {
     "design": "More",
     "speed": "More",
     "scale": "More",
-    "results": "More",
     "operations": "Reference",
 }
 
@@ -48,10 +47,9 @@ def written() -> list[page.Page]:
         path = HERE / f"{name}.md"
         if not path.exists():
             continue
-        group = "Works with" if re.match(r"numpy|scipy|torch|pytorch|jax|habits", name) else WRITTEN.get(name, "More")
-        made.append(_page(path, group))
+        made.append(_page(path, WRITTEN.get(name, "More")))
         made[-1].files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
-    return made
+    return [*made, *(_page(path, "More") for path in sorted(HERE.glob("results/*/README.md")))]
 
 
 def _page(path: Path, group: str, language: str = "en") -> page.Page:
@@ -102,8 +100,8 @@ def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> lis
         *group("Start"),
         *english,
         *reference.pages(),
+        works.page(),
         *group("Reference"),
-        *group("Works with"),
         *group("More"),
         *in_chinese(chinese),
     ]

@@ -41,9 +41,10 @@ def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
 
 def pages(records: Path, reuse: bool = False, jobs: int = 2) -> tuple[list[Page], list[str]]:
     """The pages of each lesson, by language, and all that went wrong: statements that did not hold, texts without Chinese."""
-    scripts = sorted(COURSE.glob("[0-9][0-9]_*.py"))
+    scripts = sorted(COURSE.glob("[0-9][0-9]_*.py"), reverse=True)  # the last ones train, and so are the longest
     with ThreadPoolExecutor(jobs) as pool:
-        runs = list(pool.map(lambda script: _run(script, records, reuse), scripts))
+        runs = list(pool.map(lambda script: _run(script, records, reuse), scripts))[::-1]
+    scripts.reverse()
     wrong = [f"{script.name}: {error}" for script, (_, error) in zip(scripts, runs) if error]
     made = []
     for script, (folder, error) in zip(scripts, runs):

@@ -193,6 +193,19 @@ def test_the_reference_has_every_operation_and_rule(docs: SimpleNamespace) -> No
     assert "lambda" in bare and page.count("<pre") > 40
 
 
+def test_what_works_is_told_by_the_registry_and_the_tests(docs: SimpleNamespace) -> None:
+    page = importlib.import_module("builder.works").page().content
+    for shown in (
+        "<code>matmul</code>",
+        "<code>svd</code>",
+        "minimize, BFGS, jac=",
+        "solve_ivp",
+        "<code>unsqueeze</code>",
+    ):
+        assert shown in page, shown
+    assert page.count("<code>") > 300 and "<code>reshape</code>" in page and "np.linalg" in page
+
+
 def test_written_pages_and_their_code(docs: SimpleNamespace) -> None:
     made = docs.build.written()
     assert made[0].path == "index.html" and {"start.html", "design.html"} <= {page.path for page in made}
