@@ -234,13 +234,12 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Seq
 # -- data ------------------------------------------------------------------------------------------
 
 
-def load_pairs(args: argparse.Namespace) -> tuple[list[Pair], list[Pair], list[Pair]]:
-    """Training, validation and test pairs; no source sentence is in two of them."""
+def load_pairs(
+    args: argparse.Namespace, left_out: Counter[str] | None = None
+) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Training, validation and test pairs; no source sentence is in two of them. What is left out is counted."""
     if args.data or args.source:
-        left_out: Counter[str] = Counter()
         pairs = read_pairs(args.data or args.source, args.target, args.reverse, left_out)
-        if told := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
-            print(f"left out of {sum(left_out.values()) + len(pairs):,} rows: {told}", file=sys.stderr)
         fixed: list[Pair] = []
         args.test_size = min(args.test_size, max(1, len(pairs) // 6))  # a small file is mostly to learn from
         args.valid_size = min(args.valid_size, max(1, len(pairs) // 6))
@@ -296,16 +295,16 @@ def prepare(args: argparse.Namespace, train: list[Pair]) -> Translator:
     return Translator(Transformer(config), *vocabs, *splits)
 
 
-def make_batches(translator: Translator, pairs: list[Pair], args: argparse.Namespace, learn: bool) -> PairBatches:
-    """Batches of ids; to learn from, shuffled, and with BPE dropout if asked for."""
+def make_batches(
+    translator: Translator, pairs: list[Pair], args: argparse.Namespace, left_out: Counter[str], learn: bool
+) -> PairBatches:
+    """Batches of ids; to learn from, shuffled, and with BPE dropout if asked for. Longer pairs are left out."""
     splits = (translator.source_tokenizer, translator.target_tokenizer)
     vocabs = (translator.source_vocab, translator.target_vocab)
     encode = lambda tokens: (vocabs[0].encode(tokens[0]), vocabs[1].encode(tokens[1], bos=True, eos=True))
     if not (learn and args.bpe_dropout):
         tokens = filter_pairs([(splits[0](a), splits[1](b)) for a, b in pairs], args.max_len)
-        if len(tokens) < len(pairs):
-            n = len(pairs) - len(tokens)
-            print(f"left out of {len(pairs):,} pairs: {n:,} of more than {args.max_len} tokens", file=sys.stderr)
+        left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(tokens)
         return PairBatches([encode(pair) for pair in tokens], args.batch_tokens, shuffle=learn, seed=args.seed)
     if not any(isinstance(split, BPETokenizer) for split in splits):
         raise ValueError("--bpe-dropout: neither side is split by bpe; see --joint and --source-tokenizer")
@@ -313,6 +312,7 @@ def make_batches(translator: Translator, pairs: list[Pair], args: argparse.Names
         BPEDropout(s, args.bpe_dropout) if isinstance(s, BPETokenizer) else lambda text, _, s=s: s(text) for s in splits
     ]
     kept = [pair for pair in pairs if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))]
+    left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(kept)
     drawn = lambda pair, generator: encode([d(text, generator) for d, text in zip(drop, pair)])
     return PairBatches(kept, args.batch_tokens, seed=args.seed, encode=drawn)
 
@@ -387,15 +387,19 @@ def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float
 def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
     """All that a run needs, and the held-out pairs, as batches and as text; nothing is written yet."""
     mg.manual_seed(args.seed)
-    train, valid, test = load_pairs(args)
+    left_out: Counter[str] = Counter()
+    train, valid, test = load_pairs(args, left_out)
+    rows = sum(map(len, (train, valid, test))) + left_out.total()
     translator = prepare(args, train)
     say(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example")
     for a, b in train[:2]:
         say(f"    {a}  →  {b}")
     sizes = f"{len(translator.source_vocab):,} and {len(translator.target_vocab):,}"
     say(f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters")
-    batches = make_batches(translator, train, args, learn=True)
-    held = [make_batches(translator, part, args, learn=False) for part in (valid, test)]
+    batches = make_batches(translator, train, args, left_out, learn=True)
+    held = [make_batches(translator, part, args, left_out, learn=False) for part in (valid, test)]
+    if told := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
+        print(f"left out of {rows:,} rows: {told}", file=sys.stderr)
     smoothing = {"label_smoothing": args.label_smoothing}
     steps = math.ceil(len(batches) / args.accumulate) * args.epochs
     optimizer = Adam(translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)

@@ -479,6 +479,15 @@ def test_a_run_that_is_done_can_be_resumed_and_a_missing_one_begins(whole: Path,
     assert f"nothing in {tmp_path / 'new'} to go on with: beginning" in found.err and found.result["steps"] == 1
 
 
+def test_what_is_left_out_of_a_file_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = ["Source\tTarget", *(f"a {i} b\tx {i} y" for i in range(30)), "\tz", "a 1 b\tx 1 y", "l " * 9 + "\tm"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    data = ["--data", str(tmp_path / "pairs.tsv"), "--max-len", "8", "--out", str(tmp_path / "run")]
+    train.build(train.parse([*data, "--d-model", "8", "--num-heads", "2", "--processes", "1"]), lambda *_: None)
+    said = "left out of 34 rows: 1 a row of headings, 1 with an empty side, 1 there before, 1 of more than 8 tokens\n"
+    assert capsys.readouterr().err == said
+
+
 def test_another_directory_is_not_resumed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
     assert f"--resume: {tmp_path} holds no run: it has other files" in refused(["--resume", "--out", str(tmp_path)])
