@@ -71,7 +71,7 @@ def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catal
     number_of, title = script.stem[:2].lstrip("0") or "0", shown[0]["text"].rstrip(".。")
     title = re.sub(r'"([^"]*)"', "“\\1”", title)
     place = "course" if words.language == "en" else words.language
-    view = _View(folder, f"{place}/{script.stem}", words)
+    view = _View(folder, f"course/{script.stem}", words)
     content = view.blocks(shown, words.words("Lesson {number}", number=number_of))
     options = "" if words.language == "en" else f" --lang {words.language}"
     run = words.words(
@@ -203,7 +203,7 @@ class _View:
 
     def _explorer(self, file: str, path: str, caption: str) -> str:
         self.files[f"{self.path}-{file}"] = (self.folder / file).read_bytes()
-        name = f"{Path(self.path).name}-{file}"
+        name = f"../{self.path}-{file}"  # one for all languages
         return (
             f'<figure class="wide"><iframe class="explorer" src="{name}" title="{html.escape(caption, quote=True)}" loading="lazy">'
             f'</iframe><figcaption>{inline(caption)} <a href="{name}">{self.words("Open it alone.")}</a></figcaption></figure>'

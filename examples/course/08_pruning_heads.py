@@ -208,7 +208,7 @@ def how_many_can_go(
 def remove(lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray) -> None:
     lesson.section("Really removed")
     heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
-    lesson.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: {heads}.")
+    lesson.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: `{heads}`.")
     pruned = copied(model)
     pruned.prune_heads(heads)
     with mg.no_grad():
@@ -244,7 +244,7 @@ def remove_most(lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: n
     lesson.fact(
         "a pruned model is loaded from its configuration and weights",
         np.array_equal(again.eval().answer(ids), small.answer(ids)),
-        f"config.pruned_heads = {small.config.pruned_heads}",
+        f"`config.pruned_heads = {small.config.pruned_heads}`",
     )
     x = np.random.default_rng(0).standard_normal((256, course.LENGTH, D_MODEL)).astype(np.float32)
     layer = NAMES[0]

@@ -24,6 +24,7 @@ _CODES = {
     "code": "35",
     "ask": "1;34",
 }
+_OPENS, _CLOSES = "“‘（《「【〈", "”’，。、；：？！）》」】〉…—"
 _INLINE = re.compile(
     r"\$([^$]+)\$|`([^`]+)`|(?<![A-Za-z0-9_*])\*([^*\s][^*]*)\*(?![A-Za-z0-9_*])|\[([^\]]+)\]\(([^)]+)\)"
 )
@@ -49,9 +50,9 @@ def plain(text: str) -> str:
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
-    """Lines of at most `width` columns; wide characters may end a line anywhere."""
+    """Lines of at most `width` columns; Chinese may break anywhere, but no line begins with what closes, nor ends with what opens."""
     words = re.findall(
-        r"\s+|[\u3000-\u303f\uff00-\uffef]*[\u3400-\u9fff][\u3000-\u303f\uff00-\uffef]*|[^\s\u3400-\u9fff]+", text
+        rf"\s+|[{_OPENS}]*[\u3400-\u9fff][{_CLOSES}]*|[^\s\u3400-\u9fff]+?(?=[{_OPENS}]*[\u3400-\u9fff]|\s|$)", text
     )
     lines, line = [], first
     for word in words:

@@ -5,6 +5,7 @@ That all blocks of a run have their Chinese is checked where each lesson is run 
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -108,6 +109,11 @@ def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lesson_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert script.main(["--no-pictures", "--lang", "zh", "--section", "链式", "--width", "60", "--answers"]) == 0
     out, err = capsys.readouterr()
+    terminal = importlib.import_module("terminal")
+    prose = [line for line in out.splitlines() if not line.startswith("    ") and "  " not in line.strip()]
+    assert max(map(terminal.columns, prose)) <= 60 and not any(
+        line.strip()[:1] in "，。；）”" for line in prose if line
+    )
     assert out.startswith("从零开始的自动微分") and "── 链式法则 ──" in out and "── 导数" not in out
     assert "练习：" in out and "答案：" in out and "共核对 14 条论断：全部成立。" in out and not err
     assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", out)
