@@ -37,6 +37,7 @@ from .kernels.normalization import *
 from .ops import advice as advice  # says what to write for PyTorch's other names
 from .ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
+from .ops import writing as writing  # answers np.copyto and its kind
 from .ops.activations import *
 from .ops.calculus import *
 from .ops.compare import *

@@ -97,7 +97,7 @@ class _Traced:
                 raise TypeError(f"expected the function to return a Tensor, got a {type(y).__name__}")
         create = self.is_tied(ys, gs or ())
         found = gradients(ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True)
-        return [wrap(np.zeros_like(x._data), None) if c is None else c for x, c in zip(self.inputs, found)]
+        return [wrap(np.zeros_like(x._array), None) if c is None else c for x, c in zip(self.inputs, found)]
 
     def by_argument(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """A value for each input, as a tree for each of the chosen arguments."""
@@ -117,7 +117,7 @@ def _fresh(x: Any, outer: bool) -> Tensor:
     """A new input: tied to the graph around it, if there is one, or a new leaf."""
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)
-    array = x._data if isinstance(x, Tensor) else np.asarray(x)
+    array = x._array if isinstance(x, Tensor) else np.asarray(x)
     if array.dtype.kind != "f":
         got = f"dtype {array.dtype}" if array.dtype.kind in "iubc" else f"{x!r}"
         raise TypeError(f"only floating-point arguments can be differentiated, got {got}")

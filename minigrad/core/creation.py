@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .errors import GradientError
 from .nested import needs_gradient, without_tensors
 from .random import default_generator
 from .tensor import DISPATCH, Tensor, unwrap
@@ -22,11 +23,14 @@ if TYPE_CHECKING:
 def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
     """A new tensor with a copy of `data`; see `Tensor`.
 
-    Lists and tuples may hold tensors that require gradients, beside numbers: they are stacked, gradients and all.
+    Data that requires gradients is copied with them. So are lists and tuples of tensors, beside numbers: they are
+    stacked.
     """
-    if isinstance(data, (list, tuple)) and needs_gradient(data):
+    if needs_gradient(data):
+        if requires_grad:
+            raise GradientError("tensor: the data requires gradients already; write .detach() for a leaf of its own")
         stacked = _stacked(data, np.result_type(*_arrays_in(data)))
-        return stacked if dtype is None else stacked.astype(dtype)
+        return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
     data = without_tensors(data)
     return Tensor(np.array(data, dtype), requires_grad)
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from .changes import mark_changed
 from .modes import MODE
 from .nested import as_tensors, needs_gradient, on_arrays, without_tensors
-from .tensor import DISPATCH, Tensor
+from .tensor import DISPATCH, Tensor, unwrap
 
 # -- NumPy -------------------------------------------------------------------------------------------
 
@@ -29,6 +30,7 @@ _SIGNATURES = {  # of functions in C, which NumPy before 2.4 does not tell
     "inner": "a, b",
 }
 _ABSENT = object()
+_HINTS = {"subok", "overwrite_input"}  # allow NumPy what a tensor never does
 _ARRAYS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # asked for an array, as SciPy does before it hands one to C
 
 
@@ -70,6 +72,8 @@ class Form:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if MODE.get().watch is None and not needs_gradient(args) and not (kwargs and needs_gradient(kwargs)):
             result = on_arrays(self.numpy, args, kwargs)
+            if self._writes and (kwargs or len(args) > 1):
+                self._note_writes(args, kwargs)
             return result if self.numpy in _ARRAYS else as_tensors(result)
         arity, takes, variadic = self._own
         if variadic:
@@ -81,11 +85,26 @@ class Form:
         operands = [given.pop(name) for name in list(self._theirs)[:arity] if name in given]
         return self.ours(*operands, **self._known(given, takes))
 
+    @functools.cached_property
+    def _writes(self) -> bool:
+        """Whether NumPy's function may write into one of its arguments."""
+        return bool(self._theirs.keys() & {"out", "overwrite_input"}) or self.numpy is np.nan_to_num
+
+    def _note_writes(self, args: Any, kwargs: dict[str, Any]) -> None:
+        """Let graphs notice what NumPy wrote into."""
+        given = dict(zip(self._theirs, args)) | kwargs
+        written = [given.get("out")]
+        if given.get("overwrite_input") or (self.numpy is np.nan_to_num and not given.get("copy", True)):
+            written.append(unwrap(given[next(iter(self._theirs))]))
+        for array in written:
+            if isinstance(array, np.ndarray):
+                mark_changed(array)
+
     def _known(self, given: dict[str, Any], takes: frozenset[str]) -> dict[str, Any]:
         """The options that say something; a TypeError for one that ours does not know."""
         options = {}
         for name, value in given.items():
-            if _is(value, self._theirs.get(name, _ABSENT)) or (name == "out" and value is None):
+            if name in _HINTS or _is(value, self._theirs.get(name, _ABSENT)) or (name == "out" and value is None):
                 continue
             if name not in takes:
                 raise TypeError(_refusal(self.name, name, value))
@@ -101,7 +120,7 @@ def _is(value: Any, default: Any) -> bool:
 
 def _refusal(name: str, option: str, value: Any) -> str:
     if option == "out":
-        return f"{name}: the result of a tensor that requires gradients cannot be written into an array; use the result"
+        return f"{name}: out= cannot hold the result of a tensor that requires gradients; use what is returned"
     shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
     return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
 
@@ -120,7 +139,8 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
             raise TypeError(_refusal(name, option, value))
     if dtype is None:
         return function(*inputs)
-    on_arrays(ufunc, [np.empty(0, getattr(x, "dtype", None)) for x in inputs], {**options, "dtype": dtype})  # may it?
+    like = [np.empty((1,) * np.ndim(x), getattr(x, "dtype", None)) for x in inputs]
+    ufunc(*like, **{**options, "dtype": dtype})  # may it?
     return function(*[x.astype(dtype) if isinstance(x, (Tensor, np.ndarray)) else np.asarray(x, dtype) for x in inputs])
 
 

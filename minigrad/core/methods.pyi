@@ -93,9 +93,9 @@ class Methods:
         """x + other."""
     def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether all elements are true, over all axes or `axis`."""
-    def amax(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
-    def amin(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
     def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether any element is true, over all axes or `axis`."""
@@ -222,13 +222,13 @@ class Methods:
         """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
     def matmul(self, b: Any, /) -> Tensor:
         """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
-    def max(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
     def maximum(self, b: Any, /) -> Tensor:
         """The larger of a and b; equal ones share the gradient, as in PyTorch."""
     def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
-    def min(self, axis: Any = ..., keepdims: Any = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
     def minimum(self, b: Any, /) -> Tensor:
         """The smaller of a and b; equal ones share the gradient, as in PyTorch."""
@@ -240,8 +240,8 @@ class Methods:
         """x * other."""
     def nan_to_num(self, copy: builtins.bool = ..., nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
         """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the dtype."""
-    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The mean over `axis` of what is not NaN (and counts by `where`); NaN where there is nothing else."""
+    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there is nothing else."""
     def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
         """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
     def nonzero(self) -> Any:

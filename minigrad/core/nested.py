@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .changes import mark_changed
 from .modes import MODE
 from .tensor import Tensor, wrap
 
@@ -27,7 +28,7 @@ def _is_tracked(value: Any) -> bool:
 def without_tensors(value: Any) -> Any:
     """The arrays inside tensors, at any depth."""
     if isinstance(value, Tensor):
-        return value._data
+        return value._array
     if isinstance(value, dict):
         return {key: without_tensors(part) for key, part in value.items()}
     return _rebuilt(value, without_tensors)
@@ -52,4 +53,7 @@ def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -
     """The call with the arrays inside tensors, at any depth."""
     if isinstance(kwargs.get("out"), Tensor):
         raise TypeError(f"{function.__name__}: a Tensor cannot be given as out=; use the result instead")
-    return function(*without_tensors(args), **without_tensors(kwargs))
+    result = function(*without_tensors(args), **without_tensors(kwargs))
+    if isinstance(kwargs.get("out"), np.ndarray):
+        mark_changed(kwargs["out"])
+    return result

@@ -39,6 +39,7 @@ import numpy as np
 from .forms import spoken
 from .graph import Backward, Edge, Node
 from .modes import MODE, enable_grad
+from .nested import needs_gradient, without_tensors
 from .tensor import Tensor, unwrap, wrap
 
 ndarray = np.ndarray
@@ -103,6 +104,16 @@ class Op:
             raise TypeError(f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands")
         return args[:arity], {**dict(zip(self.options, args[arity:])), **options}
 
+    def without_tensors(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options, for which no rule knows a gradient, with arrays in place of tensors."""
+        for name, value in options.items():
+            if needs_gradient(value):
+                raise TypeError(
+                    f"{self.name}: {name}= has no rule for tensors that require gradients; use .detach() where none "
+                    "is needed"
+                )
+        return without_tensors(options)
+
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
         places: dict[str, Any] = {"y": node}
@@ -128,7 +139,8 @@ class Op:
         names = self.operands * len(operands) if self.variadic else self.operands
         got = [f"{name} {_described(unwrap(value))}" for name, value in zip(names, operands)]
         got += [f"{name}={value!r}" for name, value in options.items()]
-        kind = next((k for k in (np.linalg.LinAlgError, IndexError, ValueError) if isinstance(error, k)), TypeError)
+        kinds = (np.linalg.LinAlgError, np.exceptions.AxisError, IndexError, ValueError)
+        kind = next((k for k in kinds if isinstance(error, k)), TypeError)
         return kind(f"{self.name}: {error}; got {', '.join(got)}")
 
 
@@ -178,11 +190,14 @@ def _caller(op: Op) -> Callable[..., Tensor]:
         inputs: list[Node | None] = []
         for x in args:
             if isinstance(x, Tensor):
-                arrays.append(x._data)
+                arrays.append(x._array)
                 inputs.append(x._node)
             else:  # a list becomes an array, which rules can read; a number stays as it is, so that it is weak
                 arrays.append(np.asarray(x) if type(x) is list or type(x) is tuple else x)
                 inputs.append(None)
+        for value in options.values():
+            if isinstance(value, Tensor):
+                options = op.without_tensors(options)
         try:
             y = (
                 forward(*arrays, **options)
@@ -195,7 +210,7 @@ def _caller(op: Op) -> Callable[..., Tensor]:
         if saves:
             y, saved = y
         t = Tensor.__new__(Tensor)
-        t._data = y = y if type(y) is ndarray else np.asarray(y)
+        t._array = y = y if type(y) is ndarray else np.asarray(y)
         t._node = record(inputs, arrays, options, y, saved, mode) if mode.record and any(inputs) else None
         return t
 
@@ -233,6 +248,8 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
                     f"{op.name}: the result is complex, and complex numbers have no gradients here; "
                     "compute with real and imaginary parts, or use .detach() where no gradient is needed"
                 )
+            if edges and y.dtype.kind not in "iub":
+                raise TypeError(f"{op.name}: a result of dtype {y.dtype} has no gradient; compute with plain numbers")
             return None
         node = Node(op, tuple(edges), tuple(inputs), y)
         if mode.watch is not None:

@@ -15,13 +15,15 @@ from .changes import mark_changed
 from .errors import GradientError
 from .forms import ufunc_form
 from .modes import MODE
-from .nested import needs_gradient, on_arrays
+from .nested import needs_gradient, on_arrays, without_tensors
 from .tensor import DISPATCH, Tensor, unwrap
 
 
 def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
     if out is not None:
         return _write_into(out, ufunc, method, inputs, options)
+    if method == "at":
+        return DISPATCH["at"](ufunc, *inputs)
     function = DISPATCH.get(ufunc if method == "__call__" else (ufunc, method))
     if function is None or options:
         call = getattr(ufunc, method)
@@ -59,18 +61,18 @@ def _write_into(out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any
     """`array += tensor`: fine while no gradient is lost."""
     if any(isinstance(o, Tensor) for o in out):
         raise TypeError(f"np.{ufunc.__name__}: a Tensor cannot be given as out=; use the result instead")
-    if needs_gradient(inputs):
+    if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
         raise TypeError(
             f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be written into an "
-            "ndarray; use .detach() or .data, or the result as a new tensor"
+            "ndarray (by out= or +=); use .detach() or .data, or the result as a new tensor"
         )
-    result = getattr(ufunc, method)(*map(unwrap, inputs), out=out, **options)
+    result = getattr(ufunc, method)(*map(unwrap, inputs), out=out, **without_tensors(options))
     for array in out:
         mark_changed(array)
     return result
 
 
-def writable(t: Tensor, name: str, other: Any) -> bool:
+def writable(t: Tensor, name: str, *others: Any) -> bool:
     """Whether `t` may be written into: no gradient flows into it or from it. An error for a leaf that has one."""
     recording = MODE.get().record
     if t._node is not None and recording and t._node.op is None:
@@ -78,15 +80,15 @@ def writable(t: Tensor, name: str, other: Any) -> bool:
             f"{name}: a leaf that requires gradients cannot be changed in place while operations are recorded; "
             "do it under no_grad(), as in a step of training, or make a new tensor"
         )
-    return t.is_leaf and not (recording and isinstance(other, Tensor) and other._node is not None)
+    return t.is_leaf and not needs_gradient(others)
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Any) -> Tensor:
         if not writable(self, ufunc.__name__, other):
             return DISPATCH[ufunc](self, other)
-        ufunc(self._data, unwrap(other), out=self._data)
-        mark_changed(self._data)
+        ufunc(self._array, unwrap(other), out=self._array)
+        mark_changed(self._array)
         return self
 
     operator.__doc__ = f"{ufunc.__name__}, into this tensor where no gradient flows through it."

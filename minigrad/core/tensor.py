@@ -39,16 +39,20 @@ class Tensor(Methods):
     every operation on it is recorded, and `backward()` on a result fills `grad`.
     """
 
-    __slots__ = ("_data", "_node", "__weakref__")
+    __slots__ = ("_array", "_node", "__weakref__")
 
-    _data: ndarray
+    _array: ndarray
     _node: Node | None
 
     def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
-        array = np.asarray(data._data if isinstance(data, Tensor) else data, dtype)
+        if isinstance(data, Tensor) and data._node is not None and not requires_grad and MODE.get().record:
+            raise GradientError(
+                "Tensor: the gradient of the data would be lost; write .clone() for a copy with it, or .detach()"
+            )
+        array = np.asarray(data._array if isinstance(data, Tensor) else data, dtype)
         if array.dtype.kind not in "fiubc":
             raise TypeError(f"Tensor: expected numbers or booleans, got dtype {array.dtype}")
-        self._data = array
+        self._array = array
         self._node = None
         if requires_grad:
             self.requires_grad = True
@@ -62,47 +66,47 @@ class Tensor(Methods):
         `t.data -= step` and the like are noticed by graphs that still need the old values (they
         refuse); a write through a view, `t.data[0] = 1`, is not.
         """
-        return self._data
+        return self._array
 
     @data.setter
     def data(self, value: Any) -> None:
-        array = np.asarray(value._data if isinstance(value, Tensor) else value)
-        if array is self._data:  # t.data += ..., which wrote into the array
+        array = np.asarray(value._array if isinstance(value, Tensor) else value)
+        if array is self._array:  # t.data += ..., which wrote into the array
             mark_changed(array)
             return
-        if array.shape != self._data.shape or array.dtype != self._data.dtype:
+        if array.shape != self._array.shape or array.dtype != self._array.dtype:
             raise ValueError(
-                f"data: expected shape {self._data.shape} and dtype {self._data.dtype}, "
+                f"data: expected shape {self._array.shape} and dtype {self._array.dtype}, "
                 f"got shape {array.shape} and dtype {array.dtype}"
             )
-        self._data = array
+        self._array = array
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The length of each axis."""
-        return self._data.shape
+        return self._array.shape
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._data.ndim
+        return self._array.ndim
 
     @property
     def size(self) -> Size:
         """The number of elements; called, the shape or the length of one axis, as PyTorch has it."""
-        size = Size(self._data.size)
-        size.shape = self._data.shape
+        size = Size(self._array.size)
+        size.shape = self._array.shape
         return size
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements."""
-        return self._data.dtype
+        return self._array.dtype
 
     @property
     def nbytes(self) -> int:
         """The bytes that the elements take."""
-        return self._data.nbytes
+        return self._array.nbytes
 
     def numpy(self) -> ndarray:
         """The values as an ndarray (shared memory); refused where a gradient would be lost."""
@@ -110,13 +114,13 @@ class Tensor(Methods):
 
     def item(self) -> Any:
         """The value of a one-element tensor as a Python number."""
-        if self._data.size != 1:
+        if self._array.size != 1:
             raise ValueError(f"item: expected one element, got shape {self.shape}")
-        return self._data.item()
+        return self._array.item()
 
     def tolist(self) -> Any:
         """The values as nested Python lists."""
-        return self._data.tolist()
+        return self._array.tolist()
 
     # -- the gradient --------------------------------------------------------------------------
 
@@ -134,12 +138,12 @@ class Tensor(Methods):
         elif not value:
             self._node = None
         elif node is None:
-            if self._data.dtype.kind != "f":
+            if self._array.dtype.kind != "f":
                 raise TypeError(
                     f"requires_grad: only floating-point tensors can have gradients, this one is {self.dtype}; "
                     "convert it first, as in Tensor(data, dtype=float, requires_grad=True)"
                 )
-            self._node = Node(None, (), (), self._data)
+            self._node = Node(None, (), (), self._array)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad` and return this tensor."""
@@ -170,7 +174,7 @@ class Tensor(Methods):
             raise GradientError("grad: this tensor does not require gradients")
         self._check_gradient("grad", value)
         tracked = isinstance(value, Tensor) and value._node is not None
-        self._node.grad = value if tracked else value._data if isinstance(value, Tensor) else value
+        self._node.grad = value if tracked else value._array if isinstance(value, Tensor) else value
 
     def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
@@ -204,13 +208,13 @@ class Tensor(Methods):
                     f"{caller}: a gradient can be left out only for a tensor of one element, this one has shape "
                     f"{self.shape}; pass gradient= of that shape, or reduce it first, as in .sum()"
                 )
-            gradient = np.ones_like(self._data)
+            gradient = np.ones_like(self._array)
         elif not isinstance(gradient, (Tensor, ndarray)):
             gradient = np.asarray(gradient, self.dtype)
         self._check_gradient(caller, gradient)
         if create_graph:
             return gradient if isinstance(gradient, Tensor) else wrap(gradient, None)
-        return gradient._data if isinstance(gradient, Tensor) else gradient
+        return gradient._array if isinstance(gradient, Tensor) else gradient
 
     def _check_gradient(self, caller: str, gradient: Any) -> None:
         if not isinstance(gradient, (Tensor, ndarray)) or gradient.shape != self.shape or gradient.dtype != self.dtype:
@@ -225,7 +229,7 @@ class Tensor(Methods):
 
     def detach(self) -> Tensor:
         """The same values (shared memory), outside any graph."""
-        return wrap(self._data, None)
+        return wrap(self._array, None)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this computed tensor in `grad`, as a leaf does."""
@@ -246,7 +250,7 @@ class Tensor(Methods):
     # -- Python ----------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        values = np.array2string(self._data, separator=", ", prefix="tensor(")
+        values = np.array2string(self._array, separator=", ", prefix="tensor(")
         made_by = ""
         if self._node is not None:
             made_by = ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
@@ -256,7 +260,7 @@ class Tensor(Methods):
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self._array)
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.ndim == 0:
@@ -264,10 +268,10 @@ class Tensor(Methods):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self._data == (value._data if isinstance(value, Tensor) else value)).any())
+        return bool((self._array == (value._array if isinstance(value, Tensor) else value)).any())
 
     def __bool__(self) -> bool:
-        return bool(self._data)
+        return bool(self._array)
 
     def __float__(self) -> float:
         return float(self._number("float"))
@@ -294,7 +298,7 @@ class Tensor(Methods):
         return self.item()
 
     def __index__(self) -> int:
-        return self._data.__index__()
+        return self._array.__index__()
 
     def __hash__(self) -> int:
         return id(self)
@@ -310,17 +314,17 @@ class Tensor(Methods):
             raise GradientError("deepcopy: only a leaf can be copied with its gradient; use detach() or clone()")
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
-        copy._data = self._data.copy()
+        copy._array = self._array.copy()
         copy._node = None
         copy.requires_grad = self.requires_grad
         if self.grad is not None:
-            copy.grad = self.grad._data.copy()
+            copy.grad = self.grad._array.copy()
         return copy
 
     def __reduce__(self) -> Any:
         if not self.is_leaf:
             raise GradientError("pickle: only a leaf can be pickled; use detach()")
-        return type(self), (self._data, self.requires_grad), None if self.grad is None else self.grad._data
+        return type(self), (self._array, self.requires_grad), None if self.grad is None else self.grad._array
 
     def __setstate__(self, gradient: ndarray) -> None:
         self.grad = gradient
@@ -334,8 +338,8 @@ class Tensor(Methods):
                 "use .detach() or .data to step out of the graph, or minigrad's function of that name, which follows it"
             )
         if copy is None and dtype is None:
-            return self._data
-        return np.array(self._data, dtype, copy=copy)
+            return self._array
+        return np.array(self._array, dtype, copy=copy)
 
 
 class Size(int):
@@ -368,11 +372,11 @@ class HookHandle:
 def wrap(data: ndarray, node: Node | None) -> Tensor:
     """A tensor of `data`, whose place in the graph is `node`; no check is made."""
     t = Tensor.__new__(Tensor)
-    t._data = data
+    t._array = data
     t._node = node
     return t
 
 
 def unwrap(value: Any) -> Any:
     """The array of a tensor; anything else as it is."""
-    return value._data if isinstance(value, Tensor) else value
+    return value._array if isinstance(value, Tensor) else value

@@ -40,7 +40,7 @@ def caller_line() -> str:
 def _finite(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return all(map(_finite, value))
-    array = getattr(value, "_data", value)
+    array = getattr(value, "_array", value)
     return not isinstance(array, (np.ndarray, np.generic, float)) or bool(np.all(np.isfinite(array)))
 
 
@@ -83,7 +83,7 @@ class detect_anomaly(Watch):
 def _has_nan(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return any(map(_has_nan, value))
-    array = getattr(value, "_data", value)
+    array = getattr(value, "_array", value)
     if isinstance(array, np.ndarray) and array.dtype.kind not in "fc":
         return False
     return isinstance(array, (np.ndarray, np.floating, float)) and bool(np.isnan(array).any())

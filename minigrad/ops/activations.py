@@ -32,7 +32,8 @@ def sigmoid(x, /):
 @function(methods="softplus")
 def softplus(x: Any, beta: float = 1.0) -> Tensor:
     """log(1 + e^(beta x)) / beta, without overflow."""
-    return logaddexp(x * beta, 0.0) / beta if beta != 1 else logaddexp(x, 0.0)
+    plain = not isinstance(beta, Tensor) and beta == 1
+    return logaddexp(x, 0.0) if plain else logaddexp(x * beta, 0.0) / beta
 
 
 @function(methods="log_sigmoid")

@@ -16,7 +16,7 @@ from .joining import concatenate
 from .linalg import matmul, tensordot
 from .rearrange import flip, sliding_window_view
 from .reduction import sum
-from .shape import clone, moveaxis, ravel, reshape
+from .shape import astype, clone, moveaxis, ravel, reshape
 
 __all__ = ["diff", "trapezoid", "gradient", "interp", "convolve"]
 
@@ -68,7 +68,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """
     axes = all_axes("gradient", axis, np.ndim(f))
     spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
-    if len(spacings) != len(axes):
+    if len(spacings) != len(axes) or (varargs and not axes):
         raise TypeError(f"gradient: expected one distance or one for each of {len(axes)} axes, got {len(varargs)}")
     found = [_slope(f, h, a, edge_order) for h, a in zip(spacings, axes)]
     return found[0] if len(found) == 1 else tuple(found)
@@ -78,7 +78,9 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
     """Slopes along one axis: the product with a matrix of weights, which NumPy gives of the identity."""
     n = shape_of(f)[axis]
     if needs_gradient(h):
-        raise TypeError("gradient: distances that require gradients are not supported; divide differences by them")
+        if np.ndim(h):
+            raise TypeError("gradient: places that require gradients are not supported; divide differences by theirs")
+        return _slope(f, 1.0, axis, edge_order) / h
     weights = np.gradient(np.eye(n), without_tensors(h), axis=0, edge_order=edge_order)  # type: ignore[call-overload]
     dtype = f.dtype if f.dtype.kind == "f" else float
     return moveaxis(tensordot(weights.astype(dtype), f, ((1,), (axis,))), 0, axis)
@@ -90,6 +92,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Ten
     places, knots = np.asarray(unwrap(x)), np.asarray(unwrap(xp))
     if knots.ndim != 1 or shape_of(fp) != knots.shape or not knots.size:
         raise ValueError(f"interp: expected xp and fp as vectors of one length, got {knots.shape} and {shape_of(fp)}")
+    fp = astype(fp, float)  # also as NumPy: differences of unsigned integers would wrap around
     low, high = places < knots[0], places > knots[-1]
     i = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
     j = np.minimum(i + 1, knots.size - 1)
@@ -106,7 +109,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Ten
 @function(numpy=np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
     """The convolution of two vectors, yₖ = Σ aᵢ vₖ₋ᵢ; `mode` "full", "same" (as long as the longer) or "valid"."""
-    a, v = (ravel(x) if np.ndim(x) == 0 else x for x in (a, v))
+    a, v = (ravel(x) if np.ndim(x) == 0 else x if isinstance(x, Tensor) else np.asarray(x) for x in (a, v))
     if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
         raise ValueError(f"convolve: expected two vectors that are not empty, got {shape_of(a)} and {shape_of(v)}")
     if mode not in ("full", "same", "valid"):

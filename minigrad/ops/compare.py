@@ -5,20 +5,16 @@ They see the arrays inside tensors, and their results never require gradients.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..core.changes import mark_changed
 from ..core.errors import GradientError
 from ..core.forms import spoken
-from ..core.modes import MODE
-from ..core.nested import on_arrays
-from ..core.protocols import writable
+from ..core.nested import needs_gradient, on_arrays
 from ..core.registry import function
-from ..core.tensor import DISPATCH, Tensor, unwrap, wrap
+from ..core.tensor import DISPATCH, Tensor, wrap
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
@@ -93,12 +89,14 @@ for _numpy in (
 # -- functions of values, without a rule ---------------------------------------------------------------
 
 
-def _untracked(numpy: Callable[..., Any], instead: str) -> None:
-    """Answer a NumPy function with what it makes of arrays, and refuse it where a gradient would be lost."""
+def _untracked(numpy: Callable[..., Any], instead: str, skip: str | None = None) -> None:
+    """Answer a NumPy function with what it makes of arrays, and refuse it where a gradient would be lost.
+
+    No gradient comes from the first argument, if it is called `skip`.
+    """
 
     def call(*args: Any, **options: Any) -> Any:
-        values = [*args, *options.values()]
-        if MODE.get().record and builtins.any(isinstance(x, Tensor) and x.requires_grad for x in values):
+        if needs_gradient([args[skip is not None :], [x for name, x in options.items() if name != skip]]):
             raise GradientError(f"np.{numpy.__name__}: its result would carry no gradient; {instead}")
         result = on_arrays(numpy, args, options)
         return Tensor(result) if numpy is np.full_like else result
@@ -106,24 +104,6 @@ def _untracked(numpy: Callable[..., Any], instead: str) -> None:
     DISPATCH[numpy] = call
 
 
-_untracked(np.full_like, "write np.broadcast_to(value, shape)")
+_untracked(np.full_like, "write np.broadcast_to(value, shape)", skip="a")
 _untracked(np.unique, "index the tensor with what np.unique(x.detach(), return_index=True) returns")
 _untracked(np.bincount, "write index_add(zeros(n), x, weights)")
-
-
-def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    """Write into an array, or a tensor that no gradient flows through; graphs that saved it will notice."""
-    if isinstance(dst, Tensor):
-        allowed = writable(dst, "np.copyto", src)
-    else:
-        allowed = not (MODE.get().record and isinstance(src, Tensor) and src.requires_grad)
-    if not allowed:
-        raise GradientError(
-            "np.copyto, which np.full and np.full_like use too: what is copied would lose its gradient; write "
-            "np.where(mask, source, target) or np.broadcast_to(value, shape)"
-        )
-    np.copyto(unwrap(dst), unwrap(src), casting, unwrap(where))
-    mark_changed(unwrap(dst))
-
-
-DISPATCH[np.copyto] = _copyto

@@ -23,7 +23,7 @@ from .indexing import getitem
 from .joining import concatenate
 from .linalg import dot, inv, matmul
 from .reduction import sum
-from .shape import swapaxes
+from .shape import astype
 
 __all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power", "multi_dot"]
 
@@ -71,8 +71,8 @@ def _unless_zero(turned: Any, values: Any) -> Any:
 
 
 @op(x=_eigh_gradient)
-def _eigh(x, /):
-    values, vectors = np.linalg.eigh(x)
+def _eigh(x, /, UPLO="L"):
+    values, vectors = np.linalg.eigh(x, UPLO)
     return np.concatenate([values[..., None, :], vectors], -2)
 
 
@@ -85,7 +85,7 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     """
     if UPLO.upper() not in ("L", "U"):
         raise ValueError(f"eigh: expected UPLO 'L' or 'U', got {UPLO!r}")
-    y = _eigh(x if UPLO.upper() == "L" else swapaxes(x, -1, -2))
+    y = _eigh(x, UPLO=UPLO)
     return EighResult(y[..., 0, :], y[..., 1:, :])
 
 
@@ -227,10 +227,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
 
     `a` is (m, n), `b` (m,) or (m, k). The sums are empty unless a has rank n < m, as in NumPy.
     """
-    _, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
-    a = a if isinstance(a, Tensor) else np.asarray(a)
+    solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
+    a, b = astype(a, solution.dtype), astype(b, solution.dtype)
     m, n = a.shape
-    eps = np.finfo(np.result_type(unwrap(a), 0.0)).eps
+    eps = np.finfo(a.dtype).eps
     x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
     left = sum(square(b - matmul(a, x)), 0, np.ndim(b) == 1)
     return x, left if rank == n < m else left[:0], rank, svdvals(a)

@@ -84,13 +84,13 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     """
     indices = _integers("take", indices)
     if axis is None or np.ndim(x) == 0:
-        one_axis("take", axis or 0, 1)
+        one_axis("take", 0 if axis is None else axis, 1)
         x, axis = ravel(x), 0
     axis = one_axis("take", axis, np.ndim(x))
     n = shape_of(x)[axis]
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"take: expected mode 'raise', 'wrap' or 'clip', got {mode!r}")
     if mode != "raise" and n:
-        if mode not in ("wrap", "clip"):
-            raise ValueError(f"take: expected mode 'raise', 'wrap' or 'clip', got {mode!r}")
         indices = indices % n if mode == "wrap" else np.clip(indices, 0, n - 1)
     return getitem(x, (slice(None),) * axis + (indices,))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from ..core.forms import numpy_form
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import all_axes, shape_of
+from .axes import all_axes, one_axis, shape_of
 from .elementwise import multiply, where
 from .indexing import scatter
 from .reduction import sum
@@ -107,10 +108,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
 @function(numpy=(np.vecdot, np.linalg.vecdot))
 def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     """The sum of products along `axis`, for arrays that broadcast."""
-    if not np.ndim(a) or not np.ndim(b) or shape_of(a)[axis] != shape_of(b)[axis]:
+    lengths = {shape_of(x)[one_axis("vecdot", axis, np.ndim(x))] for x in (a, b)}
+    if len(lengths) > 1:
         raise ValueError(f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}")
-    products = multiply(a, b)
-    return astype(sum(products, axis), products.dtype) if products.dtype.kind != "f" else sum(products, axis)
+    products = multiply(moveaxis(a, axis, -1), moveaxis(b, axis, -1))
+    return astype(sum(products, -1), products.dtype) if products.dtype.kind != "f" else sum(products, -1)
 
 
 @function(numpy=np.kron)
@@ -127,7 +129,7 @@ def kron(a: Any, b: Any) -> Tensor:
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Tensor:
     """The cross products of vectors of 3 elements along `axis` (or `axisa`, `axisb`, and in the result `axisc`)."""
     if axis is not None:
-        axisa = axisb = axisc = axis
+        axisa = axisb = axisc = index(axis)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
         raise ValueError(f"cross: expected vectors of 3 elements, got shapes {a.shape} and {b.shape}")

@@ -11,8 +11,8 @@ from ..core.tensor import Tensor, unwrap
 from .axes import Axis
 from .elementwise import sqrt, square
 from .elementwise import where as choose
-from .reduction import cumprod, cumsum, max, min, prod, sum
-from .shape import astype
+from .reduction import cumprod, cumsum, max, min, prod, sum, var
+from .shape import astype, clone
 from .sorting import hundredths, ranked
 
 __all__ = [
@@ -49,9 +49,9 @@ def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:
 
 
 @function(numpy=np.nanmean, methods="nanmean")
-def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, where: Any = None) -> Tensor:
-    """The mean over `axis` of what is not NaN (and counts by `where`); NaN where there is nothing else."""
-    x = _counted(x, where)
+def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None) -> Tensor:
+    """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there is nothing else."""
+    x = _counted(x if dtype is None else astype(x, dtype), where)
     return nansum(x, axis, keepdims) / _count(x, axis, keepdims)
 
 
@@ -59,14 +59,16 @@ def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, where: Any = N
 def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
     """The variance over `axis` of what is not NaN; NaN where too little is left for n - `correction` > 0.
 
-    Options: `correction` (or `ddof`), `dtype`, and `where`, booleans that say what counts.
+    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`, its axes kept.
     """
+    if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
+        return var(x, axis, keepdims, **options)
+    known, dtype = options.pop("mean", None), options.pop("dtype", None)
+    x = x if dtype is None else astype(x, dtype)
     x = _counted(x, options.pop("where", None))
-    if "dtype" in options:
-        x = astype(x, options.pop("dtype"))
     if len(options) > 1 or options.keys() - {"ddof", "correction"}:
         raise ValueError(f"nanvar: expected correction or ddof, and where; got {', '.join(options)}")
-    middle = nanmean(x, axis, True)
+    middle = nanmean(x, axis, True) if known is None else astype(known, unwrap(x).dtype)
     spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
     count = _count(x, axis, keepdims) - next(iter(options.values()), 0)
     return sum(spread, axis, keepdims) / np.where(count > 0, count, np.nan).astype(count.dtype)
@@ -79,6 +81,8 @@ def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
 
 
 def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any) -> Tensor:
+    if np.asarray(unwrap(x)).dtype.kind in "iub":
+        return reduction(x, axis, keepdims, initial, where)
     y = reduction(_without(x, last), axis, keepdims, initial, where)
     return y if initial is not None else choose(_count(x, axis, keepdims) == 0, np.nan, y)
 
@@ -131,7 +135,11 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
     array = np.asarray(unwrap(x))
     if not copy:
         raise ValueError("nan_to_num: a tensor is never changed in place; leave copy=True")
+    if array.dtype.kind in "iub":
+        return clone(x)
     limits = np.finfo(array.dtype)
+    numbers: Any = [astype(v, array.dtype) if hasattr(v, "dtype") else v for v in (nan, posinf, neginf)]
+    nan, posinf, neginf = numbers
     y = _without(x, nan)
     y = choose(np.isposinf(array), limits.max if posinf is None else posinf, y)
     return choose(np.isneginf(array), limits.min if neginf is None else neginf, y)

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor
-from .axes import Axis, all_axes
+from .axes import Axis, all_axes, one_axis
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .reduction import max, min, restored, sum
 from .shape import expand_dims, moveaxis, reshape
+from .sorting import flattened_last
 
 __all__ = ["norm", "vector_norm", "matrix_norm"]
 
@@ -23,6 +25,11 @@ def _euclidean_norm(x, /, axis=None, keepdims=False):
     return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
 
 
+def _check_order(name: str, ord: Any) -> None:
+    if needs_gradient(ord):
+        raise TypeError(f"{name}: ord has no gradient; write np.sum(np.abs(x) ** ord, axis) ** (1 / ord)")
+
+
 @function(numpy=np.linalg.norm, methods="norm")
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`.
@@ -30,6 +37,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     Over two axes (or those of a matrix) `ord` means a norm of matrices. The gradient at 0 is 0.
     """
     ndim = np.ndim(x)
+    _check_order("norm", ord)
     if axis is not None and not isinstance(axis, tuple):
         axis = index(axis)  # refuses lists, as NumPy does
     if axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)):
@@ -44,6 +52,11 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     return _matrix_norm(x, ord, axes, keepdims)
 
 
+def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
+    """The largest of numbers that are not negative: 0 where there are none."""
+    return max(sizes, axis, keepdims, None if np.size(sizes) else 0)
+
+
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
     if ord is None or ord == 2:
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
@@ -51,7 +64,7 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
         raise ValueError(f"norm: ord={ord!r} is for matrices; over one axis ord is a number")
     size = absolute(x)
     if ord in (np.inf, -np.inf):
-        return max(size, axis, keepdims) if ord > 0 else min(size, axis, keepdims)
+        return _largest(size, axis, keepdims) if ord > 0 else min(size, axis, keepdims)
     if ord == 0:
         return sum((size != 0).astype(size.dtype), axis, keepdims)
     if ord == 1:
@@ -71,7 +84,7 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = svdvals(moveaxis(x, axis, (-2, -1)))
-        y = sum(s, -1) if ord == "nuc" else max(s, -1) if ord == 2 else min(s, -1)
+        y = sum(s, -1) if ord == "nuc" else _largest(s, -1) if ord == 2 else min(s, -1)
         return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
@@ -79,19 +92,20 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         raise ValueError("norm: expected two different axes")
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
     sums = sum(absolute(x), summed, True)
-    y = max(sums, compared, True) if ord > 0 else min(sums, compared, True)
+    y = _largest(sums, compared, True) if ord > 0 else min(sums, compared, True)
     return y if keepdims else sum(y, axis)
 
 
 @function(numpy=np.linalg.vector_norm)
 def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
     """The norm of vectors over `axis`, of all elements where it is None."""
+    _check_order("vector_norm", ord)
+    if axis is not None and not isinstance(axis, tuple):
+        one_axis("vector_norm", axis, np.ndim(x))
     if axis is None or isinstance(axis, tuple):
-        axes = all_axes("vector_norm", axis, np.ndim(x))
-        kept = [i for i in range(np.ndim(x)) if i not in axes]
-        flat = reshape(moveaxis(x, axes, range(len(kept), np.ndim(x))), [*[np.shape(x)[i] for i in kept], -1])
+        flat, kept = flattened_last(x, axis, "vector_norm")
         y = _vector_norm(flat, ord, -1, False)
-        return expand_dims(y, axes) if keepdims else y
+        return reshape(y, kept) if keepdims else y
     return _vector_norm(x, ord, axis, keepdims)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
@@ -65,12 +66,15 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     return _picked(np.roll, x, shift, axis)
 
 
-@function(numpy=np.repeat, methods="repeat")
+@function(methods="repeat")
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more: int) -> Tensor:
     """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
     if more:
         raise TypeError(f"repeat: to repeat x as a whole along each axis, write tile(x, {(repeats, axis, *more)})")
     return _picked(np.repeat, x, repeats, axis)
+
+
+numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis))
 
 
 @function(numpy=np.tile, methods="tile")
@@ -150,9 +154,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     if not shape:
         np.pad(np.zeros(()), pad_width, mode, **options)  # type: ignore[call-overload]  # refuses what it refuses
         return clone(x)
+    if needs_gradient([constant_values, options]):
+        raise TypeError("pad: what is put around x cannot be tensors that require gradients; use concatenate")
     if mode == "constant" and not options:
-        if needs_gradient(constant_values):
-            raise TypeError("pad: constant_values cannot be tensors that require gradients; use concatenate")
         return _pad(x, widths=widths, value=unwrap(constant_values))
     if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
         return _picked(np.pad, x, pad_width, mode=mode, **options)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import Axis, all_axes, shape_of
@@ -57,7 +58,12 @@ def sum(
     `where` (booleans) says what counts, `initial` is what the sum starts from, and `dtype` what it adds up in.
     """
     y = _sum(_counted(x, 0, dtype, where), axis=axis, keepdims=keepdims)
-    return y if initial is None else y + initial
+    return y if initial is None else y + _in_dtype(initial, y)
+
+
+def _in_dtype(value: Any, y: Tensor) -> Any:
+    """An array or tensor in the dtype of the result y; a number as it is."""
+    return astype(value, y.dtype) if hasattr(value, "dtype") else value
 
 
 def _counted(x: Any, nothing: float, dtype: Any, where: Any) -> Any:
@@ -117,8 +123,8 @@ def var(
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
     x = x if dtype is None else astype(x, dtype)
-    middle = _average(x, axis, where) if mean is None else mean
-    if axis is not None and not np.ndim(x):
+    middle = _average(x, axis, where) if mean is None else mean if dtype is None else astype(mean, dtype)
+    if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
     squares = sum(square(x - middle), axis, keepdims, where=where)
     if where is None:  # one count for all slices
@@ -168,7 +174,7 @@ def prod(
 ) -> Tensor:
     """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
     y = _prod(_counted(x, 1, dtype, where), axis=axis, keepdims=keepdims)
-    return y if initial is None else y * initial
+    return y if initial is None else y * _in_dtype(initial, y)
 
 
 @function(numpy=np.average)
@@ -219,27 +225,43 @@ def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
 def _reduced(ufunc: np.ufunc, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     if initial is None and where is None:
         return ufunc.reduce(x, axis=axis, keepdims=keepdims)
-    options = {} if initial is None else {"initial": unwrap(initial)}
-    where = unwrap(where)
+    options = {} if initial is None else {"initial": initial}
     return ufunc.reduce(x, axis=axis, keepdims=keepdims, where=True if where is None else where, **options)
 
 
-@op(numpy=(np.max, np.amax), methods="max amax", x=_extreme)
-def max(x, /, axis=None, keepdims=False, initial=None, where=None):
+@op(x=_extreme)
+def _max(x, /, axis=None, keepdims=False, initial=None, where=None):
+    return _reduced(np.maximum, x, axis, keepdims, initial, where)
+
+
+@function(numpy=(np.max, np.amax), methods="max amax")
+def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`.
 
     With `initial`, no less than that; with `where` (booleans) of what counts.
     """
-    return _reduced(np.maximum, x, axis, keepdims, initial, where)
+    y = _max(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where)
+    return _started(y, initial)
 
 
-@op(numpy=(np.min, np.amin), methods="min amin", x=_extreme)
-def min(x, /, axis=None, keepdims=False, initial=None, where=None):
+@op(x=_extreme)
+def _min(x, /, axis=None, keepdims=False, initial=None, where=None):
+    return _reduced(np.minimum, x, axis, keepdims, initial, where)
+
+
+@function(numpy=(np.min, np.amin), methods="min amin")
+def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`.
 
     With `initial`, no more than that; with `where` (booleans) of what counts.
     """
-    return _reduced(np.minimum, x, axis, keepdims, initial, where)
+    y = _min(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where)
+    return _started(y, initial)
+
+
+def _started(y: Tensor, initial: Any) -> Tensor:
+    """The extreme y, with the gradient of `initial` where it is that."""
+    return choose(y.data == initial.data, astype(initial, y.dtype), y) if needs_gradient(initial) else y
 
 
 @function(numpy=np.ptp)

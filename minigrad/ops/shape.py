@@ -55,11 +55,9 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
 
 @numpy_form(np.reshape)
 def _np_reshape(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Tensor:
-    if copy is not None:
-        raise ValueError(
-            "np.reshape: copy= means nothing for tensors that require gradients, whose memory never changes"
-        )
-    return reshape(a, shape, order=order)
+    if copy is False:
+        raise ValueError("np.reshape: copy=False says nothing for tensors, which are views where NumPy's are")
+    return reshape(clone(a) if copy else a, shape, order=order)
 
 
 @function(numpy=np.ravel, methods="ravel")

@@ -33,9 +33,9 @@ logaddexp2 = ufunc(
 )
 
 
-def _winner(g: Any, a: Any, b: Any) -> Any:
-    """g where a > b or b is NaN, half of it at a tie."""
-    return np.where((a > b) | np.isnan(b), g, np.where(a == b, g / 2, 0))
+def _winner(g: Any, a: Any, b: Any, wins: np.ufunc = np.greater) -> Any:
+    """g where a wins over b or b is NaN, half of it at a tie."""
+    return np.where(wins(a, b) | np.isnan(b), g, np.where(a == b, g / 2, 0))
 
 
 fmax = ufunc(
@@ -47,8 +47,8 @@ fmax = ufunc(
 fmin = ufunc(
     np.fmin,
     "The smaller of a and b; NaN only where both are. Equal ones share the gradient.",
-    a=lambda g, a, b: _winner(g, -a, -b),
-    b=lambda g, a, b: _winner(g, -b, -a),
+    a=lambda g, a, b: _winner(g, a, b, np.less),
+    b=lambda g, a, b: _winner(g, b, a, np.less),
 )
 copysign = ufunc(
     np.copysign,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.nested import needs_gradient
 from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .indexing import as_indices
@@ -20,6 +21,8 @@ class Targets:
         dtype: Any,
     ) -> None:  # fmt: skip
         classes = shape[-1]
+        if needs_gradient([weight, smoothing]):
+            raise TypeError(f"{name}: the weights of classes and label_smoothing have no gradient; use .detach()")
         targets = np.asarray(unwrap(targets))
         if targets.shape != shape[:-1]:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):

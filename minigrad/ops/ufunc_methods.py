@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.nested import without_tensors
+from ..core.forms import ufunc_form
 from ..core.tensor import DISPATCH, Tensor
 from .reduction import cumprod, cumsum, logsumexp, max, min, prod, sum
 from .shape import reshape
@@ -14,7 +14,7 @@ from .shape import reshape
 
 def _reduce(reduction: Any) -> Any:
     """Reductions of ufuncs run over the first axis unless told otherwise."""
-    return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **without_tensors(options))
+    return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **options)
 
 
 DISPATCH[np.add, "reduce"] = _reduce(sum)
@@ -26,12 +26,15 @@ DISPATCH[np.add, "accumulate"] = lambda x, axis=0, **options: cumsum(x, axis, **
 DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, axis, **options)
 
 
-def _outer(f: Any) -> Any:
-    def outer(a: Any, b: Any) -> Tensor:
-        return f(reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
+def _outer(ufunc: np.ufunc) -> Any:
+    f = DISPATCH[ufunc]
+
+    def outer(a: Any, b: Any, **options: Any) -> Tensor:
+        operands = (reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
+        return ufunc_form(f, ufunc, operands, options) if options else f(*operands)
 
     return outer
 
 
 for _ufunc in [f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None]:
-    DISPATCH[_ufunc, "outer"] = _outer(DISPATCH[_ufunc])
+    DISPATCH[_ufunc, "outer"] = _outer(_ufunc)

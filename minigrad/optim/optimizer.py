@@ -51,7 +51,7 @@ class FlatGroup:
         for p, place in zip(self.parameters, self.places):
             view = self.data[place].reshape(p.shape)
             view[...] = p.data
-            p._data = view
+            p._array = view
         for name, old in self.state.items():
             self.state[name] = zeros(self.size, dtype)
             self.state[name][: len(old)] = old
@@ -68,7 +68,7 @@ class FlatGroup:
         """The stretches of the flat arrays whose parameters have a gradient, which is brought there."""
         runs: list[slice] = []
         for p, place in zip(self.parameters, self.places):
-            if p._data.base is not self.data:
+            if p._array.base is not self.data:
                 raise RuntimeError(
                     f"a parameter of shape {p.shape} has other memory than when its optimizer was made; make the "
                     "optimizer after what moves parameters: astype, pruning, another optimizer"
@@ -76,7 +76,7 @@ class FlatGroup:
             g = None if p._node is None else p._node.grad
             if g is None:
                 continue
-            g = g._data if isinstance(g, Tensor) else g
+            g = g._array if isinstance(g, Tensor) else g
             if g.base is not self.grad:
                 self.grad[place] = g.reshape(-1)
             if runs and runs[-1].stop == place.start:

@@ -41,7 +41,7 @@ def plain(x: Any) -> np.ndarray:
 class FastLinear(Linear):
     def prepare(self) -> None:
         """Lay the weight out for reading."""
-        self.weight._data = laid_out(self.weight.data)
+        self.weight._array = laid_out(self.weight.data)
 
     def forward(self, x: Any) -> Tensor:
         return Tensor(mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data))
@@ -135,9 +135,9 @@ def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
     start = 0
     for m in maps:
         own = slice(start, start + m.out_features)
-        m.weight._data = weight[own]
+        m.weight._array = weight[own]
         if m.bias is not None and bias is not None:
-            m.bias._data = bias[own]
+            m.bias._array = bias[own]
         start += m.out_features
     return weight, bias
 

@@ -38,7 +38,7 @@ class Parameter(Tensor):
 
     def convert(self, dtype: Any) -> None:
         """Change the dtype; the gradient is dropped."""
-        self.replace(self._data.astype(dtype))
+        self.replace(self._array.astype(dtype))
 
     def replace(self, data: np.ndarray) -> None:
         """Other numbers, of any shape and dtype, in memory of their own; the gradient is dropped.
@@ -46,7 +46,7 @@ class Parameter(Tensor):
         An optimizer that was made before refuses its next step.
         """
         requires_grad = self.requires_grad
-        self._data, self._node = data, None
+        self._array, self._node = data, None
         self.requires_grad = requires_grad
 
     def __repr__(self) -> str:

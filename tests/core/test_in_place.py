@@ -103,17 +103,28 @@ def test_a_write_beside_what_a_graph_saved_is_allowed() -> None:
 # -- NumPy's functions that write, or that have no rule ------------------------------------------------
 
 
-def test_copyto_and_ufuncs_with_out_are_noticed() -> None:
-    for write in (
-        lambda c: np.copyto(c, 5.0),
-        lambda c: np.copyto(c.data, Tensor(np.ones(3))),
-        lambda c: np.add(c, Tensor(1.0), out=c.data),
-    ):
-        x, c = Tensor(np.ones(3), requires_grad=True), Tensor(np.arange(3.0))
-        y = (x * c).sum()
-        write(c)
-        with pytest.raises(GradientError, match="multiply: an array of shape .* was changed in place"):
-            y.backward()
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda c: np.copyto(c, 5.0), lambda c: np.copyto(c.data, Tensor(np.ones(3))), lambda c: np.put(c, [0], 5.0),
+        lambda c: np.add(c, Tensor(1.0), out=c.data), lambda c: np.cumsum(c, out=c.data),
+        lambda c: np.cumsum(c, 0, None, c.data), lambda c: np.place(c, c == 0, 3.0),
+        lambda c: np.putmask(c, c == 0, 3.0), lambda c: np.fill_diagonal(c.reshape(1, 3), 3.0),
+        lambda c: np.put_along_axis(c, np.array([1]), 5.0, 0), lambda c: np.put_along_axis(c, np.array([1]), 5.0, axis=0),
+        lambda c: np.add.at(c, [0, 0], 5.0), lambda c: np.negative.at(c, [0, 1]), lambda c: np.put(ind=0, a=c, v=3.0),
+        lambda c: np.median(c, overwrite_input=True), lambda c: np.quantile(c, 0.5, None, None, True),
+        lambda c: np.nan_to_num(c, copy=False),
+    ],
+)  # fmt: skip
+def test_what_numpy_writes_is_noticed(write: Callable[..., Any]) -> None:
+    x, c = Tensor(np.ones(3), requires_grad=True), Tensor(np.array([0.0, 2.0, 1.0]))
+    y = (x * c).sum()
+    write(c)
+    with pytest.raises(GradientError, match="multiply: an array of shape .* was changed in place"):
+        y.backward()
+
+
+def test_numpy_writes_into_a_leaf_under_no_grad() -> None:
     p = Tensor(np.zeros(3), requires_grad=True)
     with mg.no_grad():
         np.copyto(p, 5.0, where=np.array([True, False, True]))
@@ -125,6 +136,12 @@ def test_copyto_and_ufuncs_with_out_are_noticed() -> None:
     [
         (lambda t: np.copyto(t, 5.0), "np.copyto: a leaf that requires gradients cannot be changed in place"),
         (lambda t: np.copyto(np.zeros(3), t), "np.copyto.* would lose its gradient; write np.where"),
+        (lambda t: np.add.at(t, [0], 1.0), "np.add.at: a leaf that requires gradients cannot be changed in place"),
+        (lambda t: np.add.at(np.zeros(3), [0, 0, 1], t), "np.add.at: what is written would lose .* index_add"),
+        (lambda t: np.put(np.zeros(3), [0, 1], t[:2]), "np.put: what is written would lose its gradient"),
+        (lambda t: np.putmask(np.zeros(3), [True, False, True], t), "np.putmask: what is written would lose"),
+        (lambda t: np.put_along_axis(np.zeros(3), np.array([1]), t[:1], 0), "np.put_along_axis: what is written"),
+        (lambda t: Tensor(t), r"Tensor: the gradient of the data would be lost; write .clone\(\)"),
         (lambda t: np.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient; .* np.broadcast_to"),
         (lambda t: np.full_like(t, t[0]), "np.full_like: .*no gradient; write np.broadcast_to"),
         (lambda t: mg.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient"),
@@ -137,6 +154,27 @@ def test_functions_that_would_drop_a_gradient_refuse(call: Callable[..., Any], m
         call(Tensor([1.0, 2.0, 3.0], requires_grad=True))
     with mg.no_grad():
         call(Tensor([1.0, 2.0, 3.0], requires_grad=True))
+
+
+def test_what_a_number_option_would_lose() -> None:
+    """Tensors among the options: with their gradient, or refused by name."""
+    s, x = Tensor(1.0, requires_grad=True), np.arange(4.0)
+    for f, slope in (
+        (lambda s: np.max(Tensor(x - 5), initial=s), 1), (lambda s: mg.min(x, initial=-s).sum(), -1),
+        (lambda s: np.maximum.reduce(Tensor(x - 5, True), initial=s * 2), 2), (lambda s: mg.nanmax(x, initial=s * 9), 9),
+        (lambda s: mg.softplus(1.0, s), 1 / (1 + math.exp(-1)) - math.log1p(math.e)), (lambda s: mg.tensor(s) * 3, 3),
+        (lambda s: mg.max(np.full(2, 3.0), initial=s), 0), (lambda s: np.full_like(s, 2.0) * s, 2),
+    ):  # fmt: skip
+        assert mg.grad(f)(1.0).item() == pytest.approx(slope)
+    for call, named in (
+        (lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=s * 0.1), "cross_entropy: the weights of classes and label"),
+        (lambda: mg.norm(x, s), "norm: ord"), (lambda: np.linalg.vector_norm(Tensor(x, True), ord=s), "norm: ord"),
+        (lambda: mg.pad(x, 1, "linear_ramp", end_values=s), "pad: what is put around x"),
+        (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"), (lambda: s * np.timedelta64(1), "dtype timedelta64"),
+        (lambda: np.ma.array(x) * s, "an ndarray cannot carry"), (lambda: mg.tensor(s, requires_grad=True), "tensor: the"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, GradientError), match=named):
+            call()
 
 
 # -- numbers out of tensors ----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def test_construction_follows_numpy() -> None:
     assert np.shares_memory(Tensor(a).data, a)
     assert not np.shares_memory(mg.tensor(a).data, a)
     t = Tensor(a, requires_grad=True)
-    assert Tensor(t).data is a and not Tensor(t).requires_grad
+    assert Tensor(t.detach()).data is a and Tensor(t, requires_grad=True).is_leaf
     with pytest.raises(TypeError, match="Tensor: expected numbers or booleans, got dtype object"):
         Tensor([None])
     with pytest.raises(TypeError, match="dtype <U1"):
@@ -143,7 +143,7 @@ def test_functions_without_a_rule_are_named() -> None:
         (lambda: np.fft.fft(x), "np.fft.fft"),
         (lambda: np.spacing(x), "np.spacing"),
         (lambda: np.maximum.accumulate(x), "np.maximum.accumulate"),
-        (lambda: np.add.at(x, [0], 1.0), "np.add.at"),
+        (lambda: np.add.reduceat(x, [0]), "np.add.reduceat"),
     ]:
         with pytest.raises(TypeError, match=f"^{name.replace('.', chr(92) + '.')} has no rule for Tensors"):
             call()
@@ -163,13 +163,13 @@ def test_unsupported_options_are_named() -> None:
         ),
         (
             lambda: np.sum(x, out=np.ones(())),
-            "np.sum: the result of a tensor that requires gradients cannot be written",
+            "np.sum: out= cannot hold",
         ),
         (
             lambda: np.take(x, 1, mode="wrap", out=np.ones(())),
-            "np.take: the result of a tensor that requires gradients",
+            "np.take: out= cannot hold",
         ),
-        (lambda: np.copy(x, subok=True), "np.copy: subok=True has no rule for tensors that require gradients"),
+        (lambda: np.copy(x, order="F"), "np.copy: order=.F. has no rule for tensors that require gradients"),
     ]:
         with pytest.raises(TypeError, match=message):
             call()

@@ -29,16 +29,34 @@ class Call:
         """Whether an array stands where NumPy looks for one; it does not look at options such as where=."""
         if isinstance(self.function, np.ufunc):
             return True
-        names = list(inspect.signature(self.function).parameters)
-        given = {**dict(zip(names, self.args)), **self.kwargs}
-        spread = set(names) & _MANY
+        given, spread = self.given, set(_parameters(self.function)) & _MANY
         kinds = (Chooser.array, Chooser.partner, Chooser.arrays)
         looked = [v for k, v in given.items() if spread or ARGUMENTS.get(k) in kinds]
         parts = [v for value in looked for v in (value if isinstance(value, (list, tuple)) else [value])]
         return any(isinstance(v, np.ndarray) for v in parts)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments by the names of NumPy's parameters."""
+        names = ["x"] * len(self.args) if isinstance(self.function, np.ufunc) else _parameters(self.function)
+        return {**dict(zip(names, self.args)), **self.kwargs}
+
     def of(self, change: Callable[[Any], Any]) -> Any:
-        return self.function(*map(change, self.args), **{k: change(v) for k, v in self.kwargs.items()})
+        """What the call returns, or of a function that writes, the array that it wrote into."""
+        args, kwargs = (
+            [change(v) for v in self.args],
+            {k: v if k == "out" else change(v) for k, v in self.kwargs.items()},
+        )
+        result = self.function(*args, **kwargs)
+        return [*args, *kwargs.values()][0] if self.function in WRITING else result
+
+
+def _parameters(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
+"""Functions that return nothing, and write into their first argument."""
 
 
 def _shown(value: Any) -> str:
@@ -113,6 +131,11 @@ class Chooser:
             np.int64(inside()),
         )[kind]
 
+    def number(self, *choices: Any) -> Any:
+        """One of the choices, now and then as an array without axes."""
+        value = self.one(*choices)
+        return value if value is None or self.often(0.7) else np.array(value, float)
+
     def whole(self) -> int:
         return int(self.rng.integers(-2, 5))
 
@@ -179,7 +202,7 @@ class Chooser:
 _ABSENT = object()
 ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     **dict.fromkeys(
-        ["a", "x", "m", "ary", "arr", "array", "A", "v", "prototype", "ar", "a1", "y1", "T"], Chooser.array
+        ["a", "x", "m", "ary", "arr", "array", "A", "v", "prototype", "ar", "a1", "y1", "T", "dst"], Chooser.array
     ),
     **dict.fromkeys(
         [
@@ -199,6 +222,8 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
             "append",
             "src",
             "fp",
+            "val",
+            "vals",
         ],
         Chooser.partner,
     ),
@@ -206,19 +231,34 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     **dict.fromkeys(["axis", "source", "destination", "axes"], Chooser.axis),
     **dict.fromkeys(["axis1", "axis2", "k", "offset", "n", "shift", "decimals", "rowvar", "deg"], Chooser.whole),
     **dict.fromkeys(
-        ["keepdims", "returned", "upper", "sparse", "bias", "hermitian", "increasing", "returned", "left", "right"],
+        [
+            "keepdims",
+            "returned",
+            "upper",
+            "sparse",
+            "bias",
+            "hermitian",
+            "increasing",
+            "wrap",
+            "subok",
+            "overwrite_input",
+            "writeable",
+        ],
         lambda d: d.often(0.5),
     ),
+    **dict.fromkeys(["left", "right", "nan", "fill_value", "dx", "default"], lambda d: d.number(0.0, 1.5, 2)),
     "fweights": lambda d: d.one(None, d.values(d.shape[-1:], np.uint8) % 4 + 1, d.values(d.shape)),
     "aweights": lambda d: d.one(None, d.values(d.shape[-1:], np.float64) + 1, d.values(d.shape)),
+    "mean": lambda d: d.values([1] * len(d.shape), float),
+    "device": lambda d: d.one(None, "cpu"),
     **dict.fromkeys(["ddof", "correction"], lambda d: d.one(0, 1)),
     **dict.fromkeys(["shape", "new_shape"], Chooser.shape_like),
-    **dict.fromkeys(["indices", "obj"], Chooser.places),
+    **dict.fromkeys(["indices", "obj", "ind"], Chooser.places),
     **dict.fromkeys(["dtype"], lambda d: d.one(np.float64, np.float32, None, int)),
     "casting": lambda d: d.one("same_kind", "safe", "unsafe"),
     "where": Chooser.mask,
-    "condition": Chooser.mask,
-    "initial": lambda d: d.one(0, 1.5, -2, 100),
+    **dict.fromkeys(["condition", "mask"], Chooser.mask),
+    "initial": lambda d: d.number(0, 1.5, -2, 100),
     "order": lambda d: d.one("C", "F", "A", "K", "X"),
     "out": lambda d: None,
     "indices_or_sections": Chooser.cuts,
@@ -240,12 +280,10 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "reps": lambda d: d.one(0, 2, (2, 1), [1, 3], np.array([2, 2]), (1, 2, 1), -1),
     "window_shape": lambda d: d.one(1, 2, (2,), (1, 2), [1], 5, -1),
     "pad_width": Chooser.widths,
-    "nan": lambda d: d.one(0.0, 1.5),
     "period": lambda d: 3.0,
-    "posinf": lambda d: d.one(None, 9.0),
-    "neginf": lambda d: d.one(None, -9.0),
-    "fill_value": lambda d: d.one(0, 1.5),
-    "copy": lambda d: True,
+    "posinf": lambda d: d.number(None, 9.0),
+    "neginf": lambda d: d.number(None, -9.0),
+    "copy": lambda d: d.often(0.7),
     "equal_nan": lambda d: d.often(0.5),
     "rtol": lambda d: 0.1,
     "atol": lambda d: 0.1,
@@ -255,7 +293,7 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     **dict.fromkeys(["axisa", "axisb", "axisc"], Chooser.whole),
     **dict.fromkeys(["f", "xp", "p"], Chooser.array),
     **dict.fromkeys(["rcond", "rtol"], lambda d: 1e-10),
-    **dict.fromkeys(["dx", "edge_order", "default"], lambda d: d.one(1, 2)),
+    "edge_order": lambda d: d.one(1, 2),
     "condlist": lambda d: [d.mask()],
     "choicelist": lambda d: [d.values(d.shape)],
     "funclist": lambda d: [1.0, lambda x, *_: x],
@@ -263,32 +301,19 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
 }
 """How to draw an argument, by the name of its parameter in NumPy's signature."""
 
-LEFT_OUT = {
-    "subok",
-    "device",
-    "like",
-    "overwrite_input",
-    "writeable",
-    "mean",
-    "kwargs",
-    "signature",
-    "args",
-    "interpolation",
+KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
+    np.pad: {
+        "constant_values": lambda d: d.one(d.number(0, 1.5), (1, 2), [[1.0, 2]]),
+        "end_values": lambda d: d.one(d.number(0, 1.5), (1, 2)),
+        "stat_length": lambda d: d.one(1, 2, (1, 2), None),
+        "reflect_type": lambda d: d.one("even", "odd"),
+    },
+    np.clip: {"dtype": lambda d: d.one(np.float32, np.float64), "casting": lambda d: "unsafe"},
 }
-"""Parameters that are about subclasses of ndarray, or memory: not drawn."""
+"""What stands behind `**kwargs` of NumPy's functions."""
 
-NOT_EMPTY = {
-    np.cov,
-    np.corrcoef,
-    np.median,
-    np.quantile,
-    np.percentile,
-    np.nanmedian,
-    np.nanquantile,
-    np.nanpercentile,
-    np.average,
-}
-"""Functions of which NumPy's own answer for no elements depends on the form of the call."""
+NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile}
+"""Functions of which NumPy's own answer for no elements depends on the form of the call: a shape or an error."""
 
 _MANY = {"arys", "xi", "args", "operands", "arrays_and_dtypes"}
 
@@ -302,8 +327,9 @@ def draw_call(function: Any, rng: np.random.Generator) -> Call:
         if p.kind is p.VAR_POSITIONAL or p.name in _MANY:
             call.args += [d.array() for _ in range(d.one(1, 2))]
             continue
-        if p.kind is p.VAR_KEYWORD or p.name in LEFT_OUT:
-            by_name = True
+        if p.kind is p.VAR_KEYWORD:
+            chosen = KEYWORDS.get(function, {})
+            call.kwargs.update({name: draw(d) for name, draw in chosen.items() if d.often(0.5 / len(chosen))})
             continue
         if p.default is not p.empty and not d.often(0.35):
             by_name = True  # those after it cannot be given by position
@@ -327,10 +353,13 @@ def draw_ufunc_call(ufunc: np.ufunc, rng: np.random.Generator) -> Call:
         call.args.reverse()
     for name, value, p in (
         ("dtype", d.one(np.float64, np.float32, np.int64), 0.1),
-        ("where", True, 0.05),
+        ("where", d.one(True, d.mask()), 0.1),
         ("casting", d.one("same_kind", "unsafe"), 0.05),
         ("order", "K", 0.05),
     ):
         if d.often(p):
             call.kwargs[name] = value
+    if d.often(0.5 if call.kwargs.get("where", True) is not True else 0.05):
+        outs = tuple(np.zeros(d.shape, d.dtype) for _ in range(ufunc.nout))
+        call.kwargs["out"] = outs if ufunc.nout > 1 else outs[0]
     return call

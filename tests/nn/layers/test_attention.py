@@ -56,7 +56,7 @@ def test_gradients(d: dict[str, int]) -> None:
 
     def f(q: Any, k: Any, v: Any, *parameters: Any) -> Tensor:
         for p, new in zip(weights, parameters):
-            p._data, p._node = new.data, new._node
+            p._array, p._node = new.data, new._node
         return attention(q, k, v, mask)
 
     leaves = [Tensor(x, requires_grad=True) for x in [*arrays, *[p.data.copy() for p in weights]]]

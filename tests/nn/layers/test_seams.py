@@ -176,7 +176,7 @@ def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
     start = table.data.copy()
 
     def f(weight: Tensor) -> Tensor:
-        table._data, table._node = weight.data, weight._node
+        table._array, table._node = weight.data, weight._node
         return model(ids)
 
     assert mg.gradcheck(f, [start], elementwise=False)

@@ -49,6 +49,7 @@ add(
     lambda x, xp, fp, left, right: np.interp(x, xp, fp, left, right),
     _knots,
     analytic=False,
+    dtypes=(np.float64,),
     errors=[
         (lambda: mg.interp(0.5, np.ones(2), np.ones(3)), ValueError, "expected xp and fp as vectors of one length")
     ],
