@@ -37,10 +37,31 @@ def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: residual sublayers."""
+    """What encoder and decoder layers share: their parts, in the order of computation, and residual sublayers."""
 
-    norm_first: bool
-    dropout: Dropout
+    crosses = False  # whether there is an attention to the output of another stack
+    norm2: Module
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_ff: int, *, dropout: float = 0.1,
+        activation_dropout: float | None = None, activation: str = "relu",
+        gated: bool = False, norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
+        attention: Mapping[str, Any] | None = None, cross_attention: Mapping[str, Any] | None = None,
+        dtype: Any = np.float32, generator: Generator | None = None,
+    ) -> None:  # fmt: skip
+        if cross_attention and not self.crosses:
+            raise TypeError(f"{type(self).__name__}: there is no cross_attention")
+        shared: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype, "generator": generator}
+        self.norm_first = norm_first
+        self.dropout = Dropout(dropout, generator)
+        self.self_attention = MultiHeadSelfAttention(d_model, num_heads, **{**shared, **(attention or {})})
+        self.norm1 = norm_named(norm, d_model, norm_eps, dtype)
+        if self.crosses:
+            self.cross_attention = MultiHeadCrossAttention(d_model, num_heads, **{**shared, **(cross_attention or {})})
+            self.norm2 = norm_named(norm, d_model, norm_eps, dtype)
+        inner = dropout if activation_dropout is None else activation_dropout
+        self.feed_forward = FeedForward(d_model, d_ff, activation, gated=gated, **{**shared, "dropout": inner})
+        setattr(self, "norm3" if self.crosses else "norm2", norm_named(norm, d_model, norm_eps, dtype))
 
     def _residual(self, x: Any, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
         if self.norm_first:
@@ -51,25 +72,10 @@ class _Layer(Module):
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then a feed-forward net. Where `is_causal`, a layer of a decoder-only model.
 
-    `norm` is "layer", "rms" or "rms_zero_centred". `attention` has further options of `MultiHeadAttention`; `bias` and
-    `dropout` hold for it too, unless said otherwise there. `activation_dropout` acts inside the feed-forward
+    `norm` is "layer", "rms" or "rms_zero_centred". `attention` has further options of `MultiHeadAttention`; `bias`
+    and `dropout` hold for it too, unless said otherwise there. `activation_dropout` acts inside the feed-forward
     net (None: as `dropout`).
     """
-
-    def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, *, dropout: float = 0.1,
-        activation_dropout: float | None = None, activation: str = "relu",
-        gated: bool = False, norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
-        attention: Mapping[str, Any] | None = None, dtype: Any = np.float32, generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        shared: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype, "generator": generator}
-        self.norm_first = norm_first
-        self.dropout = Dropout(dropout, generator)
-        self.self_attention = MultiHeadSelfAttention(d_model, num_heads, **{**shared, **(attention or {})})
-        self.norm1 = norm_named(norm, d_model, norm_eps, dtype)
-        inner = dropout if activation_dropout is None else activation_dropout
-        self.feed_forward = FeedForward(d_model, d_ff, activation, gated=gated, **{**shared, "dropout": inner})
-        self.norm2 = norm_named(norm, d_model, norm_eps, dtype)
 
     def forward(
         self, x: Any, mask: Any = None, is_causal: bool = False, cache: AttentionCache | None = None,
@@ -87,23 +93,8 @@ class TransformerDecoderLayer(_Layer):
     Options as in `TransformerEncoderLayer`; `cross_attention` has those of the second attention.
     """
 
-    def __init__(
-        self, d_model: int, num_heads: int, d_ff: int, *, dropout: float = 0.1,
-        activation_dropout: float | None = None, activation: str = "relu",
-        gated: bool = False, norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
-        attention: Mapping[str, Any] | None = None, cross_attention: Mapping[str, Any] | None = None,
-        dtype: Any = np.float32, generator: Generator | None = None,
-    ) -> None:  # fmt: skip
-        shared: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype, "generator": generator}
-        self.norm_first = norm_first
-        self.dropout = Dropout(dropout, generator)
-        self.self_attention = MultiHeadSelfAttention(d_model, num_heads, **{**shared, **(attention or {})})
-        self.norm1 = norm_named(norm, d_model, norm_eps, dtype)
-        self.cross_attention = MultiHeadCrossAttention(d_model, num_heads, **{**shared, **(cross_attention or {})})
-        self.norm2 = norm_named(norm, d_model, norm_eps, dtype)
-        inner = dropout if activation_dropout is None else activation_dropout
-        self.feed_forward = FeedForward(d_model, d_ff, activation, gated=gated, **{**shared, "dropout": inner})
-        self.norm3 = norm_named(norm, d_model, norm_eps, dtype)
+    crosses = True
+    norm3: Module
 
     def forward(
         self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, is_causal: bool = True,
