@@ -14,6 +14,7 @@ from pygments.lexers import get_lexer_by_name
 
 __all__ = ["anchor", "code", "inline", "number", "render"]
 
+_PRIME = "\ue002"  # of private use, as are the marks of formulas
 _NUMBER = re.compile(r"^[-+−±~≈]?[\d.,]+(e[-+]?\d+)?\s*(%|×|ms|s|µs|MB|GB|KB)?$")
 
 
@@ -47,6 +48,7 @@ def _highlighted(text: str, language: str, _: Any) -> str:
 _READER = MarkdownIt("commonmark", {"html": True, "highlight": _highlighted, "typographer": True}).enable(
     ["table", "smartquotes"]
 )
+_PROSE = MarkdownIt("commonmark", {"html": False, "typographer": True}).enable("smartquotes")
 
 
 def _with_formulas(text: str) -> tuple[str, list[str]]:
@@ -74,8 +76,8 @@ def _put_back(page: str, formulas: list[str]) -> str:
 def inline(text: str) -> str:
     """One paragraph of prose, without its <p>."""
     marked, formulas = _with_formulas(text)
-    marked = re.sub(r"(?<![`\w])<(?=[\w/])", "&lt;", marked) if "`" not in marked else marked
-    return _links(_put_back(_READER.renderInline(marked.replace("<", "&lt;") if "<" in marked else marked), formulas))
+    shown = _PROSE.renderInline(marked.replace("'", _PRIME))  # a ' may be a prime, as in d'
+    return _links(_put_back(shown, formulas)).replace(_PRIME, "'")
 
 
 def _links(page: str) -> str:

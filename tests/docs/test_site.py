@@ -123,6 +123,11 @@ def test_markdown(docs: SimpleNamespace) -> None:
     assert 'href="b.html#c"' in page and '<td class="number">1.5</td>' in page
 
 
+def test_quotes_are_curved_and_primes_are_not(docs: SimpleNamespace) -> None:
+    shown = docs.markdown.inline('to "see" d\' and `"x\'" < y`, <b>')
+    assert shown == "to “see” d' and <code>&quot;x'&quot; &lt; y</code>, &lt;b&gt;"
+
+
 def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
     (folder / "a.html").write_text(f'<html><body><p id="here">x</p>{body}</body></html>', encoding="utf-8")
     return docs.check.problems(folder)
