@@ -7,6 +7,8 @@ gains     what each kernel, and each other thing that is there for speed, saves 
 ops       one recorded op, forward and backward, on small arrays
 scaling   how a training step grows with batch, length and width, as slopes of log-log lines
 imports   what `import` costs over `import numpy`
+mpi       a training step by 1 and 2 ranks of MPI, by forked processes, and by PyTorch with gloo
+scale     the efficiency of up to 1,000 machines, by the α-β model, from the step of this one
 
 Each library has a process of its own, and they take turns; what is compared is the median. Libraries
 that are not installed are left out. Figures go to OUT.json, and a picture of them to OUT.png.
@@ -26,6 +28,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 import numpy as np
+import ranks
 from harness import Worker, compare, machine, take_turns
 from sizes import SIZES
 
@@ -200,7 +203,7 @@ def imports(rounds: int) -> dict[str, Any]:
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
     "train": train, "published": published, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling,
-    "imports": imports,
+    "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 
 

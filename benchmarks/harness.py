@@ -29,10 +29,12 @@ class Worker:
 
     def __init__(self, library: str, task: str, config: dict[str, Any]) -> None:
         self.library = library
-        command = [sys.executable, str(HERE / "harness.py"), library, task, json.dumps(config)]
+        launcher = ["mpiexec", "-n", str(config["ranks"])] if "ranks" in config else []
+        command = [*launcher, sys.executable, str(HERE / "harness.py"), library, task, json.dumps(config)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE)
         self.facts = self._answer()
         self.seconds: list[float] = []
+        self.told: list[dict[str, float]] = []  # what the task counts, a turn
         self.peak = 0
 
     def _answer(self) -> Any:
@@ -49,6 +51,7 @@ class Worker:
         answer = self._answer()
         if count:
             self.seconds.append(answer["seconds"])
+            self.told.append(answer["told"])
             self.peak = answer["peak"]
 
     def close(self) -> None:
@@ -156,15 +159,17 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     step = getattr(module, task)(**config)
     facts = step.facts if hasattr(step, "facts") else {}
+    told = step.told if hasattr(step, "told") else dict  # counts of the task, which only grow
     print(json.dumps({"version": module.VERSION, **facts}), flush=True)
     for _ in sys.stdin:
-        start, times = time.perf_counter(), 0
+        start, times, before = time.perf_counter(), 0, told()
         while times == 0 or time.perf_counter() - start < TURN:
             step()
             times += 1
         seconds = (time.perf_counter() - start) / times
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024 + sum(map(_private, _children()))
-        print(json.dumps({"seconds": seconds, "peak": peak}), flush=True)
+        counted = {name: (value - before[name]) / times for name, value in told().items()}
+        print(json.dumps({"seconds": seconds, "peak": peak, "told": counted}), flush=True)
 
 
 if __name__ == "__main__":

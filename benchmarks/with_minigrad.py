@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -71,6 +75,12 @@ def train(
 ) -> Callable[[], None]:
     """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
     _leave_out(without)
+    step, _ = _training(size, lambda *what: mg.DataParallel(*what, processes), activation, changes)
+    return step
+
+
+def _training(size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]) -> tuple[Any, Any]:
+    """A training step, and who takes it: `kind(optimizer, loss)`."""
     s = SIZES[size]._replace(**changes)
     mg.manual_seed(0)
     config = nn.TransformerConfig(
@@ -80,18 +90,60 @@ def train(
     model = nn.Transformer(config)
     optimizer = optim.Adam(model.parameters(), LR, clip_norm=CLIP)
     source, target = s.data()
-    shards = [(source[i::processes], target[i::processes]) for i in range(processes)]
     n = s.batch * s.length
     keep_freed_memory()
-    parallel = mg.DataParallel(
-        optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n, processes
-    )
+    parallel = kind(optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n)
+    parts = parallel.size * parallel.parts
+    shards = [(source[i::parts], target[i::parts]) for i in range(parts)][parallel.rank :: parallel.size]
 
     def step() -> None:
-        parallel.backward(shards)
+        parallel.backward(shards, last=True)
         parallel.step()
 
-    return step
+    return step, parallel
+
+
+def train_mpi(size: str, ranks: int, bfloat16: bool = False, overlap: bool = False, **changes: int) -> Any:
+    """The same step by ranks of an MPI job, one thread each. The first takes the others along."""
+    mg.set_num_threads(1)
+    kind = functools.partial(mg.MPIParallel, bfloat16=bfloat16, overlap=overlap)
+    step, parallel = _training(size, kind, "relu", changes)
+    lead = _leading(parallel, step)
+    lead.told = lambda: {"communication": parallel.buckets.seconds, "bytes": parallel.buckets.bytes}
+    lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
+    return lead
+
+
+def all_reduce_mpi(ranks: int, floats: int) -> Any:
+    """A sum of so many float32 numbers over all ranks."""
+    _, parallel = _training("toy", mg.MPIParallel, "relu", {})
+    array = np.zeros(floats, np.float32)
+    return _leading(parallel, lambda: parallel._add_up(array))
+
+
+def _leading(parallel: Any, step: Callable[[], Any]) -> Any:
+    """A step that all ranks take when the first calls it. Until then the others sleep, and disturb nobody."""
+    word = np.zeros(1)
+
+    def say(go: float) -> None:
+        word[:] = go
+        parallel.comm.Ibcast(word).Wait()
+
+    def lead() -> None:
+        say(1.0)
+        step()
+
+    while parallel.rank:
+        request, began = parallel.comm.Ibcast(word), time.perf_counter()
+        while not request.Test():
+            if time.perf_counter() - began > 0.01:
+                time.sleep(0.005)
+        if not word[0]:
+            sys.exit()
+        step()
+    if parallel.size > 1:
+        atexit.register(say, 0.0)
+    return lead
 
 
 def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callable[[], Any]:

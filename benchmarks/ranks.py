@@ -1,0 +1,81 @@
+"""Steps on one machine by ranks of MPI, and on many machines by the model: the benchmarks `mpi` and `scale`."""
+
+from __future__ import annotations
+
+import shutil
+from statistics import median
+from typing import Any
+
+import numpy as np
+import scale as model
+from harness import Worker, compare, take_turns
+from sizes import SIZES
+
+MESSAGES = (1, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22)  # numbers of 4 bytes, for the line of the model
+
+
+def mpi(rounds: int) -> dict[str, Any]:
+    """Steps of 1 and 2 ranks beside forked processes and PyTorch with gloo, one thread for each rank or process."""
+    if shutil.which("mpiexec") is None:
+        raise SystemExit("mpi: no mpiexec found: pip install mpi4py mpich")
+    alpha, beta = line(rounds)
+    result: dict[str, Any] = {"alpha_us": alpha * 1e6, "beta_ns": beta * 1e9}
+    print(f"2 ranks sum m bytes in {alpha * 1e6:.0f} µs + m × {beta * 1e9:.3f} ns")
+    print(f"{'':32}       ms   of 1 rank   communicating   MB a step   predicted ms")
+    for size in ("toy", "small"):
+        result[size] = _steps(size, rounds, alpha, beta)
+    return result
+
+
+def line(rounds: int) -> tuple[float, float]:
+    """α and β of an all-reduce of two ranks of this machine: a line through its times."""
+    tasks = [Worker("minigrad", "all_reduce_mpi", {"ranks": 2, "floats": n}) for n in MESSAGES]
+    times = [median(worker.seconds) for worker in take_turns(tasks, rounds, 1)]
+    sizes = 4.0 * np.array(MESSAGES)
+    weights = 1 / np.array(times)  # errors are in proportion to the time
+    beta, alpha = np.polyfit(sizes, times, 1, w=weights)
+    return max(float(alpha), 0.0), max(float(beta), 0.0)
+
+
+def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
+    half = SIZES[size].batch // 2
+    kinds = {
+        "1 rank": ("minigrad", "train_mpi", {"ranks": 1}),
+        "2 ranks": ("minigrad", "train_mpi", {"ranks": 2}),
+        "2 ranks, bfloat16": ("minigrad", "train_mpi", {"ranks": 2, "bfloat16": True}),
+        "2 ranks, overlapping": ("minigrad", "train_mpi", {"ranks": 2, "overlap": True}),
+        "2 forked processes": ("minigrad", "train", {"processes": 2}),
+        "PyTorch, 2 processes, gloo": ("torch:processes", "train", {}),
+        "half the batch, 1 rank": ("minigrad", "train_mpi", {"ranks": 1, "batch": half}),
+    }
+    workers = {}
+    for name, (library, task, config) in kinds.items():
+        try:
+            workers[name] = Worker(library, task, {"size": size, **config})
+        except RuntimeError as error:
+            print(f"  (left out: {name}: {error})")
+    take_turns(list(workers.values()), rounds, 2)
+    alone = workers["1 rank"].median
+    result = {}
+    for name, worker in workers.items():
+        told = {key: median(turn[key] for turn in worker.told) for key in worker.told[0]}
+        found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **told}
+        if name == "2 ranks":  # as long as half the batch takes alone, and then the all-reduce
+            found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + alpha + beta * told["bytes"])
+        result[name] = found
+        share = f"{told['communication'] / worker.median:16.0%}{told['bytes'] / 1e6:12.1f}" if told else f"{'':28}"
+        predicted = f"{found['predicted_ms']:15.1f}" if "predicted_ms" in found else ""
+        print(f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{share}{predicted}", flush=True)
+    return result
+
+
+def scale(rounds: int) -> dict[str, Any]:
+    """Efficiency to 1,000 nodes, from the step of this machine with all its cores."""
+    result: dict[str, Any] = {}
+    for size in ("small", "base"):
+        (forked,) = compare(["minigrad"], "train", {"size": size}, rounds)
+        (counted,) = compare(["minigrad"], "train_mpi", {"size": size, "ranks": 1}, 1, 0)
+        parameters = counted.facts["parameters"]
+        rows = model.table(size, parameters, forked.median)
+        result[size] = {"parameters": parameters, "ms": forked.median * 1e3, "rows": rows}
+    return result
