@@ -53,7 +53,7 @@ def page() -> Page:
     shown = render(
         TEXT.format(
             numpy="\n\n".join(f"**{module}** {_listed(names)}" for module, names in _taken().items()),
-            calls=_listed(list(_calls())),
+            calls="; ".join(f"`{name}`" for name in _calls()),
             methods=_listed(sorted(_methods())),
             names=_listed(sorted(habits.__all__)),
         )
