@@ -304,7 +304,7 @@ class FastEncoder(Encoder):
         return ATTEND.get() is not attend or any(module.has_hooks for module in self.modules())
 
 
-LARGE_BATCH = 1 << 17  # numbers in the input of a stack
+LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole
 
 FAST: dict[type[Module], type[Module]] = {
     Linear: FastLinear, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,

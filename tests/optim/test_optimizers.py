@@ -359,6 +359,22 @@ def test_an_optimizer_refuses_a_step_when_another_has_taken_the_memory(takes: An
     np.testing.assert_array_equal(model.weight.data, before[0])
 
 
+def test_pruning_takes_the_memory_of_what_is_pruned() -> None:
+    attention = nn.MultiHeadSelfAttention(8, 2, dtype="float64", generator=np.random.default_rng(0))
+    optimizer = optim.Adam(attention.parameters())
+    x = np.random.default_rng(1).standard_normal((2, 3, 8))
+    nn.prune_heads(attention, [0])
+    assert not np.shares_memory(attention.q_proj.weight.data, optimizer._groups[0].data)
+    attention(x).sum().backward()
+    before = attention.q_proj.weight.data.copy()
+    with pytest.raises(RuntimeError, match="has other memory than when its optimizer was made"):
+        optimizer.step()
+    np.testing.assert_array_equal(attention.q_proj.weight.data, before)
+    after = optim.Adam(attention.parameters())
+    after.step()
+    assert (attention.q_proj.weight.data != before).any()
+
+
 def test_values_loaded_into_a_model_are_those_the_optimizer_goes_on_from() -> None:
     model, other = small_model(), nn.Linear(3, 4, generator=np.random.default_rng(2))
     optimizer = optim.SGD(model.parameters(), lr=0.1)

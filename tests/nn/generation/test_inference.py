@@ -168,6 +168,10 @@ def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with nn.record_attention(quick) as recorded:
         quick(ids)
     assert [w.shape[0] for w in recorded["encoder.layers.0.self_attention"]] == [7]
+    parts.clear()
+    monkeypatch.setattr(fast, "LARGE_BATCH", np.inf)
+    np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)
+    assert parts == [7]
 
 
 @pytest.mark.parametrize("blas", [True, False])
