@@ -9,13 +9,13 @@ import numpy as np
 from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
+from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .elementwise import subtract, where
 from .indexing import getitem, take
 from .joining import concatenate
 from .linalg import matmul, tensordot
 from .rearrange import flip, sliding_window_view
-from .reduction import sum
 from .shape import astype, clone, moveaxis, ravel, reshape
 
 __all__ = ["diff", "trapezoid", "gradient", "interp", "convolve"]
@@ -57,7 +57,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
         dx = reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))]) if np.ndim(x) == 1 else dx
     before = (slice(None),) * axis
     heights = getitem(y, (*before, slice(1, None))) + getitem(y, (*before, slice(None, -1)))
-    return sum(heights * dx / 2.0, along)
+    return reduction.sum(heights * dx / 2.0, along)
 
 
 @function(numpy=np.gradient)

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
+from . import reduction
 from .elementwise import ratio, safe_divide, square
 from .indexing import getitem
 from .joining import concatenate
 from .linalg import dot, inv, matmul
-from .reduction import sum
 from .shape import astype
 
 __all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power", "multi_dot"]
@@ -232,7 +232,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     m, n = a.shape
     eps = np.finfo(a.dtype).eps
     x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
-    left = sum(square(b - matmul(a, x)), 0, np.ndim(b) == 1)
+    left = reduction.sum(square(b - matmul(a, x)), 0, np.ndim(b) == 1)
     return x, left if rank == n < m else left[:0], rank, svdvals(a)
 
 

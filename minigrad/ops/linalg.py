@@ -11,10 +11,10 @@ import numpy as np
 from ..core.forms import numpy_form
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
+from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .elementwise import multiply, where
 from .indexing import scatter
-from .reduction import sum
 from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes, transpose
 
 __all__ = [
@@ -112,7 +112,11 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     if len(lengths) > 1:
         raise ValueError(f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}")
     products = multiply(moveaxis(a, axis, -1), moveaxis(b, axis, -1))
-    return astype(sum(products, -1), products.dtype) if products.dtype.kind != "f" else sum(products, -1)
+    return (
+        astype(reduction.sum(products, -1), products.dtype)
+        if products.dtype.kind != "f"
+        else reduction.sum(products, -1)
+    )
 
 
 @function(numpy=np.kron)
@@ -191,7 +195,7 @@ def diag(x: Any, k: int = 0) -> Tensor:
 @function(numpy=np.trace, methods="trace")
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """The sum of the diagonal, computed in `dtype`."""
-    return sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
+    return reduction.sum(diagonal(x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 def _lower(x: Any, k: int) -> Any:

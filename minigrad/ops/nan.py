@@ -8,10 +8,11 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
+from . import reduction
 from .axes import Axis
 from .elementwise import sqrt, square
 from .elementwise import where as choose
-from .reduction import cumprod, cumsum, max, min, prod, sum, var
+from .reduction import cumprod, cumsum, prod, var
 from .shape import astype, clone
 from .sorting import hundredths, ranked
 
@@ -29,7 +30,7 @@ def _without(x: Any, instead: float) -> Tensor:
 @function(numpy=np.nansum, methods="nansum")
 def nansum(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
     """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
-    return sum(_without(x, 0), axis, keepdims, **options)
+    return reduction.sum(_without(x, 0), axis, keepdims, **options)
 
 
 @function(numpy=np.nanprod)
@@ -71,7 +72,7 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     middle = nanmean(x, axis, True) if known is None else astype(known, unwrap(x).dtype)
     spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
     count = _count(x, axis, keepdims) - next(iter(options.values()), 0)
-    return sum(spread, axis, keepdims) / np.where(count > 0, count, np.nan).astype(count.dtype)
+    return reduction.sum(spread, axis, keepdims) / np.where(count > 0, count, np.nan).astype(count.dtype)
 
 
 @function(numpy=np.nanstd)
@@ -90,13 +91,13 @@ def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, in
 @function(numpy=np.nanmax)
 def nanmax(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis` that is not NaN; NaN where there is nothing else."""
-    return _extreme(x, axis, keepdims, max, -np.inf, initial, where)
+    return _extreme(x, axis, keepdims, reduction.max, -np.inf, initial, where)
 
 
 @function(numpy=np.nanmin)
 def nanmin(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis` that is not NaN; NaN where there is nothing else."""
-    return _extreme(x, axis, keepdims, min, np.inf, initial, where)
+    return _extreme(x, axis, keepdims, reduction.min, np.inf, initial, where)
 
 
 @function(numpy=np.nancumsum)

@@ -10,10 +10,11 @@ import numpy as np
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor
+from . import reduction
 from .axes import Axis, all_axes, one_axis
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
-from .reduction import max, min, restored, sum
+from .reduction import restored
 from .shape import expand_dims, moveaxis, reshape
 from .sorting import flattened_last
 
@@ -54,7 +55,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
 
 def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
     """The largest of numbers that are not negative: 0 where there are none."""
-    return max(sizes, axis, keepdims, None if np.size(sizes) else 0)
+    return reduction.max(sizes, axis, keepdims, None if np.size(sizes) else 0)
 
 
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
@@ -64,17 +65,17 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
         raise ValueError(f"norm: ord={ord!r} is for matrices; over one axis ord is a number")
     size = absolute(x)
     if ord in (np.inf, -np.inf):
-        return _largest(size, axis, keepdims) if ord > 0 else min(size, axis, keepdims)
+        return _largest(size, axis, keepdims) if ord > 0 else reduction.min(size, axis, keepdims)
     if ord == 0:
-        return sum((size != 0).astype(size.dtype), axis, keepdims)
+        return reduction.sum((size != 0).astype(size.dtype), axis, keepdims)
     if ord == 1:
-        return sum(size, axis, keepdims)
+        return reduction.sum(size, axis, keepdims)
     nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
     if ord > 0 and ord % 2 == 0:
-        total = sum(power(x, ord), axis, keepdims)
+        total = reduction.sum(power(x, ord), axis, keepdims)
     else:
         zero = size == 0
-        total = sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
+        total = reduction.sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
     zero = total == nought
     return where(zero, 0, power(where(zero, 1, total), 1 / ord))
 
@@ -84,16 +85,16 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = svdvals(moveaxis(x, axis, (-2, -1)))
-        y = sum(s, -1) if ord == "nuc" else _largest(s, -1) if ord == 2 else min(s, -1)
+        y = reduction.sum(s, -1) if ord == "nuc" else _largest(s, -1) if ord == 2 else reduction.min(s, -1)
         return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     if axis[0] == axis[1]:
         raise ValueError("norm: expected two different axes")
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
-    sums = sum(absolute(x), summed, True)
-    y = _largest(sums, compared, True) if ord > 0 else min(sums, compared, True)
-    return y if keepdims else sum(y, axis)
+    sums = reduction.sum(absolute(x), summed, True)
+    y = _largest(sums, compared, True) if ord > 0 else reduction.min(sums, compared, True)
+    return y if keepdims else reduction.sum(y, axis)
 
 
 @function(numpy=np.linalg.vector_norm)

@@ -15,10 +15,11 @@ from ..core.forms import numpy_form
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
+from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .indexing import getitem, take
 from .joining import concatenate
-from .reduction import max, mean, min
+from .reduction import mean
 from .shape import astype, clone, moveaxis, ravel
 from .sorting import median
 
@@ -138,7 +139,7 @@ def _pad(x, /, widths, value):
     return np.pad(x, widths, constant_values=value)
 
 
-_STATISTICS: dict[str, Any] = {"maximum": max, "minimum": min, "mean": mean, "median": median}
+_STATISTICS: dict[str, Any] = {"maximum": reduction.max, "minimum": reduction.min, "mean": mean, "median": median}
 
 
 @function(numpy=np.pad)

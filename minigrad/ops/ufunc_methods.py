@@ -8,7 +8,8 @@ import numpy as np
 
 from ..core.forms import ufunc_form
 from ..core.tensor import DISPATCH, Tensor
-from .reduction import cumprod, cumsum, logsumexp, max, min, prod, sum
+from . import reduction
+from .reduction import cumprod, cumsum, logsumexp, prod
 from .shape import reshape
 
 
@@ -17,10 +18,10 @@ def _reduce(reduction: Any) -> Any:
     return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **options)
 
 
-DISPATCH[np.add, "reduce"] = _reduce(sum)
+DISPATCH[np.add, "reduce"] = _reduce(reduction.sum)
 DISPATCH[np.multiply, "reduce"] = _reduce(prod)
-DISPATCH[np.maximum, "reduce"] = _reduce(max)
-DISPATCH[np.minimum, "reduce"] = _reduce(min)
+DISPATCH[np.maximum, "reduce"] = _reduce(reduction.max)
+DISPATCH[np.minimum, "reduce"] = _reduce(reduction.min)
 DISPATCH[np.logaddexp, "reduce"] = _reduce(logsumexp)
 DISPATCH[np.add, "accumulate"] = lambda x, axis=0, **options: cumsum(x, axis, **options)
 DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, axis, **options)
