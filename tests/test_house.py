@@ -1,4 +1,4 @@
-"""The house: imports point down and never in a circle, rooms keep their inside to themselves, functions are short."""
+"""The house: imports point down and never in a circle, packages keep their inside to themselves, functions are short."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FLOORS = [
 ]  # fmt: skip
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for room in ("minigrad", "nn")
-    for path in ROOT.glob(f"{room}/**/*.py")
+    for package in ("minigrad", "nn")
+    for path in ROOT.glob(f"{package}/**/*.py")
 }
 
 

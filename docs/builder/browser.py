@@ -59,7 +59,7 @@ def _of_pyodide(folder: Path) -> dict[str, bytes]:
 
 def _library(run_dir: Path) -> bytes:
     """The library, what the page asks of it, and the trained model, as a zip archive."""
-    files = {path.relative_to(ROOT): path for room in ("minigrad", "nn") for path in ROOT.glob(f"{room}/**/*.*")}
+    files = {path.relative_to(ROOT): path for package in ("minigrad", "nn") for path in ROOT.glob(f"{package}/**/*.*")}
     files = {name: path for name, path in files.items() if path.suffix in (".py", ".html")}
     files |= {Path("asked.py"): PARTS / "asked.py", Path("corpora.py"): ROOT / "examples" / "corpora.py"}
     files |= {Path("run") / name: run_dir / name for name in ("config.json", "vocab.json", "best.safetensors")}

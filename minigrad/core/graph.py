@@ -34,7 +34,7 @@ class Node:
     """One recorded operation, or (with `op is None`) a leaf that collects a gradient.
 
     `edges` holds, for each operand that wants a gradient, its node, the rule that computes the
-    gradient, and the values that this rule reads; nothing else is kept. It is None once the graph
+    gradient, and the values that this rule reads; nothing else is saved. It is None once the graph
     is freed. `inputs` has the node of every operand, or None, in order. Nodes are numbered as they
     are made, so that sorting by `seq` sorts a graph topologically.
     """

@@ -9,16 +9,16 @@ An op is declared once:
 
 The parameters before the `/` are its operands, those after it are options. Each operand that can
 have a gradient has a rule in plain NumPy. Its first parameter is `g`, the gradient of the result;
-*its other parameters say what is kept for it*: an operand by its name, `y` for the result, an option
-by its name, `x_shape` for the shape of operand `x` (which keeps no array), `needs` for a tuple that
-tells which operands want a gradient. What no rule names is not kept.
+*its other parameters say what is saved for it*: an operand by its name, `y` for the result, an option
+by its name, `x_shape` for the shape of operand `x` (which saves no array), `needs` for a tuple that
+tells which operands want a gradient. What no rule names is not saved.
 
 A rule runs on ndarrays in an ordinary backward pass, and on Tensors under `create_graph`, where the
 same line records itself. It returns a new array, `g`, or a view of `g`, and writes to nothing that
 it was given. Broadcast operands and other dtypes are put right by the engine, for all rules alike.
 
 `vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
-works in place and may keep arrays of its own, has such a rule and a `definition`: the same function
+works in place and may save arrays of its own, has such a rule and a `definition`: the same function
 as a composition of ops, which `create_graph` differentiates in its stead. `saved` is what the forward
 function returned beside its result. An operand whose values no gradient depends on need not be read: the
 definition then gets zeros in its place. The rule of a kernel may take `grad_buffers` as its last parameter:
@@ -145,7 +145,7 @@ class Op:
 
 
 def _stand_in(node: Node | None) -> Tensor | None:
-    """Zeros in place of an operand whose values were not kept, since no gradient depends on them."""
+    """Zeros in place of an operand whose values were not saved, since no gradient depends on them."""
     return None if node is None else wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
 
 
@@ -170,7 +170,7 @@ def _picker(places: list[int]) -> Callable[[Any], tuple[Any, ...]]:
 
 # -- calls ---------------------------------------------------------------------------------------------
 # On a first reading, `call` is enough: arrays out of tensors, compute, a tensor around the result. `record`,
-# which leaves a node in the graph, is about what each rule of the op wants to be kept for it.
+# which leaves a node in the graph, is about what each rule of the op wants to be saved for it.
 
 _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 

@@ -1,4 +1,4 @@
-"""What a graph keeps in memory."""
+"""What a graph saves for its backward pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _buffers(value: Any, found: dict[int, np.ndarray]) -> None:
             _buffers(part, found)
 
 
-def _kept(node: Node) -> dict[int, np.ndarray]:
+def _saved(node: Node) -> dict[int, np.ndarray]:
     """The buffers that a node holds for its gradient; those of leaves are there anyway."""
     found: dict[int, np.ndarray] = {}
     for _, rule, args in node.edges or ():
@@ -38,13 +38,13 @@ def _kept(node: Node) -> dict[int, np.ndarray]:
     return found
 
 
-def bytes_kept(node: Node) -> int:
+def bytes_saved(node: Node) -> int:
     """The bytes of all arrays that a node holds for its gradient, but for those of leaves."""
-    return sum(array.nbytes for array in _kept(node).values())
+    return sum(array.nbytes for array in _saved(node).values())
 
 
 class memory_report:
-    """What the graph of `result` keeps for its backward pass; print it for a table by op.
+    """What the graph of `result` saves for its backward pass; print it for a table by op.
 
     `by_op` has (nodes, bytes) of each op, `total` the bytes of all. An array that several nodes hold
     counts for the oldest of them; leaves, such as parameters, are not counted.
@@ -56,7 +56,7 @@ class memory_report:
         for node in topological([result._needed_node("memory_report")]):
             if node.op is None:
                 continue
-            new = {key: array for key, array in _kept(node).items() if key not in seen}
+            new = {key: array for key, array in _saved(node).items() if key not in seen}
             seen |= new
             count, size = self.by_op.get(node.op.name, (0, 0))
             self.by_op[node.op.name] = count + 1, size + sum(array.nbytes for array in new.values())
@@ -67,4 +67,4 @@ class memory_report:
         rows = sorted(self.by_op.items(), key=lambda item: -item[1][1])
         rows.append(("all", (sum(count for count, _ in self.by_op.values()), self.total)))
         lines = [f"{name:{width}}{count:8}{size / 1e6:10.2f}" for name, (count, size) in rows]
-        return "\n".join([f"{'op':{width}}{'nodes':>8}{'kept MB':>10}", *lines])
+        return "\n".join([f"{'op':{width}}{'nodes':>8}{'saved MB':>10}", *lines])

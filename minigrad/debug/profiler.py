@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ..core.modes import Watch
-from .memory import bytes_kept
+from .memory import bytes_saved
 
 __all__ = ["profile"]
 
 
 class Row:
-    """What was seen of one op: calls, seconds forward and backward, bytes that its nodes keep for backward."""
+    """What was seen of one op: calls, seconds forward and backward, bytes that its nodes save for backward."""
 
-    __slots__ = ("name", "calls", "forward", "backward", "kept")
+    __slots__ = ("name", "calls", "forward", "backward", "saved")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls = 0
         self.forward = self.backward = 0.0
-        self.kept = 0
+        self.saved = 0
 
 
 class profile(Watch):
@@ -40,7 +40,7 @@ class profile(Watch):
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
-        self.events: list[tuple[str, str, float, float, int]] = []  # name, phase, start, seconds, bytes kept
+        self.events: list[tuple[str, str, float, float, int]] = []  # name, phase, start, seconds, bytes saved
         self.seconds = 0.0
         self._nested = [0.0]  # seconds of ops inside the one that runs, a level for each
 
@@ -77,26 +77,26 @@ class profile(Watch):
 
     def recorded(self, node: Any) -> None:
         super().recorded(node)
-        kept = bytes_kept(node)
-        self.rows[node.op.name].kept += kept
-        self.events[-1] = (*self.events[-1][:4], kept)
+        saved = bytes_saved(node)
+        self.rows[node.op.name].saved += saved
+        self.events[-1] = (*self.events[-1][:4], saved)
 
     def __str__(self) -> str:
         rows = sorted(self.rows.values(), key=lambda row: -(row.forward + row.backward))
         inside = sum(row.forward + row.backward for row in rows)
         whole = max(self.seconds, inside, 1e-12)
         width = max([len(row.name) for row in rows] + [14])
-        lines = [f"{'op':{width}}   calls  forward ms  backward ms  kept MB  share"]
+        lines = [f"{'op':{width}}   calls  forward ms  backward ms  saved MB  share"]
         for row in rows:
             share = (row.forward + row.backward) / whole
             lines.append(
                 f"{row.name:{width}}{row.calls:8}{row.forward * 1e3:12.2f}{row.backward * 1e3:13.2f}"
-                f"{row.kept / 1e6:9.2f}{share:7.1%}"
+                f"{row.saved / 1e6:10.2f}{share:7.1%}"
             )
         rest = whole - inside
         lines.append(f"{'outside of ops':{width}}{'':8}{rest * 1e3:12.2f}{'':22}{rest / whole:7.1%}")
         forward, backward = sum(row.forward for row in rows), sum(row.backward for row in rows)
-        total = f"{forward * 1e3:12.2f}{backward * 1e3:13.2f}{sum(row.kept for row in rows) / 1e6:9.2f}"
+        total = f"{forward * 1e3:12.2f}{backward * 1e3:13.2f}{sum(row.saved for row in rows) / 1e6:10.2f}"
         lines.append(f"{f'all, {whole * 1e3:.2f} ms':{width}}{sum(row.calls for row in rows):8}{total}")
         return "\n".join(lines)
 
@@ -107,8 +107,8 @@ class profile(Watch):
         events = [
             {
                 "name": name, "cat": phase, "ph": "X", "ts": (start - self._start) * 1e6, "dur": seconds * 1e6,
-                "pid": 0, "tid": 0, "args": {"bytes kept": kept} if kept else {},
+                "pid": 0, "tid": 0, "args": {"bytes saved": saved} if saved else {},
             }
-            for name, phase, start, seconds, kept in self.events
+            for name, phase, start, seconds, saved in self.events
         ]  # fmt: skip
         write_json(path, {"traceEvents": events, "displayTimeUnit": "ms"})

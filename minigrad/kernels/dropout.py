@@ -91,7 +91,7 @@ def _relu_dropout(x, /, mask, scale):
 
 @function()
 def relu_dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None) -> Tensor:
-    """dropout(relu(x), p, training, generator), of which only the result is kept for the gradient."""
+    """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
     if not training or p == 0:
         return relu(x)
     mask, scale = dropout_mask(np.shape(x), p, generator)

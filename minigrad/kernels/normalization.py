@@ -34,7 +34,7 @@ def _row_norm_vjp(g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: An
     work = np.empty((2, min(len(g), 1 + BLOCK // max(width, 1)), width), g.dtype)
     for block in row_blocks(*g.shape) if width else ():
         h, s, out = g[block], scale[block], gx[block]
-        n, part = work[:, : len(h)]  # the normalised rows are computed anew, since they were not kept
+        n, part = work[:, : len(h)]  # the normalised rows are computed anew, since they were not saved
         if centred:
             np.subtract(rows[block], means[block], out=n)
             n *= s

@@ -112,11 +112,8 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     if len(lengths) > 1:
         raise ValueError(f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}")
     products = multiply(moveaxis(a, axis, -1), moveaxis(b, axis, -1))
-    return (
-        astype(reduction.sum(products, -1), products.dtype)
-        if products.dtype.kind != "f"
-        else reduction.sum(products, -1)
-    )
+    total = reduction.sum(products, -1)
+    return total if products.dtype.kind == "f" else astype(total, products.dtype)
 
 
 @function(numpy=np.kron)

@@ -156,7 +156,7 @@ def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
 def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int | None = -100, reduction: str = "mean"
 ) -> Tensor:
-    """`cross_entropy` for log-probabilities (..., C) in place of scores; targets are integers (...)."""
+    """`cross_entropy` for log-probabilities (..., C) in place of logits; targets are integers (...)."""
     check_reduction("nll_loss", reduction)
     dtype = np.asarray(unwrap(input)).dtype
     targets = Targets("nll_loss", shape_of(input), target, weight, ignore_index, 0.0, dtype)

@@ -104,9 +104,9 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
     if axis is not None and not isinstance(axis, tuple):
         one_axis("vector_norm", axis, np.ndim(x))
     if axis is None or isinstance(axis, tuple):
-        flat, kept = flattened_last(x, axis, "vector_norm")
+        flat, with_ones = flattened_last(x, axis, "vector_norm")
         y = _vector_norm(flat, ord, -1, False)
-        return reshape(y, kept) if keepdims else y
+        return reshape(y, with_ones) if keepdims else y
     return _vector_norm(x, ord, axis, keepdims)
 
 

@@ -63,10 +63,10 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     """x with the axes `axis` as one last axis, and x's shape with these at length 1."""
     axes = all_axes(name, axis, np.ndim(x))
     shape = shape_of(x)
-    kept = [i for i in range(len(shape)) if i not in axes]
+    others = [i for i in range(len(shape)) if i not in axes]
     last = reshape(
-        moveaxis(x, axes, range(len(kept), len(shape))),
-        [*[shape[i] for i in kept], int(np.prod([shape[i] for i in axes]))],
+        moveaxis(x, axes, range(len(others), len(shape))),
+        [*[shape[i] for i in others], int(np.prod([shape[i] for i in axes]))],
     )
     return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
@@ -94,11 +94,11 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
     ranks = np.asarray(unwrap(q))
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
         raise ValueError(f"{name}: expected q from 0 to 1, got {ranks}")
-    last, kept = flattened_last(x, axis, name)
+    last, with_ones = flattened_last(x, axis, name)
     if not last.shape[-1]:
         if name == "quantile":
             raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
-        return Tensor(np.full((*ranks.shape, *(kept if keepdims else last.shape[:-1])), np.nan, x.dtype))
+        return Tensor(np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, x.dtype))
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
     if skip_nan:
@@ -107,7 +107,7 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
         ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
         counts = np.full(missing[..., :1].shape, last.shape[-1])
     y = moveaxis(_at_ranks(ordered, reshape(q, -1) * (np.maximum(counts, 1) - 1).astype(ranks.dtype), method), -1, 0)
-    return reshape(y, (*ranks.shape, *(kept if keepdims else y.shape[1:])))
+    return reshape(y, (*ranks.shape, *(with_ones if keepdims else y.shape[1:])))
 
 
 def _at_ranks(ordered: Tensor, place: Tensor, method: str) -> Tensor:
@@ -118,13 +118,13 @@ def _at_ranks(ordered: Tensor, place: Tensor, method: str) -> Tensor:
     if method not in ("linear", "midpoint"):
         raise ValueError(f"quantile: method {method!r} is not supported; use linear, midpoint, {', '.join(whole)}")
     low, high = np.floor(place.data).astype(np.intp), np.ceil(place.data).astype(np.intp)
-    share = place - low.astype(place.dtype) if method == "linear" else np.asarray(0.5, place.dtype)
+    fraction = place - low.astype(place.dtype) if method == "linear" else np.asarray(0.5, place.dtype)
     below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
-    return below + where(low == high, 0, above - below) * share
+    return below + where(low == high, 0, above - below) * fraction
 
 
 def hundredths(q: Any) -> Any:
-    """Percents as a share of 1."""
+    """Percents as a fraction of 1."""
     return q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
 
 

@@ -1,4 +1,4 @@
-"""The classes that rows of scores should have, and how the losses of elements or rows become one."""
+"""The classes that rows of logits should have, and how the losses of elements or rows become one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Targets:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
                 raise ValueError(
                     f"{name}: the classes stand on the last axis, not on axis 1 as in PyTorch; "
-                    f"write moveaxis(scores, 1, -1) for scores {shape} and targets {targets.shape}"
+                    f"write moveaxis(logits, 1, -1) for logits {shape} and targets {targets.shape}"
                 )
             raise ValueError(f"{name}: expected targets of shape {shape[:-1]}, got {targets.shape}")
         if targets.dtype.kind not in "iu":

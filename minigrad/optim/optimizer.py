@@ -2,7 +2,8 @@
 
 An optimizer moves the parameters of each of its groups into one flat array, of which they become
 views, and their gradients into another. A step is then a few passes over those arrays, in blocks
-that stay in the cache, however many parameters there are; clipping by norm is folded into it.
+that stay in the cache, however many parameters there are; clipping by norm
+needs no pass of its own.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Decoding:
         if max_len < 1:
             raise ValueError(f"expected max_len of at least 1, got {max_len}")
         self.model, self.max_len, self.rules = model, max_len, rules
-        self.ends = end_marks(model, eos)
+        self.ends = eos_ids(model, eos)
         self.new = 0  # tokens that were generated
         if source is not None:
             source = np.asarray(source)
@@ -84,9 +84,9 @@ class Decoding:
         with evaluating():
             return np.asarray(self.model.step(self._next, self.state))
 
-    def ruled(self, scores: np.ndarray) -> np.ndarray:
-        """Scores (rows, vocab), as the rules change them."""
-        return self.rules.apply(scores, self.history, self.new, self.ends)
+    def ruled(self, logits: np.ndarray) -> np.ndarray:
+        """Logits (rows, vocab), as the rules change them."""
+        return self.rules.apply(logits, self.history, self.new, self.ends)
 
     def advance(self, tokens: Sequence[int] | np.ndarray, rows: np.ndarray | None = None) -> None:
         """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this order."""
@@ -102,7 +102,7 @@ class Decoding:
 _UNLIMITED = ("none", "alibi", "relative")
 
 
-def end_marks(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
+def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
     """The tokens that end a sequence."""
     if isinstance(eos, (int, np.integer)):
         return tuple(model.config.end_ids) if eos == OWN else (int(eos),)

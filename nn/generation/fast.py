@@ -24,7 +24,7 @@ from ..layers.masks import allowed_keys
 from ..layers.module import Module
 from ..layers.norm import LayerNorm, RMSNorm
 from ..models.stacks import Encoder
-from .products import in_parallel, laid_out, product
+from .products import in_fast_layout, in_parallel, product
 
 __all__ = ["FAST"]
 
@@ -41,7 +41,7 @@ def plain(x: Any) -> np.ndarray:
 class FastLinear(Linear):
     def prepare(self) -> None:
         """Lay the weight out for reading."""
-        self.weight._array = laid_out(self.weight.data)
+        self.weight._array = in_fast_layout(self.weight.data)
 
     def forward(self, x: Any) -> Tensor:
         return Tensor(mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data))
@@ -126,7 +126,7 @@ def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
     """
     if not only_linear(*maps):
         return None, None
-    weight = laid_out(np.concatenate([m.weight.data for m in maps]))
+    weight = in_fast_layout(np.concatenate([m.weight.data for m in maps]))
     bias = None
     if any(m.bias is not None for m in maps):
         parts = [np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps]

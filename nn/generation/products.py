@@ -18,12 +18,12 @@ import numpy as np
 
 from minigrad.runtime import get_num_threads, has_blas, threads
 
-__all__ = ["in_parallel", "laid_out", "product"]
+__all__ = ["in_parallel", "in_fast_layout", "product"]
 
 FEW = 64  # rows
 
 
-def laid_out(weight: np.ndarray) -> np.ndarray:
+def in_fast_layout(weight: np.ndarray) -> np.ndarray:
     """The weight (out, in) as `product` reads it fastest, in new memory that cannot be written."""
     order: Any = "F" if has_blas() and weight.shape[0] >= weight.shape[1] else "C"
     weight = np.array(weight, order=order)

@@ -97,7 +97,7 @@ class CrossEntropyLoss(_Loss):
     """The cross-entropy of logits (..., C) for integers (...), or for probabilities (..., C).
 
     `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand on the last
-    axis: of PyTorch's (N, C, L) write `scores.moveaxis(1, -1)`.
+    axis: of PyTorch's (N, C, L) write `logits.moveaxis(1, -1)`.
     """
 
     function = staticmethod(mg.cross_entropy)

@@ -88,8 +88,8 @@ class SentenceEncoder:
             return x[np.arange(len(x)), real.sum(-1) - 1]
         if self.pool == "max":
             return np.where(real[..., None], x, -np.inf).max(1)
-        share = (real / real.sum(-1, keepdims=True)).astype(x.dtype)
-        return (share[:, None] @ x)[:, 0]
+        weights = (real / real.sum(-1, keepdims=True)).astype(x.dtype)
+        return (weights[:, None] @ x)[:, 0]
 
 
 def sentence_encoder(directory: str | Path) -> SentenceEncoder:

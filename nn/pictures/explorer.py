@@ -134,7 +134,7 @@ def explore(
     """The page of any model, for one sequence: ids (L,) and their tokens; for a Transformer also the target's.
 
     The target's ids (L_t,) begin after the mark of the beginning, as `attention_maps` takes them. A language model
-    and an encoder have one map, of their own sequence. Where the scores of a vocabulary come out and `vocabulary`
+    and an encoder have one map, of their own sequence. Where the logits of a vocabulary come out and `vocabulary`
     names its tokens, the five likeliest of each step are shown.
     """
     ids = np.asarray(ids).reshape(1, -1)
@@ -143,7 +143,7 @@ def explore(
         after = np.asarray(target).reshape(1, -1)
         seen.append(np.concatenate([[[model.config.bos_id]], after[:, :-1]], 1))  # type: ignore[attr-defined]
     with evaluating(), no_grad(), record_attention(model) as weights, _record_vectors(model) as pairs:
-        scores = unwrap(model(*seen))
+        logits = unwrap(model(*seen))
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for name, found in weights.items():
@@ -152,14 +152,14 @@ def explore(
         maps.setdefault(kind, []).extend(w[0] for w in found)
         vectors.setdefault(kind, []).extend(pairs[name])
     said = list(target_tokens) if target is not None else list(tokens[1:])
-    steps = _steps(scores, said, vocabulary) if vocabulary is not None and scores.ndim == 3 else []
+    steps = _steps(logits, said, vocabulary) if vocabulary is not None and logits.ndim == 3 else []
     return attention_page(maps, tokens, target_tokens, path, title, vectors=vectors, steps=steps, beams=beams)
 
 
-def _steps(scores: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], count: int = 5) -> list[dict[str, Any]]:
-    """The likeliest tokens at each step, of scores (1, L, vocabulary)."""
+def _steps(logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], count: int = 5) -> list[dict[str, Any]]:
+    """The likeliest tokens at each step, of logits (1, L, vocabulary)."""
     found = []
-    for row, token in zip(scores[0], said):
+    for row, token in zip(logits[0], said):
         p = np.exp(row - row.max())
         p /= p.sum()
         found.append({"said": token, "likeliest": [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]]})

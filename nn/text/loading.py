@@ -92,8 +92,8 @@ def _marks(directory: Path) -> Settings:
         except UnicodeDecodeError as error:
             raise ValueError(f"{template}: not UTF-8 ({error})") from None
     elif isinstance(marks.get("chat_template"), list):  # several, with names
-        told = [Settings(t, f"{marks.where}: chat_template") for t in marks.list("chat_template", dict)]
-        named = {t.text("name"): t.text("template") for t in told}
+        listed = [Settings(t, f"{marks.where}: chat_template") for t in marks.list("chat_template", dict)]
+        named = {t.text("name"): t.text("template") for t in listed}
         marks["chat_template"] = named.get("default") or next(iter(named.values()), None)
     size = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
     marks["vocab_size"] = size

@@ -66,11 +66,11 @@ class MovingAverage:
     def update(self, model: Module) -> None:
         """Take in the model's weights: after each step of its optimizer."""
         self.updates += 1
-        share = 1 - min(self.decay, (1 + self.updates) / (10 + self.updates))
+        rate = 1 - min(self.decay, (1 + self.updates) / (10 + self.updates))
         for name, array in model.state_dict().items():
             own = self.average[name]
             if own.dtype.kind == "f":
-                own += own.dtype.type(share) * (array - own)
+                own += own.dtype.type(rate) * (array - own)
             else:
                 own[...] = array
 
@@ -85,7 +85,7 @@ class MovingAverage:
             model.load_state_dict(own)
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """The average, and how many updates it has had, as arrays; they share its memory."""
+        """The average, and how many updates it has had, as arrays; they rate its memory."""
         return {**self.average, "updates": np.array([self.updates])}
 
     def load_state_dict(self, arrays: Mapping[str, np.ndarray]) -> None:

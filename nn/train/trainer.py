@@ -1,7 +1,7 @@
 """Training: steps, validation, and resuming where a run was cut off, exactly.
 
 A run that is killed or interrupted at any moment and resumed ends with the same weights, bit for bit, as
-one that never was. What it keeps, and where, is told in `nn.train.checkpoint`.
+one that never was. What it writes, and where, is said in `nn.train.checkpoint`.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ class Trainer:
     def _averaged(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.average is None else self.average.applied(self.model)
 
-    # -- what is kept --------------------------------------------------------------------------
+    # -- the state ------------------------------------------------------------------------------
 
     @property
     def _writes(self) -> bool:
@@ -443,7 +443,7 @@ class Trainer:
             stacklevel=3,
         )
 
-    # -- what is told --------------------------------------------------------------------------
+    # -- the metrics ---------------------------------------------------------------------------
 
     @property
     def lr(self) -> float:

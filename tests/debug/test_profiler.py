@@ -32,7 +32,7 @@ def test_a_profile_counts_and_times_each_op(tmp_path: Path) -> None:
         loss = (y * x).sum() + y.sum()
         time.sleep(0.02)
         loss.backward()
-    rows = {name: (row.calls, row.kept) for name, row in p.rows.items()}
+    rows = {name: (row.calls, row.saved) for name, row in p.rows.items()}
     # `multiply` keeps both operands; of those x is a leaf, which is there anyway
     assert rows == {"sleepy": (1, 0), "multiply": (1, 4 * 8 * 8), "sum": (2, 0), "add": (1, 0)}
     slept = p.rows["sleepy"]

@@ -56,7 +56,7 @@ def test_half_precision_is_the_exact_result_rounded(name: str) -> None:
 @pytest.mark.parametrize("dtype,offset", [(np.float32, 1e7), (np.float32, -3e8), (np.float64, 1e15), (np.float32, 0.0)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_an_offset_of_all_scores_costs_no_digits(dtype: Any, offset: float, smoothing: float, weighted: bool) -> None:
+def test_an_offset_of_all_logits_costs_no_digits(dtype: Any, offset: float, smoothing: float, weighted: bool) -> None:
     unit = float(np.spacing(dtype(abs(offset)))) if offset else 1.0  # steps that the offset leaves
     scores = unit * np.random.default_rng(2).integers(-2, 3, (6, 5)).astype(float)
     options: Any = {"label_smoothing": smoothing, "weight": np.arange(1.0, 6) if weighted else None}

@@ -182,7 +182,7 @@ def test_layouts(blas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "has_blas", lambda: blas)
     rng = np.random.default_rng(0)
     for shape in ((6, 4), (4, 6), (4, 4)):
-        weight = products.laid_out(rng.standard_normal(shape))
+        weight = products.in_fast_layout(rng.standard_normal(shape))
         assert weight.flags.f_contiguous == (blas and shape[0] >= shape[1])
         for n in (0, 1, 5, 200):
             rows = rng.standard_normal((n, shape[1]))

@@ -68,7 +68,7 @@ def test_the_same_rules_for_every_way() -> None:
     assert len(set(itertools.pairwise(text))) == len(text) - 1
 
 
-def test_end_marks_are_a_set() -> None:
+def test_eos_can_be_a_set() -> None:
     m = model(eos_id=[3, 5])
     assert m.config.end_ids == (3, 5)
     free = nn.generate(m, [1, 2], max_len=20, eos=None)
