@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sizes import CLIP, DROPOUT, LR, SMOOTHING, Size
+from sizes import CLIP, DROPOUT, LR, SIZES, SMOOTHING, Size
 
 
 def parameters(s: Size) -> dict[str, Any]:
@@ -110,3 +112,24 @@ def adam(p: dict[str, Any], g: dict[str, Any], m: dict[str, Any], v: dict[str, A
         v[name] = 0.999 * v[name] + 0.001 * c * c
         p[name] = p[name] - LR * (m[name] / (1 - 0.9**t)) / (xp.sqrt(v[name] / (1 - 0.999**t)) + 1e-8)
     return p, m, v
+
+
+def training_step(
+    size: str, changes: dict[str, int], xp: Any, gradients: Callable[[Callable[[Any], Any], Any], Any]
+) -> Callable[[], None]:
+    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam.
+
+    `gradients(loss, p)` are those of `loss` with respect to the parameters p, arrays by name.
+    """
+    s = SIZES[size]._replace(**changes)
+    source, target = s.data()
+    rng = np.random.Generator(np.random.SFC64(0))
+    model = Model(s, xp, lambda shape: rng.random(shape, np.float32))
+    p = parameters(s)
+    m, v = ({name: np.zeros_like(array) for name, array in p.items()} for _ in range(2))
+    steps = itertools.count(1)
+
+    def step() -> None:
+        adam(p, gradients(lambda q: model.loss(q, source, target), p), m, v, next(steps), np)
+
+    return step

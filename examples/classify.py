@@ -5,8 +5,6 @@ python examples/classify.py --data mine.tsv          learns from a UTF-8 file: a
 python examples/classify.py "the food is not good"   and then judges this
 """
 
-from __future__ import annotations
-
 import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
 
 # isort: split
@@ -14,7 +12,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from texts import opinions
@@ -47,22 +44,13 @@ def main(argv: Sequence[str] | None = None) -> float:
     classes = np.array([labels.index(pairs[i][1]) for i in order])
     held_out = len(pairs) // 10
     vocabulary = Vocabulary.build(tokens[held_out:])
-
-    def as_ids(texts: list[Any]) -> np.ndarray:
-        return padded([vocabulary.encode(text)[:128] for text in texts])
-
+    as_ids = lambda texts: padded([vocabulary.encode(text)[:128] for text in texts])
     ids = as_ids(tokens)
-    config = EncoderConfig(
-        len(vocabulary),
-        args.d_model,
-        4,
-        args.layers,
-        4 * args.d_model,
-        num_classes=len(labels),
-        norm_first=True,
-        max_len=128,
+
+    sizes = args.d_model, 4, args.layers, 4 * args.d_model  # width, heads, layers, inner width
+    model = EncoderClassifier(
+        EncoderConfig(len(vocabulary), *sizes, num_classes=len(labels), norm_first=True, max_len=128)
     )
-    model = EncoderClassifier(config)
     print(f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters")
     batches = ArrayBatches(ids[held_out:], classes[held_out:], batch_size=64)
     steps = len(batches) * args.epochs
