@@ -39,7 +39,7 @@ def test_a_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     assert 0.03 <= slept.forward < 0.06 and 0.02 <= slept.backward < 0.05
     assert 0.07 <= p.seconds < 0.2
     table = str(p).splitlines()
-    assert table[0].split() == ["op", "calls", "forward", "ms", "backward", "ms", "kept", "MB", "share"]
+    assert table[0].split() == ["op", "calls", "forward", "ms", "backward", "ms", "saved", "MB", "share"]
     assert table[1].startswith("sleepy") and table[-1].startswith("all, ")
     shares = [float(line.split()[-1].rstrip("%")) for line in table[1:-1]]
     assert sum(shares) == pytest.approx(100, abs=0.5)
