@@ -90,7 +90,8 @@ def test_kernels_keep_their_inside_to_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    "files", ["minigrad/**/*.py", "nn/**/*.py", "benchmarks/*.py", "examples/**/*.py", "docs/**/*.py"]
+    "files",
+    ["minigrad/**/*.py", "nn/**/*.py", "benchmarks/*.py", "docs/**/*.py", "examples/**/*.py", "tests/**/*.py"],
 )
 def test_functions_are_short(files: str) -> None:
     """At most 50 lines."""

@@ -191,29 +191,18 @@ def test_alibi_slopes() -> None:
 # -- against transformers' Llama -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
-def test_llama(scaling: dict[str, Any] | None) -> None:
+def llamas(scaling: dict[str, Any] | None) -> tuple[Any, nn.LanguageModel]:
+    """A model of theirs, and one of ours with its weights."""
     transformers = pytest.importorskip("transformers", reason="the oracle is transformers' Llama")
     torch = pytest.importorskip("torch", reason="the oracle is transformers' Llama")
     torch.manual_seed(0)
     kind = {"rope_type": "default", **(scaling or {})}
     kind["rope_type"] = kind.pop("type", kind["rope_type"])
-    theirs = (
-        transformers.LlamaForCausalLM(
-            transformers.LlamaConfig(
-                vocab_size=50,
-                hidden_size=32,
-                intermediate_size=48,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                num_key_value_heads=2,
-                max_position_embeddings=128,
-                rope_parameters={"rope_theta": 5000.0, **kind},
-            )
-        )
-        .double()
-        .eval()
-    )
+    settings = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=128, rope_parameters={"rope_theta": 5000.0, **kind},
+    )  # fmt: skip
+    theirs = transformers.LlamaForCausalLM(settings).double().eval()
     config = nn.LanguageModelConfig(
         50, 32, 4, 2, 48, num_kv_heads=2, positions="rotary", rotary_base=5000.0, rotary_scaling=scaling, norm="rms",
         norm_eps=1e-6, activation="silu", gated=True, bias=False, tie=False, dropout=0.0, max_len=128, dtype="float64",
@@ -232,6 +221,14 @@ def test_llama(scaling: dict[str, Any] | None) -> None:
             name = name.replace(a, b)
         state[name] = p.detach().numpy()
     ours.load_state_dict(state)
+    return theirs, ours
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=str)
+def test_llama(scaling: dict[str, Any] | None) -> None:
+    theirs, ours = llamas(scaling)
+    import torch
+
     ids = np.random.default_rng(0).integers(0, 50, (2, 40))
     expected = theirs(torch.tensor(ids))
     np.testing.assert_allclose(ours(ids).data, expected.logits.detach().numpy(), rtol=1e-5, atol=1e-6)
