@@ -117,13 +117,16 @@ ELEMENTWISE: Table = {
     "logaddexp2": mg.logaddexp2,
     "logit": lambda x, eps=None: mg.log(y := x if eps is None else mg.clip(x, eps, 1 - eps)) - mg.log(1 - y),
     "masked_fill": mg.masked_fill,
-    "maximum max:binary fmax": mg.maximum,
-    "minimum min:binary fmin": mg.minimum,
+    "fmax": mg.fmax,
+    "fmin": mg.fmin,
+    "maximum max:binary": mg.maximum,
+    "minimum min:binary": mg.minimum,
     "mul": mg.multiply,
     "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: mg.nan_to_num(x, True, nan or 0.0, posinf, neginf),
     "neg": mg.negative,
     "positive": mg.positive,
-    "pow float_power": mg.power,
+    "pow": mg.power,
+    "float_power": mg.float_power,
     "rad2deg": mg.rad2deg,
     "reciprocal": mg.reciprocal,
     "remainder": mg.remainder,
@@ -132,7 +135,7 @@ ELEMENTWISE: Table = {
     "sigmoid": mg.sigmoid,
     "sign sgn": mg.sign,
     "sin": mg.sin,
-    "sinc": lambda x: mg.sin(x * PI) / (x * PI),
+    "sinc": mg.sinc,
     "sinh": mg.sinh,
     "special.entr": lambda x: -x * mg.log(x),
     "special.ndtr": lambda x: (1 + mg.erf(x / math.sqrt(2))) / 2,
@@ -217,24 +220,24 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return kth(x, (x.shape[dim] + 1) // 2, dim, keepdim) if x.ndim else x
 
 
-def quantile(x: Any, q: Any, dim: Any = None, keepdim: bool = False, interpolation: str = "linear") -> Any:
-    return mg.quantile(x, q, ax(x, dim), interpolation, keepdim)
+def ranked(f: Function) -> Function:
+    """Quantiles."""
+    return lambda x, q, dim=None, keepdim=False, interpolation="linear": f(x, q, ax(x, dim), interpolation, keepdim)
 
 
 def vector_norm(x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
-    return flattened(lambda rows: mg.norm(rows, ord, -1))(cast(x, dtype), dim, keepdim)
+    return mg.vector_norm(cast(x, dtype), ord=ord, axis=ax(x, dim), keepdims=keepdim)
 
 
 def matrix_norm(x: Any, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False) -> Any:
-    if ord in (2, -2, "nuc"):
-        return mg.norm(x, ord, tuple(dim), keepdim)
-    return mg.norm(x, ord, tuple(dim), keepdim)
+    y = mg.matrix_norm(mg.moveaxis(x, tuple(dim), (-2, -1)), ord=ord, keepdims=keepdim)
+    return mg.moveaxis(y, (-2, -1), tuple(dim)) if keepdim else y
 
 
 def linalg_norm(x: Any, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Any:
-    if ord is None or isinstance(dim, int) or (dim is None and x.ndim == 1):
-        return vector_norm(x, 2 if ord is None else ord, dim, keepdim)
-    return matrix_norm(x, ord, (-2, -1) if dim is None else dim, keepdim)
+    if ord is None:
+        return vector_norm(x, 2, dim, keepdim)
+    return mg.norm(x, ord, dim if dim is None or isinstance(dim, int) else tuple(dim), keepdim)
 
 
 def norm(x: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Any:
@@ -284,7 +287,8 @@ REDUCTIONS: Table = {
     "median": median,
     "msort": lambda x: mg.sort(x, 0),
     "nanmean": lambda x, dim=None, keepdim=False: mg.nanmean(x, ax(x, dim), keepdim),
-    "nanquantile quantile": quantile,
+    "nanquantile": ranked(mg.nanquantile),
+    "quantile": ranked(mg.quantile),
     "nansum": lambda x, dim=None, keepdim=False: mg.nansum(x, ax(x, dim), keepdim),
     "norm norm:fro norm:inf": norm,
     "prod": reduction(mg.prod),
@@ -299,7 +303,7 @@ REDUCTIONS: Table = {
     "sum_to_size": sum_to_size,
     "topk": of_arrays(top_k),
     "torch.ops.aten._safe_softmax.default": lambda x, dim: mg.softmax(x, dim, where=x > -np.inf),
-    "trapezoid trapz": lambda *args, **options: mg.sum(trapezoids(*args, **options), options.get("dim", -1)),
+    "trapezoid trapz": lambda y, x=None, dx=1.0, dim=-1: mg.trapezoid(y, x, dx, dim),
     "var": spread(mg.var),
     "var:unbiased": lambda x, unbiased: mg.var(x, correction=int(unbiased)),
     "var_mean": spread(mg.var, mg.mean),
@@ -409,11 +413,6 @@ def tensorsolve(a: Any, b: Any, dims: Any = None) -> Any:
     return mg.reshape(mg.solve(mg.reshape(a, (b.size, b.size)), mg.ravel(b)), a.shape[b.ndim :])
 
 
-def matrix_power(x: Any, n: int) -> Any:
-    one = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
-    return functools.reduce(mg.matmul, [mg.inv(x) if n < 0 else x] * abs(n), one)
-
-
 def einsum(operands: Any, equation: str) -> Any:
     if "..." in equation and "..." not in equation.split("->")[-1]:
         left_out("sum over `...`, which NumPy refuses")
@@ -438,8 +437,55 @@ def vander(x: Any, N: int | None = None) -> Any:
 
 
 def cross(a: Any, b: Any, dim: int = -1) -> Any:
-    """a₂b₃ - a₃b₂, and so on."""
-    return mg.roll(a, -1, dim) * mg.roll(b, 1, dim) - mg.roll(a, 1, dim) * mg.roll(b, -1, dim)
+    """Shapes that broadcast, and the axis in the shape that they have together."""
+    return mg.cross(*mg.broadcast_arrays(a, b), axis=dim)
+
+
+def gradient(x: Any, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> Any:
+    spacing = spacing if isinstance(spacing, (list, tuple)) else [1.0 if spacing is None else spacing]
+    return mg.gradient(x, *spacing, axis=ax(x, dim), edge_order=edge_order)
+
+
+def svd(x: Any, full_matrices: bool = True) -> Any:
+    return mg.svd(x, full_matrices)
+
+
+def old_svd(x: Any, some: bool = True, compute_uv: bool = True) -> Any:
+    if not compute_uv:
+        left_out("ask for no vectors and get zeros")
+    u, s, vh = mg.svd(x, not some)
+    return u, s, vh.mT
+
+
+def qr(x: Any, mode: Any = "reduced") -> Any:
+    mode = {True: "reduced", False: "complete"}.get(mode, mode)
+    if mode == "r":
+        return mg.qr(x, mode)
+    if mode == "complete" and x.shape[-2] > x.shape[-1]:
+        left_out("ask for columns that nothing determines")
+    return [*mg.qr(x, "reduced")]
+
+
+def lstsq(a: Any, b: Any, driver: Any = None) -> Any:
+    if a.ndim > 2:
+        left_out("are several systems at once, which NumPy refuses")
+    return mg.lstsq(a, b)
+
+
+def products(u: Any, s: Any, vh: Any) -> Any:
+    """What the signs of singular vectors cancel in."""
+    k = s.shape[-1]
+    u, vh = u[..., :k], vh[..., :k, :]
+    return s, (u * s[..., None, :]) @ vh, (u * s[..., None, :]) @ u.mT
+
+
+DETERMINED: dict[str, Function] = {
+    "linalg.lstsq:grad_oriented": lambda y: y[0],
+    "linalg.eigh": lambda y: (y[0], (y[1] * y[0][..., None, :] ** 2) @ y[1].mT),
+    "linalg.svd": lambda y: products(*y),
+    "svd": lambda y: products(y[0], y[1], y[2].mT),
+}
+"""Of results of which more is free, such as signs of vectors, or left out at will: what both have to give."""
 
 
 LINEAR_ALGEBRA: Table = {
@@ -459,12 +505,23 @@ LINEAR_ALGEBRA: Table = {
     "dot": mg.dot,
     "einsum": einsum,
     "inner": mg.inner,
-    "kron": lambda a, b: mg.reshape(a[:, None, :, None] * b[:, None, :], [m * n for m, n in zip(a.shape, b.shape)]),
+    "gradient": gradient,
+    "kron": mg.kron,
     "linalg.det": mg.det,
     "linalg.diagonal": lambda x, offset=0, dim1=-2, dim2=-1: mg.diagonal(x, offset, dim1, dim2),
     "linalg.inv linalg.inv_ex": mg.inv,
-    "linalg.matrix_power": matrix_power,
-    "linalg.multi_dot": lambda xs: functools.reduce(mg.matmul, xs),
+    "linalg.eigh": lambda x, UPLO="L": mg.eigh(x, UPLO),
+    "linalg.eigvalsh": lambda x, UPLO="L": mg.eigvalsh(x, UPLO),
+    "linalg.lstsq:grad_oriented": lstsq,
+    "linalg.matrix_power": mg.matrix_power,
+    "linalg.multi_dot": lambda xs: mg.multi_dot(xs),
+    "linalg.pinv": lambda x, **rcond: mg.pinv(x, **rcond),
+    "linalg.pinv:singular": lambda a, b: mg.pinv(a @ b.mT),
+    "linalg.qr qr": qr,
+    "linalg.svd": svd,
+    "linalg.svdvals": mg.svdvals,
+    "pinverse": mg.pinv,
+    "svd": old_svd,
     "linalg.slogdet": mg.slogdet,
     "linalg.solve linalg.solve_ex": solve,
     "linalg.solve_triangular": lambda a, b, upper, left, unitriangular: solve(
@@ -475,9 +532,10 @@ LINEAR_ALGEBRA: Table = {
     ),
     "linalg.tensorsolve": tensorsolve,
     "linalg.vander": vander,
-    "linalg.vecdot": lambda a, b, dim=-1: mg.sum(a * b, dim),
+    "linalg.vecdot": lambda a, b, dim=-1: mg.vecdot(*mg.broadcast_arrays(a, b), axis=dim),
     "logdet": lambda x: mg.where((y := mg.slogdet(x))[0] > 0, y[1], np.nan),
-    "matmul bmm mm mv": mg.matmul,
+    "matmul bmm mm": mg.matmul,
+    "mv": mg.matvec,
     "outer": mg.outer,
     "tensordot": tensordot,
     "trace": mg.trace,
@@ -566,10 +624,11 @@ SHAPES: Table = {
     "atleast_3d": each(mg.atleast_3d),
     "block_diag": block_diag,
     "broadcast_tensors": lambda *xs: [*mg.broadcast_arrays(*xs)],
-    "broadcast_to expand expand_copy": expand,
+    "broadcast_to": expand,
+    "expand expand_copy": mg.expand,
     "cartesian_prod": lambda *xs: mg.stack(each(mg.ravel)(meshgrid(*xs, indexing="ij")), -1) if xs[1:] else xs[0],
-    "cat": lambda xs, dim=0: mg.concatenate([x for x in xs if x.shape != (0,)] or xs, dim),
-    "chunk unsafe_chunk": lambda x, chunks, dim=0: split(x, -(-x.shape[dim] // chunks), dim),
+    "cat": lambda xs, dim=0: mg.cat([x for x in xs if x.shape != (0,)] or xs, dim),
+    "chunk unsafe_chunk": lambda x, chunks, dim=0: mg.chunk(x, chunks, dim),
     "column_stack": mg.column_stack,
     "combinations": combinations,
     "constant_pad_nd": lambda x, widths, value=0.0: pad(x, widths, "constant", value),
@@ -941,7 +1000,7 @@ WITHOUT_GRADIENT: Table = {
     "full_like": lambda x, value, **_: mg.full_like(x, value),
     "ge": mg.greater_equal,
     "gt": mg.greater,
-    "heaviside": lambda x, value: mg.where(x == 0, value, x > 0),
+    "heaviside": mg.heaviside,
     "int": lambda x, **_: mg.astype(x, np.int32),
     "isclose": mg.isclose,
     "isfinite": mg.isfinite,
