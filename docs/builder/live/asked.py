@@ -12,6 +12,7 @@ import numpy as np
 from corpora import chinese_english
 
 from minigrad.optim import Adam
+from minigrad.runtime import has_blas
 from nn import Transformer, Translation, Translator, explore, gate_heads
 from nn.layers.probes import attentions_of
 from nn.text import Vocabulary, padded
@@ -35,7 +36,7 @@ class Asked:
         return "null"
 
     def about(self, _: str = "") -> str:
-        """The heads of each attention by its name, the words that are known, some sentences, the size."""
+        """The heads of each attention by its name, the words that are known, some sentences, the size, what it runs on."""
         heads = {name: attention.num_heads for name, attention in attentions_of(self.translator.model).items()}
         return json.dumps(
             {
@@ -44,6 +45,7 @@ class Asked:
                 "examples": [" ".join(source) for source, _ in self.known[:1] + self.known[20:27]],
                 "parameters": self.translator.model.num_parameters(),
                 "numpy": np.__version__,
+                "blas": has_blas(),
             }
         )
 

@@ -137,7 +137,7 @@ async function start() {
     await translate();
     await examine();
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    the('state').textContent = `Ready after ${seconds} s: a Transformer of ${about.parameters.toLocaleString('en')} parameters, on NumPy ${about.numpy}, in this page.`;
+    the('state').textContent = `Ready after ${seconds} s: a Transformer of ${about.parameters.toLocaleString('en')} parameters, on NumPy ${about.numpy}${about.blas ? '' : ' without a BLAS'}, in this page.`;
     for (const control of document.querySelectorAll('fieldset')) control.disabled = false;
     document.body.dataset.ready = 'true';
   } catch (error) { the('state').textContent = `It could not start: ${error.message}`; }
