@@ -122,6 +122,15 @@ def test_a_lesson_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[1] == "链式法则"
 
 
+@pytest.mark.parametrize("width", range(20, 40))
+def test_no_line_begins_with_what_closes_nor_ends_with_what_opens(width: int) -> None:
+    terminal = importlib.import_module("terminal")
+    text = "“查询”、（键）与《值》：一个词“在找什么”，凭什么被“找到”；能给出（什么）。看 softmax（行）……" * 3
+    lines = terminal.wrapped(text, width).split("\n")
+    assert "".join("".join(lines).split()) == "".join(text.split()) and max(map(terminal.columns, lines)) <= width
+    assert not any(line[0] in "”），。、；：》" or line[-1] in "“（《" for line in lines)
+
+
 # -- the terms -------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shutil
 import sys
@@ -282,9 +283,19 @@ def test_a_page_in_chinese(docs: SimpleNamespace, tmp_path: Path) -> None:
         {"kind": "exercise", "question": "What would `backward` give for $y \\cdot y$ with `=` in place of `+=`?", "answer": ""},
     ]  # fmt: skip
     both = [lessons._page(Path("00_autodiff.py"), tmp_path, blocks, w) for w in (lessons.Catalogue(), words)]
-    english, chinese = (page.document(both, here) for here in both)
+    first = page.Page("zh/index.html", "minigrad", "", "", language="zh")
+    english, chinese = (page.document([first, *both], here) for here in both)
     assert '<html lang="en">' in english and 'hreflang="zh" href="../zh/00_autodiff.html"' in english
     assert '<html lang="zh">' in chinese and 'hreflang="en" href="../course/00_autodiff.html"' in chinese
     assert "<h1>从零开始的自动微分：程序怎样知道自己的导数</h1>" in chinese and "<b>练习。</b>" in chinese
     assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub(r"<svg.*?</svg>|<code>.*?</code>|<math.*?</math>|<[^>]+>", "", chinese, flags=re.S))  # fmt: skip
     assert both[1].short == "0 · 从零开始的自动微分"
+
+
+def test_a_sentence_without_chinese_stops_the_build(docs: SimpleNamespace, tmp_path: Path) -> None:
+    lessons = importlib.import_module("builder.lessons")
+    blocks = [{"kind": "title", "text": "Autodiff from nothing."}, {"kind": "say", "text": "A new sentence."}]
+    (tmp_path / "lesson.json").write_text(json.dumps({"blocks": blocks}), encoding="utf-8")
+    _, wrong = lessons._in_each_language(Path("00_autodiff.py"), tmp_path)
+    assert "00_autodiff.py: no zh for: A new sentence." in wrong
+    assert "00_autodiff.py: no longer said: Trust, but measure" in wrong
