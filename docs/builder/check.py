@@ -12,11 +12,11 @@ from . import font
 
 __all__ = ["problems"]
 
-# Readers may follow links to these: the texts of the course, the papers, data sets. Nothing is loaded from them.
+# Readers may follow links to these: texts of the course, papers, data sets, other software. Nothing is loaded from them.
 LINKED = (
     "https://osanseviero.github.io/", "https://arxiv.org/", "https://www.manythings.org/anki/",
     "https://github.com/pyodide/pyodide/releases", "https://zh.d2l.ai/", "https://zhuanlan.zhihu.com/p/338817680",
-    "https://jalammar.github.io/illustrated-transformer/",
+    "https://jalammar.github.io/illustrated-transformer/", "https://slurm.schedmd.com/", "https://github.com/kubeflow/",
 )  # fmt: skip
 NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/1998/Math/MathML")
 
