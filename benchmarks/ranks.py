@@ -61,7 +61,8 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
         told = {key: median(turn[key] for turn in worker.told) for key in worker.told[0]}
         found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **told}
         if name == "2 ranks":  # as long as half the batch takes alone, and then the all-reduce
-            found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + alpha + beta * told["bytes"])
+            talk = alpha * told["buckets"] + beta * told["bytes"]
+            found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
         result[name] = found
         share = f"{told['communication'] / worker.median:16.0%}{told['bytes'] / 1e6:12.1f}" if told else f"{'':28}"
         predicted = f"{found['predicted_ms']:15.1f}" if "predicted_ms" in found else ""

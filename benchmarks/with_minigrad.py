@@ -83,7 +83,8 @@ def train_mpi(size: str, ranks: int, bfloat16: bool = False, overlap: bool = Fal
     kind = functools.partial(mg.MPIParallel, bfloat16=bfloat16, overlap=overlap)
     step, parallel = _training(size, kind, "relu", changes)
     lead = _leading(parallel, step)
-    lead.told = lambda: {"communication": parallel.buckets.seconds, "bytes": parallel.buckets.bytes}
+    sums = parallel.buckets
+    lead.told = lambda: {"communication": sums.seconds, "bytes": sums.bytes, "buckets": sums.count}
     lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
     return lead
 

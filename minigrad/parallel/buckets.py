@@ -26,8 +26,8 @@ __all__ = ["Buckets"]
 class Buckets:
     """`add_up(array)` makes a stretch of the flat gradients the sum over all ranks, in place.
 
-    `bytes` counts what was summed, `seconds` how long that took, and `waited` how much of it the thread
-    that computes had to wait for.
+    `bytes` and `count` tell what was summed, `seconds` how long that took, and `waited` how much of it the
+    thread that computes had to wait for: for the ranks that are slower, too.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Buckets:
         self._thread = _thread() if overlap else None
         self._under_way: list[Future[None]] = []
         self.begin()
-        self.bytes, self.seconds, self.waited = 0, 0.0, 0.0
+        self.bytes, self.count, self.seconds, self.waited = 0, 0, 0.0, 0.0
 
     def _divide(self, group: FlatGroup, size: int) -> None:
         """Cut a group into stretches of whole parameters, of at least `size` numbers but for the last."""
@@ -116,6 +116,7 @@ class Buckets:
         self.add_up(part)
         self.seconds += time.perf_counter() - began
         self.bytes += part.nbytes
+        self.count += 1
 
 
 def _thread() -> ThreadPoolExecutor:
