@@ -18,7 +18,7 @@ from ..core.errors import MissingExtraError
 from ..extras import require
 from ..launcher import launched
 
-__all__ = ["abort", "leave", "working", "world"]
+__all__ = ["abort", "begin", "leave", "working", "world"]
 
 PATIENCE = 10.0  # seconds that a rank whose work broke off waits for the others to break off too
 HEAD_START = 1.0  # seconds in which the first rank may tell what went wrong for all of them
@@ -38,9 +38,17 @@ def world() -> Any:
             f"the launcher started {place.size} processes, but MPI sees {found.size}: the launcher belongs to another "
             f"MPI than the one that mpi4py has loaded ({mpi.Get_library_version().split(chr(10))[0]})"
         )
-    if found.size > 1:
-        _end_together()
     return found.Dup()
+
+
+@cache
+def begin() -> Any:
+    """All ranks of the job, which from now on end together."""
+    comm = world()
+    if comm.size > 1:
+        _for_leaving()
+        _end_together()
+    return comm
 
 
 def working(broken: bool) -> None:
@@ -72,7 +80,7 @@ def abort(code: int, text: str = "") -> None:
 
 def leave(patience: float = float("inf")) -> None:
     """Wait until all ranks have come here, without keeping a core busy; after `patience` seconds, end the job."""
-    began, all_here = time.monotonic(), world().Ibarrier()
+    began, all_here = time.monotonic(), _for_leaving().Ibarrier()
     pause = 0.001
     while not all_here.Test():
         if time.monotonic() - began > patience:
@@ -81,20 +89,31 @@ def leave(patience: float = float("inf")) -> None:
         pause = min(2 * pause, 0.05)
 
 
-def _end_together() -> None:
-    """Ranks that end with an exception end the job; others wait for all, at exit."""
-    before, failed = sys.excepthook, []
+@cache
+def _for_leaving() -> Any:
+    """All ranks, on a line of their own: some may still be at work on the other."""
+    return world().Dup()
 
-    def hook(*error: Any) -> None:
-        failed.append(error)
-        before(*error)
+
+def _end_together() -> None:
+    """Ranks that end with an exception, or an exit code, end the job; others wait for all, at exit."""
+    tell, leave_with = sys.excepthook, sys.exit
+    failed: list[int] = []  # exit codes
+
+    def hook(kind: Any, *error: Any) -> None:
+        failed.append(130 if issubclass(kind, KeyboardInterrupt) else 1)
+        tell(kind, *error)
+
+    def noted_exit(code: Any = None) -> Any:
+        failed.append(0 if code is None else code if isinstance(code, int) else 1)
+        leave_with(code)
 
     def at_exit() -> None:
-        if failed and not issubclass(failed[-1][0], KeyboardInterrupt):
-            abort(1)
+        if failed and failed[-1] not in (0, 130):
+            abort(failed[-1])
         leave(PATIENCE if _broken else float("inf"))
 
-    sys.excepthook = hook
+    sys.excepthook, sys.exit = hook, noted_exit
     atexit.register(at_exit)
 
 

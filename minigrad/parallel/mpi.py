@@ -40,7 +40,7 @@ class MPIParallel(Alone):
         overlap: bool | None = None, bucket_bytes: int = 1 << 23,
     ) -> None:  # fmt: skip
         super().__init__(optimizer, loss)
-        self.comm = job.world()
+        self.comm = job.begin()
         self.rank, self.size = self.comm.rank, self.comm.size
         self.bfloat16 = bfloat16
         self._own = Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)

@@ -197,6 +197,12 @@ def test_one_rank_that_fails_ends_the_job_with_its_message(tmp_path: Path) -> No
 
 
 @under_mpiexec
+def test_one_rank_that_leaves_ends_the_job(tmp_path: Path) -> None:
+    """A script of one's own, without `run_script`."""
+    run(2, "one_leaves", tmp_path / "run", code=3)
+
+
+@under_mpiexec
 def test_what_differs_between_ranks_is_found(tmp_path: Path) -> None:
     """Settings, code, weights, random numbers and data, before the first step; all ranks say so."""
     out, _ = run(2, "mismatches", tmp_path)
@@ -286,6 +292,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pa
     in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "2"})
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.setitem(sys.modules, "mpi4py.MPI", None)
+    job.begin.cache_clear()
     job.world.cache_clear()
     with pytest.raises(
         MissingExtraError, match=r"^a run of several ranks \(mpiexec, srun\) needs mpi4py: pip install mpi4py mpich$"

@@ -194,6 +194,13 @@ def one_fails(out: str) -> None:
     t.fit()
 
 
+def one_leaves(out: str) -> None:
+    t = trainer(Path(out), "pairs")
+    if t.parallel.rank == 1:
+        sys.exit(3)
+    t.fit()
+
+
 def mismatches(out: str) -> None:
     """Each of these differs on rank 1; what all ranks say of it."""
     for name, change in CHANGES.items():
@@ -270,8 +277,10 @@ def example_arguments(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 CASES = {
     f.__name__: f
-    for f in (steps, whole_runs, killed_run, resumed_run, slow_run, one_fails, mismatches, examples)
+    for f in (steps, whole_runs, killed_run, resumed_run, slow_run, one_fails, one_leaves, mismatches, examples)
 }  # fmt: skip
 
 if __name__ == "__main__":
+    if sys.argv[1] == "one_leaves":
+        sys.exit(one_leaves(sys.argv[2]))
     sys.exit(run_script(lambda: CASES[sys.argv[1]](*sys.argv[2:])))
