@@ -22,10 +22,11 @@ from minigrad import Tensor
 from minigrad.core.tensor import DISPATCH
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
-CALLS = 4000 if INTENSE else 25
+CALLS = 1000 if INTENSE else 25
 
 NOT_CALLED = {
     np.einsum: "its subscripts have a test of their own",
+    np.bincount: "its result is as long as its largest element says",
     np.empty_like: "what it returns is not set",
     np.may_share_memory: "about memory",
     np.shares_memory: "about memory",
@@ -46,7 +47,6 @@ UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linal
 REFUSED = {
     **dict.fromkeys(WRITING, "would lose its gradient|a leaf that requires gradients cannot be changed in place"),
     np.unique: "its result would carry no gradient",
-    np.bincount: "its result would carry no gradient",
     np.full_like: "its result would carry no gradient",
     np.cross: "expected vectors of 3 elements",  # those of 2 are deprecated in NumPy
     np.take: "is out of bounds",  # which NumPy does not see where the result has no elements
@@ -57,10 +57,10 @@ REFUSED = {
 
 
 TAKEN = {
-    np.average: "division by zero",  # where the result has no elements
+    np.average: "division by zero|sum to zero",  # where the result has no elements
     np.cross: "indices must be integers",  # axis=None, which NumPy has as its default
 }
-"""What we take and NumPy stumbles over: the words of its error."""
+"""What we take and NumPy stumbles over: the words of its error, as a pattern."""
 
 
 def is_refused_by_name(call: Call, error: Exception) -> bool:
@@ -104,7 +104,7 @@ def wrapped(tracked: bool, leaves: list[Tensor]) -> Any:
 
 def assert_alike(call: Call, found: Any, expected: Any, tracked: bool) -> None:
     if isinstance(expected, Exception):
-        stumbles = call.function in TAKEN and TAKEN[call.function] in str(expected)
+        stumbles = re.search(TAKEN.get(call.function, "^$"), str(expected))
         assert isinstance(found, Exception) or stumbles, f"{call}: NumPy raises {expected!r}, ours returns {found!r}"
         return
     if isinstance(found, Exception):

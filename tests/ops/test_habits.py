@@ -110,6 +110,23 @@ def test_lists_as_operands() -> None:
         np.testing.assert_array_equal(found.data, expected.data)
 
 
-def test_einsum_labels_of_length_1() -> None:
-    assert mg.gradcheck(lambda a, b: mg.einsum("ia,i->", a, b), [np.ones((4, 1)), np.ones(1) * 2.0])
-    assert mg.gradcheck(lambda a: mg.prod(a, axis=0), [np.array(0.0)])
+@pytest.mark.parametrize(
+    ("f", "inputs"),
+    [
+        (lambda a, b: np.einsum("ia,i->", a, b), [np.ones((4, 1)), np.full(1, 2.0)]),
+        (lambda a: np.prod(a), [np.array(0.0)]),
+        (lambda a: mg.prod(a, axis=0), [np.array(3.0)]),
+        (lambda x, w, b: mg.layer_norm(x, w, b), [np.ones((2, 0)), np.ones(0), np.ones(0)]),
+        (lambda a, b: np.linalg.vecdot(a, b, axis=0), [np.eye(2) + 1, np.array([1.0, 5.0])]),
+    ],
+)
+def test_edges_of_shape(f: Any, inputs: Any) -> None:
+    assert mg.gradcheck(f, inputs)
+
+
+def test_unsigned_integers_beside_gradients_do_not_wrap_around() -> None:
+    knots, heights = Tensor([0.0, 1.0, 2.0], requires_grad=True), np.array([9, 4, 6], np.uint8)
+    np.testing.assert_allclose(np.interp([0.5, 1.5], knots, heights).data, [6.5, 5.0])
+    a = Tensor([1.0, 7.0], requires_grad=True)
+    (g,) = mg.gradients(np.fmin(a, np.array([3, 3], np.uint8)).sum(), a)
+    np.testing.assert_array_equal(g.data, [1, 0])
