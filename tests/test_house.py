@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FLOORS = [
     ["minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
      "minigrad.runtime"],
-    ["minigrad.core.modes", "minigrad.core.changes"], ["minigrad.core.graph"],
+    ["minigrad.core.modes", "minigrad.core.changes", "minigrad.core.size", "minigrad.core.watch"], ["minigrad.core.graph"],
     ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
     ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],
     ["minigrad.ops"], ["minigrad.kernels"],

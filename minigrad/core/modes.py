@@ -1,7 +1,7 @@
 """What the current context asks of every operation: to record itself, to be watched, or neither.
 
 The mode is a context variable, so each thread and each asyncio task has its own. On a first reading: `Mode`,
-`set_grad_enabled` and `no_grad`. A `Watch` is for the tools in `minigrad.debug`.
+`set_grad_enabled` and `no_grad`. What watches is for the tools in `minigrad.debug`.
 """
 
 from __future__ import annotations
@@ -26,52 +26,20 @@ class Mode:
 
     __slots__ = ("record", "watch", "traced", "outer")
 
-    def __init__(self, record: bool, watch: Watch | None, traced: bool, outer: Mode | None) -> None:
+    def __init__(self, record: bool, watch: Any, traced: bool, outer: Mode | None) -> None:
         self.record = record
         self.watch = watch
         self.traced = traced
         self.outer = outer
 
 
-def _leave() -> None:
+def leave() -> None:
+    """Go back to the mode outside the block that ends."""
     MODE.set(MODE.get().outer or _PLAIN)
 
 
 _PLAIN = Mode(True, None, False, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
-
-
-class Watch:
-    """Sees every operation inside its `with` block. The base class only passes the calls on.
-
-    `forward` and `backward` make the call that they are given and return its result; `recorded` is
-    told of each new node. Watches nest: each hands on to the one outside it.
-    """
-
-    _outer: Watch | None = None
-
-    def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        if self._outer is None:
-            return function(*args, **options)
-        return self._outer.forward(op, function, args, options)
-
-    def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
-        if self._outer is None:
-            return rule(g, *args)
-        return self._outer.backward(node, rule, g, args)
-
-    def recorded(self, node: Any) -> None:
-        if self._outer is not None:
-            self._outer.recorded(node)
-
-    def __enter__(self) -> Any:
-        mode = MODE.get()
-        self._outer = mode.watch
-        MODE.set(Mode(mode.record, self, mode.traced, mode))
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        _leave()
 
 
 class set_grad_enabled:
@@ -85,7 +53,7 @@ class set_grad_enabled:
         MODE.set(Mode(self._record, mode.watch, mode.traced, mode))
 
     def __exit__(self, *exc: object) -> None:
-        _leave()
+        leave()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
@@ -125,7 +93,7 @@ class traced:
         MODE.set(Mode(True, mode.watch, True, mode))
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _leave()
+        leave()
         if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
             raise error.__cause__ from None  # what NumPy was told where `array[i] = tensor` asked for a number
 

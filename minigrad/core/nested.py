@@ -34,6 +34,16 @@ def without_tensors(value: Any) -> Any:
     return _rebuilt(value, without_tensors)
 
 
+def untracked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the op `name`, for which no rule knows a gradient, with arrays in place of tensors."""
+    for option, value in options.items():
+        if needs_gradient(value):
+            raise TypeError(
+                f"{name}: {option}= has no rule for tensors that require gradients; use .detach() where none is needed"
+            )
+    return without_tensors(options)
+
+
 def as_tensors(value: Any) -> Any:
     """The arrays and scalars of a result as tensors, inside lists, tuples and named tuples too."""
     if isinstance(value, (np.ndarray, np.generic)):

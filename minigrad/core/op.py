@@ -39,7 +39,7 @@ import numpy as np
 from .forms import spoken
 from .graph import Backward, Edge, Node
 from .modes import MODE, enable_grad
-from .nested import needs_gradient, without_tensors
+from .nested import untracked_options
 from .tensor import Tensor, unwrap, wrap
 
 ndarray = np.ndarray
@@ -103,16 +103,6 @@ class Op:
         if len(args) < arity:
             raise TypeError(f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands")
         return args[:arity], {**dict(zip(self.options, args[arity:])), **options}
-
-    def without_tensors(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options, for which no rule knows a gradient, with arrays in place of tensors."""
-        for name, value in options.items():
-            if needs_gradient(value):
-                raise TypeError(
-                    f"{self.name}: {name}= has no rule for tensors that require gradients; use .detach() where none "
-                    "is needed"
-                )
-        return without_tensors(options)
 
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
@@ -197,7 +187,7 @@ def _caller(op: Op) -> Callable[..., Tensor]:
                 inputs.append(None)
         for value in options.values():
             if isinstance(value, Tensor):
-                options = op.without_tensors(options)
+                options = untracked_options(op.name, options)
         try:
             y = (
                 forward(*arrays, **options)

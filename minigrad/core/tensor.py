@@ -22,6 +22,7 @@ from .errors import GradientError
 from .graph import Backward, Node, notes_of
 from .methods import Methods
 from .modes import MODE, set_grad_enabled
+from .size import Size
 
 __all__ = ["Tensor"]
 
@@ -340,18 +341,6 @@ class Tensor(Methods):
         if copy is None and dtype is None:
             return self._array
         return np.array(self._array, dtype, copy=copy)
-
-
-class Size(int):
-    """A number of elements: NumPy's `x.size`, which answers PyTorch's `x.size()` and `x.size(dim)` as well."""
-
-    shape: tuple[int, ...]
-
-    def __call__(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
 
 
 class HookHandle:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core.errors import AnomalyError, GradientError
 from ..core.graph import Node, notes_of
-from ..core.modes import Watch
+from ..core.watch import Watch
 
 __all__ = ["detect_anomaly"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..core.modes import Watch
+from ..core.watch import Watch
 from .memory import bytes_saved
 
 __all__ = ["profile"]

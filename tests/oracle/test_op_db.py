@@ -22,8 +22,8 @@ from adapters import DETERMINED, TABLE, LeftOut, left_out
 from opinfo import NO_GRADIENT
 
 import minigrad as mg
-from minigrad.core.modes import Watch
 from minigrad.core.registry import FUNCTIONS, OPS
+from minigrad.core.watch import Watch
 
 
 @contextmanager
