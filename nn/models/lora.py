@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +153,14 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     for theirs, ours in modules.items():
         parts = [adapters.get(name) for name in ours]
         if any(parts):
-            sizes = [_linear_at(model, name).out_features for name in ours]
+            sizes = [attrgetter(name)(model).out_features for name in ours]
             a, b = _joined(parts, sizes)
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             ranks[theirs] = len(a)
     first = next(iter(adapters.values()))
     heads = {theirs: ours[0] for theirs, ours in modules.items() if ours[0] in dict(_heads(model))}
     for theirs, ours_name in heads.items():
-        for leaf, parameter in _linear_at(model, ours_name).named_parameters():
+        for leaf, parameter in attrgetter(ours_name)(model).named_parameters():
             arrays[f"{_STEM}{theirs}.{leaf}"] = parameter.data
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
@@ -195,13 +196,6 @@ def _adapter_settings(
     }  # fmt: skip
 
 
-def _linear_at(model: Model, name: str) -> Any:
-    found: Any = model
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
 def load_adapter(directory: str | Path, model: Model) -> Model:
     """Add the adapters of a folder that PEFT or `save_adapter` wrote to a model, in place.
 
@@ -234,13 +228,13 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         a, parts = loaded[stem]
         for name, b in zip(modules[path], parts):
             holder, _, leaf = name.rpartition(".")
-            adapter = LoRALinear(_linear_at(model, name), len(a), scale, settings.number("lora_dropout", 0.0, 0, 1))
+            adapter = LoRALinear(attrgetter(name)(model), len(a), scale, settings.number("lora_dropout", 0.0, 0, 1))
             adapter.lora_a.replace(a.copy())
             adapter.lora_b.replace(b)
-            setattr(_linear_at(model, holder), leaf, adapter)
+            setattr(attrgetter(holder)(model), leaf, adapter)
     for name, path in others.items():
         module, _, leaf = path.rpartition(".")
-        getattr(_linear_at(model, modules[module][0]), leaf).replace(file.read(name, model.config.dtype))
+        getattr(attrgetter(modules[module][0])(model), leaf).replace(file.read(name, model.config.dtype))
     for _, part in _heads(model):
         part.requires_grad_(True)
     return model
@@ -250,7 +244,7 @@ def _adapter(
     file: SafetensorsFile, stem: str, model: Model, ours: Sequence[str]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """A, and the rows of B for each of ours, after a check of their shapes."""
-    linears = [_linear_at(model, name) for name in ours]
+    linears = [attrgetter(name)(model) for name in ours]
     ends = np.cumsum([linear.out_features for linear in linears])
     names = f"{stem}.lora_A.weight", f"{stem}.lora_B.weight"
     if names[1] not in file:

@@ -199,11 +199,10 @@ def test_views_that_can_be_written_to(tmp_path: Path) -> None:
     file, data = SafetensorsFile(path), path.read_bytes()
     a, b = file.map("a", writable=True), file.map("b", writable=True)
     a[1] = 7
+    assert path.read_bytes() == data
     write_safetensors(path, {"a": np.zeros(4)})
     np.testing.assert_array_equal(a, [0, 7, 2, 3])
     np.testing.assert_array_equal(b, [0, 1, 2])
-    path.write_bytes(data)
-    np.testing.assert_array_equal(SafetensorsFile(path).read("a"), np.arange(4.0))
     np.testing.assert_array_equal(file.map("a"), [0, 7, 2, 3])  # the same view of the file
 
 
