@@ -39,6 +39,13 @@ def mark_changed(array: np.ndarray) -> None:
     last = entry[1][byte_bounds(array)] = tick()
 
 
+def last_change(array: np.ndarray) -> int:
+    """The time of the last change that was noted for the memory of an array; 0 for none."""
+    owner = _owner(array)
+    entry = _changed.get(id(owner))
+    return max(entry[1].values()) if entry is not None and entry[0]() is owner else 0
+
+
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
     """A GradientError if any of the values that op `name` saved at the time `since` was changed later."""
     for value in values:

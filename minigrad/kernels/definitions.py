@@ -18,7 +18,7 @@ __all__ = ["use_definitions"]
 KERNELS: dict[str, Callable[..., Tensor]] = {}
 """Every kernel by its name: the function that `use_definitions` switches."""
 
-_replaced: ContextVar[frozenset[str]] = ContextVar("kernels replaced by their definitions", default=frozenset())
+_replaced: ContextVar[frozenset[str]] = ContextVar("minigrad.definitions", default=frozenset())
 
 
 def kernel(

@@ -26,6 +26,7 @@ from ..optim import Optimizer
 from ..optim.optimizer import Work, sum_of_squares
 from ..runtime import get_num_threads, threads
 from .protocol import Alone
+from .surroundings import surroundings, unchanged
 
 __all__ = ["DataParallel"]
 
@@ -47,10 +48,12 @@ class DataParallel(Alone):
             losses = parallel.backward([(source[::2], target[::2]), (source[1::2], target[1::2])])
             norm = parallel.step()
 
-    The first shard is this process's own. The others go to copies of it, forked at the first
-    `backward`: what changes later in this process they do not see, but for the parameters and settings
-    of `optimizer`. Each shard draws its random numbers from a seed that the default generator gives, so
-    that runs repeat. With one process, all is as without this class. Needs a system that can fork.
+    The first shard is this process's own. The others go to copies of it, forked at the first `backward`. They
+    see the parameters and settings of `optimizer` change; where modules that `loss` uses have other settings,
+    parts or buffers, or are in another mode, copies are made anew (an error between the batches of one step).
+    Other things that `loss` uses should stay as they are. Each shard draws its random numbers from a seed
+    that the default generator gives, so that runs repeat. With one process, all is as without this class.
+    Needs a system that can fork.
     """
 
     def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2) -> None:
@@ -62,7 +65,7 @@ class DataParallel(Alone):
         self.processes = self.parts = processes
         self.reduce: Callable[[], None] | None = None  # called when the sum of all gradients is in this process
         self._thread = threading.get_ident()
-        self._frozen: list[bool] = []  # of each parameter, when the processes were forked
+        self._seen: list[Any] = []  # what the processes took along when they were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
         self._gradients: list[list[np.ndarray]] = []  # of each process, the flat arrays of each group
 
@@ -79,8 +82,10 @@ class DataParallel(Alone):
             return super().backward(shards, add, last)
         if self._workers:
             self._check_thread()
-            if self._frozen != [not p.requires_grad for p in self._parameters()]:
+            if not unchanged(self._seen, self._surroundings()):
                 self.close()  # the processes would not know
+                if add:
+                    raise RuntimeError("DataParallel: the model changed between the batches of one step")
         try:
             with threads(max(1, get_num_threads() // self.processes)):
                 return self._backward_together(shards, add)
@@ -149,6 +154,9 @@ class DataParallel(Alone):
 
     # -- what every process does -----------------------------------------------------------------
 
+    def _surroundings(self) -> list[Any]:
+        return [p.requires_grad for p in self._parameters()] + surroundings(self.loss)
+
     def _parameters(self) -> list[Tensor]:
         return [p for group in self.optimizer._groups for p in group.parameters]
 
@@ -182,7 +190,7 @@ class DataParallel(Alone):
         if any(other._thread != threading.get_ident() for other in _STARTED):
             raise RuntimeError("DataParallel: another thread has one with processes; fork from one thread only")
         self._thread = threading.get_ident()
-        self._frozen = [not p.requires_grad for p in self._parameters()]
+        self._seen = self._surroundings()
         context = multiprocessing.get_context("fork")
         groups = self.optimizer._groups
         for group in groups:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.changes import mark_changed
+from minigrad.core.errors import GradientError
 from minigrad.core.tensor import HookHandle, Tensor
 from minigrad.ops.habits import as_dtype
 
@@ -255,6 +257,22 @@ class Module:
             child.apply(function)
         function(self)
         return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Module:
+        """A copy of all inside, the innermost first: however deep it is, one level is copied at a time."""
+        for module in reversed(list(self.modules())):
+            if id(module) in memo:
+                continue
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    raise GradientError(
+                        f"deepcopy: {type(module).__name__}.{name} is a result with its graph; keep its detach()"
+                    )
+            found: Any = type(module).__new__(type(module))
+            memo[id(module)] = found
+            state = copy.deepcopy(module.__reduce_ex__(4)[2], memo)
+            found.__setstate__(state) if hasattr(found, "__setstate__") else vars(found).update(state or {})
+        return memo[id(self)]
 
     # -- pictures in text ------------------------------------------------------------------------
 

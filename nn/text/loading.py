@@ -68,6 +68,8 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
     step = settings.get("post_processor") or {}
     for template in [step, *step.get("processors", ())]:
         parts = [part for side in ("single", "pair") for part in template.get(side, ()) if isinstance(part, dict)]
+        if types := [t for part in parts for what in part.values() if (t := what["type_id"]) > 1]:
+            raise ValueError(f"{settings.where}: post_processor: expected type_id 0 or 1, got {types[0]}")
         marks = template.get("special_tokens", {}) if parts else {}
         used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
         odd = [m["id"] for m in marks.values() if m["ids"] != [tokenizer.token_to_id(t) for t in m["tokens"]]]

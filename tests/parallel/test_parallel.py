@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import signal
@@ -237,6 +238,76 @@ def test_a_parameter_that_is_frozen_later_is_frozen_everywhere() -> None:
         together.backward([0, 0])
         together.step()
     assert p.tolist() == [-6, -6] and q.tolist() == [-4, -4]
+
+
+class Scaled(nn.Module):
+    """A parameter times a setting, a buffer and a part; one that keeps its last result."""
+
+    def __init__(self) -> None:
+        self.weight = nn.Parameter(np.ones(2), dtype=float)
+        self.factor = 1.0
+        self.register_buffer("mask", np.ones(2))
+        self.inner = nn.Identity() if hasattr(nn, "Identity") else nn.Sequential()
+
+    def forward(self, x: Any) -> Tensor:
+        self.last = self.inner(self.weight * self.factor) * self.mask
+        return self.last * (3.0 if self.training else 1.0)
+
+
+class Doubled(nn.Module):
+    def forward(self, x: Any) -> Tensor:
+        return x * 2.0
+
+
+CHANGES: dict[str, Any] = {
+    "a setting": lambda m: setattr(m, "factor", 5.0),
+    "eval": lambda m: m.eval(),
+    "a buffer": lambda m: setattr(m, "mask", np.array([0.0, 1.0])),
+    "a buffer, loaded": lambda m: m.load_state_dict({**m.state_dict(), "mask": np.array([0.0, 1.0])}),
+    "weights, loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": np.array([4.0, 1.0])}),
+    "a part": lambda m: setattr(m, "inner", Doubled()),
+    "a hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("held", ["closure", "method", "partial"])
+def test_changes_of_a_model_reach_all_processes(change: str, held: str) -> None:
+    model = Scaled()
+
+    def loss(s: Any) -> Tensor:
+        return (model(s) ** 2).sum()
+
+    class Held:
+        def __init__(self) -> None:
+            self.model = model
+
+        def loss(self, s: Any) -> Tensor:
+            return (self.model(s) ** 2).sum()
+
+    function = {
+        "closure": loss,
+        "method": Held().loss,
+        "partial": functools.partial(lambda m, s: (m(s) ** 2).sum(), model),
+    }[held]
+    sgd = optim.SGD(model.parameters(), lr=1e-3)
+    with DataParallel(sgd, function) as together:
+        assert len(set(together.backward([0, 0]))) == 1
+        process = together._workers[0][0].pid
+        together.backward([0, 0], add=True)
+        together.step()
+        together.backward([0, 0])
+        assert together._workers[0][0].pid == process  # what is as it was needs no new copies
+        CHANGES[change](model)
+        if change != "weights, loaded":
+            with pytest.raises(RuntimeError, match="the model changed between the batches of one step"):
+                together.backward([0, 0], add=True)
+        losses = together.backward([0, 0])
+        assert losses[0] == losses[1] == loss(0).item()
+        with nn.evaluating():
+            losses = together.backward([0, 0])
+            assert losses[0] == losses[1] == loss(0).item()
+        assert len(set(together.backward([0, 0]))) == 1
 
 
 def in_a_thread(function: Any) -> BaseException | None:

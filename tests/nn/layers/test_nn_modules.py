@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from minigrad import Tensor
+from minigrad import GradientError, Tensor, optim
 from nn import init
 
 
@@ -314,3 +316,37 @@ def test_rows_of_every_number_and_weights_of_every_order_give_the_same(order: An
         y = mg.linear(x, weight, bias).data
         np.testing.assert_allclose(y, expected, rtol=1e-12)
         assert y.flags.c_contiguous
+
+
+class Wrapped(nn.Module):
+    """A module in a module, which can keep its last result."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        self.inner, self.again = inner, inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"])
+def test_three_hundred_modules_in_each_other_are_copied(copied: Callable[[Any], Any]) -> None:
+    model: nn.Module = nn.Linear(3, 2)
+    for _ in range(300):
+        model = Wrapped(model)
+    adam = optim.Adam(model.parameters())
+    x = np.ones((2, 3), np.float32)
+    other, other_adam = copied((model, adam))
+    np.testing.assert_array_equal(other(x).data, model(x).data)
+    before = [p.data.copy() for p in model.parameters()]
+    (other(x) ** 2).sum().backward()
+    other_adam.step()
+    assert all(np.array_equal(p.data, old) for p, old in zip(model.parameters(), before))
+    assert not any(np.array_equal(p.data, old) for p, old in zip(other.parameters(), before))
+    assert other.inner is other.again and len(list(other.modules())) == 301
+    model.last = model(x)
+    with pytest.raises(
+        GradientError, match="deepcopy: Wrapped.last is a result with its graph; keep its|pickle: only a leaf"
+    ):
+        copied(model)
+    model.last = model.last.detach()
+    np.testing.assert_array_equal(copied(model).last.data, model.last.data)

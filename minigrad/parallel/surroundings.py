@@ -1,0 +1,76 @@
+"""What a forked copy of a process takes along, and would not see changing: settings of modules, and modes."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterator
+from contextvars import copy_context
+from typing import Any
+
+import numpy as np
+
+from ..core.changes import last_change
+from ..core.modes import MODE
+from ..core.tensor import Tensor
+
+__all__ = ["surroundings", "unchanged"]
+
+_DEPTH = 3  # from a function to what it closes over, to the attributes of that
+_OWN = ("minigrad", "nn")
+_PLAIN = (int, float, str, tuple)
+
+
+def surroundings(loss: Any) -> list[Any]:
+    """The modes of this context, and for the modules that a function reaches their attributes.
+
+    Of tensors and arrays which ones they are, and when an array last changed; of dictionaries the functions, such as
+    hooks. Results that a module keeps (tensors with a graph) and lists are passed over.
+    """
+    modes = [(variable.name, value) for variable, value in copy_context().items() if variable is not MODE]
+    found: list[Any] = [value for name, value in sorted(modes) if name.partition(".")[0] in _OWN]
+    for module in {id(m): m for root in _modules(loss, _DEPTH) for m in root.modules()}.values():
+        found.append(module)
+        for value in vars(module).values():
+            if isinstance(value, np.ndarray):
+                found += [value, last_change(value)]
+            elif isinstance(value, dict):
+                found += [hook for hook in value.values() if callable(hook)]
+            elif not isinstance(value, (Tensor, list)) or (isinstance(value, Tensor) and value.is_leaf):
+                found.append(value)
+    return found
+
+
+def unchanged(before: list[Any], now: list[Any]) -> bool:
+    """Whether two `surroundings` are the same: plain values by what they are, others by which they are."""
+    return len(before) == len(now) and all(
+        a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b) for a, b in zip(before, now)
+    )
+
+
+def _modules(reached: Any, depth: int) -> Iterator[Any]:
+    """The modules that a function, a method or an object holds; not those inside others."""
+    if hasattr(type(reached), "named_parameters") and hasattr(type(reached), "modules"):
+        yield reached
+        return
+    if depth > 0:
+        for inner in _held(reached):
+            yield from _modules(inner, depth - 1)
+
+
+def _held(reached: Any) -> Iterator[Any]:
+    """What is directly inside a function, a method or an object."""
+    if isinstance(reached, types.FunctionType):
+        for cell in reached.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # it is not assigned yet
+                continue
+        yield from reached.__defaults__ or ()
+        yield from (reached.__globals__[name] for name in reached.__code__.co_names if name in reached.__globals__)
+    elif isinstance(reached, types.MethodType):
+        yield from (reached.__self__, reached.__func__)
+    elif isinstance(reached, functools.partial):
+        yield from (reached.func, *reached.args, *reached.keywords.values())
+    elif not isinstance(reached, (type, types.ModuleType, Tensor, np.ndarray)):
+        yield from getattr(reached, "__dict__", {}).values()
