@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
 
-from builder import browser, check, diagrams, lessons, page, reference, works
+from builder import browser, check, diagrams, lessons, page, reference
 from builder.markdown import render
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
@@ -33,6 +33,7 @@ WRITTEN = {
     "speed": "More",
     "scale": "More",
     "operations": "Reference",
+    "numpy": "Reference",
 }
 
 
@@ -100,7 +101,6 @@ def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> lis
         *group("Start"),
         *english,
         *reference.pages(),
-        works.page(),
         *group("Reference"),
         *group("More"),
         *in_chinese(chinese),

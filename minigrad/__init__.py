@@ -9,6 +9,7 @@ from numpy import int8 as int8
 from numpy import int16 as int16
 from numpy import int32 as int32
 from numpy import int64 as int64
+from numpy import linalg as linalg
 from numpy import nan as nan
 from numpy import pi as pi
 from numpy import uint8 as uint8
@@ -45,18 +46,27 @@ from .ops.decompositions import *
 from .ops.einsum import *
 from .ops.elementwise import *
 from .ops.elementwise import absolute as abs
+from .ops.elementwise import clip as clamp  # and PyTorch's names of functions, as they are written most
+from .ops.elementwise import power as pow
 from .ops.habits import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
+from .ops.linalg import inv as inverse
+from .ops.linalg import matmul as bmm
+from .ops.linalg import matmul as mm
 from .ops.losses import *
 from .ops.nan import *
 from .ops.norms import *
 from .ops.rearrange import *
 from .ops.reduction import *
 from .ops.shape import *
+from .ops.shape import expand_dims as unsqueeze
+from .ops.shape import moveaxis as movedim
+from .ops.shape import transpose as permute
 from .ops.softmax import *
 from .ops.sorting import *
+from .ops.sorting import top_k as topk
 from .ops.special import *
 from .ops.statistics import *
 from .parallel import *

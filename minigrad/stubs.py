@@ -19,8 +19,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ..ops.sorting import TopK
 from .tensor import Tensor
 
 class Methods:
@@ -33,7 +32,7 @@ _TAIL = '''    @property
     def mT(self) -> Tensor:
         """The tensor with its last two axes exchanged."""
 '''
-_KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "np", "ndarray"}
+_KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "TopK"}
 _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 
 

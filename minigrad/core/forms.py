@@ -63,10 +63,9 @@ class Form:
         operands = [
             p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
+        names = {p.name for p in parameters}
         if any(p.kind is p.VAR_KEYWORD for p in parameters):  # what it hands on to another function
-            names = self._theirs.keys() - {"out"}
-        else:
-            names = {p.name for p in parameters}
+            names |= self._theirs.keys() - {"out"}
         return len(operands), frozenset(names), variadic
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,8 +4,7 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from ..ops.sorting import TopK
 from .tensor import Tensor
 
 class Methods:
@@ -16,6 +15,8 @@ class Methods:
         """a + b."""
     def __and__(self, other: Any) -> Tensor:
         """a & b, for booleans and integers."""
+    def __divmod__(self, other: Any) -> Tensor:
+        """a / b rounded down, which has no gradient, and the remainder."""
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         """a == b, element by element."""
     def __floordiv__(self, other: Any) -> Tensor:
@@ -72,6 +73,7 @@ class Methods:
         """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
+    def __rdivmod__(self, other: Any) -> Tensor: ...
     def __rfloordiv__(self, other: Any) -> Tensor: ...
     def __rmatmul__(self, other: Any) -> Tensor: ...
     def __rmod__(self, other: Any) -> Tensor: ...
@@ -93,10 +95,10 @@ class Methods:
         """x + other."""
     def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether all elements are true, over all axes or `axis`."""
-    def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
-    def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
+    def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """`max`, by the name that means the same in PyTorch."""
+    def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """`min`, by the name that means the same in PyTorch."""
     def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether any element is true, over all axes or `axis`."""
     def arccos(self) -> Tensor:
@@ -137,6 +139,8 @@ class Methods:
     def clone(self) -> Tensor:
         """A copy of x, in memory of its own."""
     def contiguous(self) -> Tensor: ...
+    def copy(self) -> Tensor:
+        """A copy of x, in memory of its own."""
     def cos(self) -> Tensor:
         """The cosine (radians)."""
     def cosh(self) -> Tensor:
@@ -324,9 +328,9 @@ class Methods:
         """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
     def to(self, to: Any) -> Tensor:
         """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is, changes nothing."""
-    def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
+    def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
         """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
-    def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, np.ndarray]:
+    def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
         """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
     def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
         """The sum of the diagonal, computed in `dtype`."""

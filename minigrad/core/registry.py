@@ -119,7 +119,7 @@ def _publish(call: Callable[..., Any], numpy: Any, methods: str) -> None:
         setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
 
 
-_REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod pow matmul and or xor".split()}  # noqa: SIM905
+_REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod divmod pow matmul and or xor".split()}  # noqa: SIM905
 
 
 def _reflected(call: Callable[..., Any]) -> Callable[..., Any]:

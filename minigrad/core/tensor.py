@@ -113,8 +113,10 @@ class Tensor(Methods):
         """The values as an ndarray (shared memory); refused where a gradient would be lost."""
         return self.__array__()
 
-    def item(self) -> Any:
-        """The value of a one-element tensor as a Python number."""
+    def item(self, *index: int) -> Any:
+        """The value of a one-element tensor, or of that at `index`, as a Python number."""
+        if index:
+            return self._array.item(*index)
         if self._array.size != 1:
             raise ValueError(f"item: expected one element, got shape {self.shape}")
         return self._array.item()

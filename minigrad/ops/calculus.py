@@ -18,7 +18,7 @@ from .linalg import matmul, tensordot
 from .rearrange import flip, sliding_window_view
 from .shape import astype, clone, moveaxis, ravel, reshape
 
-__all__ = ["diff", "trapezoid", "gradient", "interp", "convolve"]
+__all__ = ["diff", "trapezoid", "gradient", "interp", "convolve", "correlate"]
 
 
 @function(numpy=np.diff, methods="diff")
@@ -120,3 +120,11 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
     y = matmul(rows, flip(v))
     skip = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
     return getitem(y, slice(skip, skip + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]))
+
+
+@function(numpy=np.correlate)
+def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
+    """The cross-correlation of two vectors, yₖ = Σ aᵢ₊ₖ vᵢ, which is `convolve` with v reversed."""
+    if np.ndim(a) != 1 or np.ndim(v) != 1:
+        raise ValueError(f"correlate: expected two vectors, got shapes {shape_of(a)} and {shape_of(v)}")
+    return convolve(a, flip(v), mode)

@@ -24,8 +24,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _on_arrays(numpy: Callable[..., Any], doc: str, methods: str = "", name: str | None = None) -> Callable[..., Any]:
-    """Register a NumPy function that takes the arrays inside tensors; an ndarray it returns becomes a tensor."""
+def _on_arrays(numpy: Any, doc: str, methods: str = "", name: str | None = None) -> Callable[..., Any]:
+    """Register a NumPy function (or the first of several) for the arrays inside tensors; its arrays become tensors."""
+    several = numpy if isinstance(numpy, tuple) else (numpy,)
+    numpy = several[0]
 
     def call(*args: Any, **options: Any) -> Any:
         result = on_arrays(numpy, args, spoken(call.__name__, options) if options else options)
@@ -33,8 +35,8 @@ def _on_arrays(numpy: Callable[..., Any], doc: str, methods: str = "", name: str
 
     call.__name__ = call.__qualname__ = name or numpy.__name__
     call.__doc__ = doc
-    declared = function(numpy=numpy, methods=methods)(call)
-    DISPATCH[numpy] = declared
+    declared = function(numpy=several, methods=methods)(call)
+    DISPATCH.update(dict.fromkeys(several, declared))
     return declared
 
 
@@ -65,8 +67,8 @@ signbit = _on_arrays(np.signbit, "Where x is negative, -0.0 included.")
 
 floor = _on_arrays(np.floor, "The largest integer that is no larger than x.", "floor")
 ceil = _on_arrays(np.ceil, "The smallest integer that is no smaller than x.", "ceil")
-trunc = _on_arrays(np.trunc, "x without its fraction.", "trunc")
-round = _on_arrays(np.round, "x rounded to `decimals`, halves to even.", "round")
+trunc = _on_arrays((np.trunc, np.fix), "x without its fraction.", "trunc")
+round = _on_arrays((np.round, np.around), "x rounded to `decimals`, halves to even.", "round")
 rint = _on_arrays(np.rint, "The nearest integer, halves to even.")
 floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__ __rfloordiv__")
 
@@ -81,7 +83,8 @@ searchsorted = _on_arrays(np.searchsorted, "Where values would be inserted into 
 for _numpy in (
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.may_share_memory,
     np.shares_memory, np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str,
-    np.array2string, np.isneginf, np.isposinf,
+    np.array2string, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.argpartition, np.digitize,
+    np.linalg.matrix_rank,
 ):  # fmt: skip
     _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")
 

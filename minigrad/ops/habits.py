@@ -10,12 +10,14 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor
-from .axes import ints, one_axis, shape_of
+from .axes import Axis, ints, one_axis, shape_of
 from .elementwise import add, divide, multiply, subtract
 from .joining import concatenate, unstack
+from .reduction import max as maximum_of
+from .reduction import min as minimum_of
 from .shape import astype, broadcast_to, ravel, reshape, swapaxes
 
-__all__ = ["cat", "chunk", "expand", "flatten"]
+__all__ = ["amax", "amin", "cat", "chunk", "expand", "flatten"]
 
 
 @function()
@@ -43,6 +45,18 @@ def expand(x: Any, *shape: Any) -> Tensor:
     if len(own) != len(wanted) or any(n == m == -1 for n, m in zip(own, wanted)):
         raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {wanted}")
     return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(own, wanted)]))
+
+
+@function(methods="amax")
+def amax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """`max`, by the name that means the same in PyTorch."""
+    return maximum_of(x, axis, keepdims)
+
+
+@function(methods="amin")
+def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """`min`, by the name that means the same in PyTorch."""
+    return minimum_of(x, axis, keepdims)
 
 
 @function(methods="flatten")

@@ -18,8 +18,8 @@ from .indexing import scatter
 from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes, transpose
 
 __all__ = [
-    "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "trace", "tril", "triu", "inv",
-    "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross",
+    "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "diagflat", "trace", "tril", "triu",
+    "inv", "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross",
 ]  # fmt: skip
 
 # -- products --------------------------------------------------------------------------------------
@@ -147,7 +147,14 @@ if hasattr(np, "matvec"):  # since NumPy 2.2
             raise ValueError(f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}")
         return matmul(a, expand_dims(b, -1))[..., 0]
 
-    __all__.append("matvec")
+    @function(numpy=np.vecmat)
+    def vecmat(a: Any, b: Any) -> Tensor:
+        """Vectors (..., n) times matrices (..., n, m): (..., m)."""
+        if np.ndim(a) < 1 or np.ndim(b) < 2:
+            raise ValueError(f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}")
+        return matmul(expand_dims(a, -2), b)[..., 0, :]
+
+    __all__.extend(["matvec", "vecmat"])
 
 
 # Second names in np.linalg, whose axes are the last ones.
@@ -176,6 +183,12 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     rows, columns = shape_of(x)[axis1], shape_of(x)[axis2]
     i = np.arange(np.diagonal(np.empty((rows, columns), bool), offset).shape[0])
     return moveaxis(x, (axis1, axis2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)]
+
+
+@function(numpy=np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Tensor:
+    """The matrix with the elements of v, flattened, as its k-th diagonal."""
+    return diag(reshape(v, -1), k)
 
 
 @function(numpy=np.diag)

@@ -14,11 +14,12 @@ from . import reduction
 from .axes import Axis, all_axes, one_axis
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
+from .linalg import inv
 from .reduction import restored
 from .shape import expand_dims, moveaxis, reshape
 from .sorting import flattened_last
 
-__all__ = ["norm", "vector_norm", "matrix_norm"]
+__all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 
 
 @op(x=lambda g, y, x, axis: restored(g, x.shape, axis) * ratio(x, restored(y, x.shape, axis)))
@@ -114,3 +115,12 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
 def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of the matrices in the last two axes."""
     return norm(x, ord, (-2, -1), keepdims)
+
+
+@function(numpy=np.linalg.cond)
+def cond(x: Any, p: Any = None) -> Tensor:
+    """The largest singular value of matrices by the smallest; or norm `p` of x by that of its inverse."""
+    if p is None or p in (2, -2):
+        s = svdvals(x)
+        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    return norm(x, p, (-2, -1)) * norm(inv(x), p, (-2, -1))

@@ -24,7 +24,7 @@ from .shape import astype, clone, moveaxis, ravel
 from .sorting import median
 
 __all__ = [
-    "flip", "fliplr", "flipud", "rot90", "roll", "repeat", "tile", "resize", "delete", "insert", "pad",
+    "flip", "fliplr", "flipud", "rot90", "roll", "repeat", "tile", "resize", "delete", "insert", "pad", "rollaxis",
     "sliding_window_view", "unfold",
 ]  # fmt: skip
 
@@ -140,6 +140,16 @@ def _pad(x, /, widths, value):
 
 
 _STATISTICS: dict[str, Any] = {"maximum": reduction.max, "minimum": reduction.min, "mean": mean, "median": median}
+
+
+@function(numpy=np.rollaxis)
+def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
+    """a with `axis` moved before the axis `start`; `moveaxis` is its newer name."""
+    ndim = np.ndim(a)
+    axis, start = one_axis("rollaxis", axis, ndim), start + ndim if start < 0 else start
+    if not 0 <= start <= ndim:
+        raise np.exceptions.AxisError(f"rollaxis: expected start from {-ndim} to {ndim}, got {start}")
+    return moveaxis(a, axis, start - (axis < start))
 
 
 @function(numpy=np.pad)

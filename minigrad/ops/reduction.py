@@ -10,12 +10,27 @@ import numpy as np
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import Axis, all_axes, shape_of
+from .axes import Axis, all_axes, one_axis, shape_of
 from .elementwise import exp_share, safe_divide, sqrt, square
 from .elementwise import where as choose
 from .shape import astype
 
-__all__ = ["sum", "mean", "var", "std", "max", "min", "prod", "ptp", "average", "logsumexp", "cumsum", "cumprod"]
+__all__ = [
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "prod",
+    "ptp",
+    "average",
+    "logsumexp",
+    "cumsum",
+    "cumprod",
+    "cumulative_sum",
+    "cumulative_prod",
+]
 
 
 def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
@@ -234,7 +249,7 @@ def _max(x, /, axis=None, keepdims=False, initial=None, where=None):
     return _reduced(np.maximum, x, axis, keepdims, initial, where)
 
 
-@function(numpy=(np.max, np.amax), methods="max amax")
+@function(numpy=(np.max, np.amax), methods="max")
 def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`.
 
@@ -249,7 +264,7 @@ def _min(x, /, axis=None, keepdims=False, initial=None, where=None):
     return _reduced(np.minimum, x, axis, keepdims, initial, where)
 
 
-@function(numpy=(np.min, np.amin), methods="min amin")
+@function(numpy=(np.min, np.amin), methods="min")
 def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`.
 
@@ -330,3 +345,26 @@ def _cumprod(x, /, axis=None):
 def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
     return _cumprod(x if dtype is None else astype(x, dtype), axis=axis)
+
+
+@function(numpy=np.cumulative_sum)
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    """`cumsum` along `axis`, which only a vector may leave out; with `include_initial`, 0 before it."""
+    return _cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
+
+
+@function(numpy=np.cumulative_prod)
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+    """`cumprod` along `axis`, which only a vector may leave out; with `include_initial`, 1 before it."""
+    return _cumulative("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
+
+
+def _cumulative(name: str, running: Any, initial: int, x: Any, axis: int | None, dtype: Any, include: bool) -> Tensor:
+    if axis is None and np.ndim(x) > 1:
+        raise ValueError(f"{name}: expected axis= for an array of {np.ndim(x)} axes")
+    y = running(x, axis, dtype=dtype)
+    if not include:
+        return y
+    along = one_axis(name, 0 if axis is None else axis, y.ndim)
+    first = np.full([1 if i == along else n for i, n in enumerate(y.shape)], initial, y.dtype)
+    return np.concatenate([first, y], axis=along)  # type: ignore[return-value]

@@ -24,7 +24,7 @@ def astype(x, /, dtype):
     return np.asarray(x).astype(dtype)
 
 
-@op(methods="clone", numpy=np.copy, x=lambda g: g)
+@op(methods="clone copy", numpy=np.copy, x=lambda g: g)
 def clone(x, /):
     """A copy of x, in memory of its own."""
     return np.array(x)

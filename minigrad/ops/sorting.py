@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,15 @@ def _one(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
     return x, one_axis(name, -1 if axis is None else axis, np.ndim(x))
 
 
+class TopK(NamedTuple):
+    """What `top_k` returns."""
+
+    values: Tensor
+    indices: np.ndarray
+
+
 @function(methods="top_k topk")
-def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, np.ndarray]:
+def top_k(x: Any, k: int, axis: int = -1) -> TopK:
     """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
     array = np.asarray(unwrap(x))
     axis = one_axis("top_k", axis, array.ndim)
@@ -53,7 +60,7 @@ def top_k(x: Any, k: int, axis: int = -1) -> tuple[Tensor, np.ndarray]:
     falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
     order = k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)  # of equal ones, the first comes first
     indices = np.take_along_axis(chosen, order, axis)
-    return take_along_axis(x, indices, axis), indices
+    return TopK(take_along_axis(x, indices, axis), indices)
 
 
 # -- medians and quantiles -----------------------------------------------------------------------------

@@ -10,15 +10,16 @@ import numpy as np
 
 from ..core.nested import without_tensors
 from ..core.registry import function, op, ufunc
-from ..core.tensor import DISPATCH, Tensor, unwrap
+from ..core.tensor import DISPATCH, Tensor
+from ..core.tensor import unwrap as untracked
 from .compare import floor_divide
-from .elementwise import exp_share, multiply, power, remainder, safe_divide, where
+from .elementwise import absolute, exp_share, multiply, power, remainder, safe_divide, where
 from .indexing import getitem
 from .shape import astype
 
 __all__ = [
     "cbrt", "exp2", "logaddexp2", "fmax", "fmin", "copysign", "heaviside", "deg2rad", "rad2deg", "sinc", "float_power",
-    "xlogy", "divmod", "select", "piecewise", "polyval",
+    "xlogy", "divmod", "fmod", "unwrap", "select", "piecewise", "polyval",
 ]  # fmt: skip
 
 LN2 = math.log(2)
@@ -64,7 +65,7 @@ heaviside = ufunc(
 )
 deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
 rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
-DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
+DISPATCH[np.radians], DISPATCH[np.degrees], DISPATCH[np.fabs] = deg2rad, rad2deg, absolute
 
 
 def _sinc_slope(x: Any) -> Any:
@@ -100,7 +101,22 @@ def xlogy(a, b, /):
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1, b)))
 
 
-@function(numpy=np.divmod)
+fmod = ufunc(
+    np.fmod,
+    "The remainder of a / b, which has the sign of a.",
+    a=lambda g: g,
+    b=lambda g, a, b: -g * np.trunc(a / b),
+)
+
+
+@function(numpy=np.unwrap)
+def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi) -> Tensor:
+    """Angles p with whole periods added, so that neighbours along `axis` are no more than half a period apart."""
+    array = np.asarray(untracked(p))
+    return p + (np.unwrap(array, discont, axis, period=period) - array)
+
+
+@function(numpy=np.divmod, methods="__divmod__ __rdivmod__")
 def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """a / b rounded down, which has no gradient, and the remainder."""
     return floor_divide(a, b), remainder(a, b)
@@ -111,11 +127,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     """From each choice the elements where its condition (booleans) is the first that is true; else `default`."""
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(f"select: expected as many conditions as choices, got {len(condlist)} and {len(choicelist)}")
-    if any(np.asarray(unwrap(c)).dtype != bool for c in condlist):
+    if any(np.asarray(untracked(c)).dtype != bool for c in condlist):
         raise TypeError("select: expected booleans as conditions")
     y = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
-        y = where(unwrap(condition), choice, y)
+        y = where(untracked(condition), choice, y)
     return y
 
 
@@ -136,10 +152,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         conditions = np.concatenate([conditions, ~conditions.any(0, keepdims=True)])
     if len(funclist) != len(conditions):
         raise ValueError(f"piecewise: {len(funclist)} functions for {len(conditions)} conditions")
-    y: Any = Tensor(np.zeros_like(unwrap(x)))
+    y: Any = Tensor(np.zeros_like(untracked(x)))
     for condition, f in zip(conditions, funclist):
         values = f(getitem(x, condition), *args, **kw) if callable(f) else f
-        spread = Tensor(np.zeros_like(unwrap(x))).index_add(condition, astype(values, unwrap(x).dtype))
+        spread = Tensor(np.zeros_like(untracked(x))).index_add(condition, astype(values, untracked(x).dtype))
         y = where(condition, spread, y)
     return y
 

@@ -65,6 +65,7 @@ NUMPY_ALONE = {
     "convolve", "divmod", "interp", "piecewise", "polyval", "select", "append", "average", "block", "compress", "delete",
     "extract", "insert", "median", "nancumprod", "nancumsum", "nanmax", "nanmedian", "nanmin", "nanpercentile", "nanprod",
     "nanstd", "nanvar", "partition", "percentile", "ptp", "relu_dropout", "resize", "sliding_window_view",
+    "cond", "correlate", "cumulative_prod", "cumulative_sum", "diagflat", "rollaxis", "unwrap", "vecmat",
 }  # fmt: skip
 """Functions that PyTorch has not, or means otherwise; `opinfo` holds them against NumPy's."""
 

@@ -103,7 +103,7 @@ ELEMENTWISE: Table = {
     "expm1": mg.expm1,
     "fill": lambda x, value: mg.full_like(x, value),
     "float": lambda x, **_: mg.astype(x, np.float32),
-    "fmod": lambda a, b: a - b * mg.trunc(a / b),
+    "fmod": mg.fmod,
     "frac": lambda x: x - mg.trunc(x),
     "half": lambda x, **_: mg.astype(x, np.float16),
     "hypot": mg.hypot,
@@ -264,8 +264,8 @@ def sum_to_size(x: Any, *shape: Any) -> Any:
 
 
 REDUCTIONS: Table = {
-    "amax max:reduction_with_dim max:reduction_no_dim": reduction(mg.max),
-    "amin min:reduction_with_dim min:reduction_no_dim": reduction(mg.min),
+    "amax max:reduction_with_dim max:reduction_no_dim": reduction(mg.amax),
+    "amin min:reduction_with_dim min:reduction_no_dim": reduction(mg.amin),
     "aminmax": lambda x, dim=None, keepdim=False: [f(x, ax(x, dim), keepdim) for f in (mg.min, mg.max)],
     "cdist": lambda a, b, p=2.0, _=None: vector_norm(a[..., :, None, :] - b[..., None, :, :], p, -1),
     "cummax": running(mg.max, -np.inf),

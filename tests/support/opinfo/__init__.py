@@ -13,6 +13,7 @@ from . import (
     indexing,
     joining,
     kernels,
+    later,
     linalg,
     losses,
     nan,

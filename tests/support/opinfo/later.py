@@ -1,0 +1,90 @@
+"""Functions that are other ways to call those that have entries of their own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import minigrad as mg
+
+from .base import Draw, Sample, add
+from .elementwise import binary
+
+binary("fmod", lambda a, b: a - np.trunc(a / b) * b, a=(2.2, 2.8), b=(0.85, 1.05), analytic=False)
+add("unwrap", lambda p: np.unwrap(p), lambda d: Sample([d.array(d.shape(1, 2), -9, 9)]), analytic=False)
+for _name, _reference in {"amax": np.max, "amin": np.min}.items():
+    add(
+        _name,
+        _reference,
+        lambda d: Sample([x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}),
+        analytic=False,
+    )
+
+
+def _running(d: Draw) -> Sample:
+    x = d.array(d.shape(1, 3))
+    return Sample([x], {"axis": d.axis(x.ndim, allow_none=False, several=False), "include_initial": d.bool()})
+
+
+def _sums(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
+    parts = [x.take(range(i), axis).sum(axis) for i in range(0 if include_initial else 1, x.shape[axis] + 1)]
+    return np.stack(parts, axis) if parts else x
+
+
+def _products(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
+    parts = [x.take(range(i), axis).prod(axis) for i in range(0 if include_initial else 1, x.shape[axis] + 1)]
+    return np.stack(parts, axis) if parts else x
+
+
+_NO_AXIS = r"expected axis= for an array of 2 axes"
+add("cumulative_sum", _sums, _running, errors=[(lambda: mg.cumulative_sum(np.ones((2, 2))), ValueError, _NO_AXIS)])
+add(
+    "cumulative_prod", _products, _running, errors=[(lambda: mg.cumulative_prod(np.ones((2, 2))), ValueError, _NO_AXIS)]
+)
+add(
+    "diagflat",
+    lambda v, k: np.array(
+        [
+            [v.ravel()[min(i, i + k)] if j - i == k else 0.0 for j in range(v.size + abs(k))]
+            for i in range(v.size + abs(k))
+        ]
+        if v.size + abs(k)
+        else np.zeros((0, 0))
+    ),
+    lambda d: Sample([d.array(d.shape(max_ndim=2, max_side=2))], {"k": d.one_of(0)}),
+)
+add(
+    "rollaxis",
+    lambda a, axis: np.moveaxis(a, axis, 0),
+    lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)}),
+    errors=[(lambda: mg.rollaxis(np.ones(2), 0, 5), np.exceptions.AxisError, "rollaxis: expected start from -1 to 1")],
+)
+add(
+    "correlate",
+    lambda a, v: np.array([math.fsum(a[k : k + len(v)] * v) for k in range(len(a) - len(v) + 1)]),
+    lambda d: Sample([d.array((d.one_of(3, 5),)), d.array((d.one_of(1, 3),))]),
+)
+if hasattr(mg, "vecmat"):
+    add(
+        "vecmat",
+        lambda a, b: np.einsum("...i,...ij->...j", a, b),
+        lambda d: Sample([d.array((2, 3)), d.array((*d.one_of((), (2,)), 3, d.one_of(1, 2)))]),
+        errors=[(lambda: mg.vecmat(1.0, np.ones((2, 2))), ValueError, "vecmat: expected vectors and matrices")],
+    )
+
+
+def _conditioned(d: Draw) -> Sample:
+    return Sample(
+        [d.array((*d.one_of((), (2,)), 3, 3), -0.4, 0.4) + np.diag([1.0, 2.0, 4.0])], {"p": d.one_of(None, -2, "fro")}
+    )
+
+
+def _cond(x: np.ndarray, p: object) -> np.ndarray:
+    s = np.linalg.svd(x)[1]
+    if p == "fro":
+        return np.sqrt((s**2).sum(-1) * (s**-2.0).sum(-1))
+    return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+
+
+add("cond", _cond, _conditioned, analytic=False)
