@@ -14,6 +14,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from ..core.errors import MissingExtraError
 from ..extras import require
 from ..launcher import launched
@@ -21,8 +23,9 @@ from ..launcher import launched
 __all__ = ["abort", "begin", "leave", "working", "world"]
 
 PATIENCE = 10.0  # seconds that a rank whose work broke off waits for the others to break off too
-HEAD_START = 1.0  # seconds in which the first rank may tell what went wrong for all of them
+MOMENT = 1.0  # seconds in which all ranks meet for whom the same went wrong
 _broken = False  # whether the last shared work ended by an error
+_over = False  # whether all ranks are on their way out
 
 
 @cache
@@ -58,10 +61,12 @@ def working(broken: bool) -> None:
 
 
 def abort(code: int, text: str = "") -> None:
-    """End the job, all ranks of it, after `text` is told on standard error.
+    """End the job, all ranks of it, after `text` is told on standard error. The caller ends with `code` after it.
 
-    The first rank tells at once. Others give it a moment: what went wrong for all is told once.
+    Where all ranks come here within a moment, the same went wrong for all: the first tells it, and nobody needs to
+    be stopped.
     """
+    global _over
     place = launched()
     try:
         rank = world().rank
@@ -69,24 +74,42 @@ def abort(code: int, text: str = "") -> None:
         if place is None or place.local_rank == 0:  # the others of this machine lack the same
             _tell(text)
         return
+    if rank == 0:
+        _tell(text)
+    _over = _meet(1, MOMENT) == world().size
+    if _over:
+        return
     if rank:
-        time.sleep(HEAD_START)
-        text = f"rank {rank} on {os.uname().nodename}: {text}" if text else ""
-    _tell(text)
-    with suppress(OSError):  # MPI would add that it was aborted
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    world().Abort(code)
+        _tell(f"rank {rank} on {os.uname().nodename}: {text}" if text else "")
+    _stop(code)
 
 
 def leave(patience: float = float("inf")) -> None:
     """Wait until all ranks have come here, without keeping a core busy; after `patience` seconds, end the job."""
-    began, all_here = time.monotonic(), _for_leaving().Ibarrier()
+    failed = _meet(0, patience)
+    if failed != 0:
+        if failed is not None:
+            time.sleep(PATIENCE)  # for those who failed to say so, and to end the job
+        _stop(1)
+
+
+def _meet(failed: int, patience: float) -> int | None:
+    """How many ranks have failed, when all have come to this point; None if that takes so many seconds."""
+    own, all_of_them = np.array([failed]), np.zeros(1, int)
+    began, request = time.monotonic(), _for_leaving().Iallreduce(own, all_of_them)
     pause = 0.001
-    while not all_here.Test():
+    while not request.Test():
         if time.monotonic() - began > patience:
-            abort(1)
+            return None
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
+    return int(all_of_them[0])
+
+
+def _stop(code: int) -> None:
+    with suppress(OSError):  # MPI would add that it was aborted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    world().Abort(code)
 
 
 @cache
@@ -109,8 +132,11 @@ def _end_together() -> None:
         leave_with(code)
 
     def at_exit() -> None:
+        if _over:
+            return
         if failed and failed[-1] not in (0, 130):
             abort(failed[-1])
+            return
         leave(PATIENCE if _broken else float("inf"))
 
     sys.excepthook, sys.exit = hook, noted_exit

@@ -197,6 +197,18 @@ def test_one_rank_that_fails_ends_the_job_with_its_message(tmp_path: Path) -> No
 
 
 @under_mpiexec
+def test_a_first_rank_that_fails_last_ends_the_job(tmp_path: Path) -> None:
+    _, err = run(2, "last_save_fails", tmp_path / "run", code=1)
+    assert err == "error: /data: No space left on device\n"
+
+
+@under_mpiexec
+def test_what_fails_on_all_ranks_is_told_once(tmp_path: Path) -> None:
+    _, err = run(3, "killed_run", tmp_path / "run", "no number", 0, code=1)
+    assert err == "error: invalid literal for int() with base 10: 'no number'\n"
+
+
+@under_mpiexec
 def test_one_rank_that_leaves_ends_the_job(tmp_path: Path) -> None:
     """A script of one's own, without `run_script`."""
     run(2, "one_leaves", tmp_path / "run", code=3)

@@ -67,8 +67,9 @@ def some_have_gradients() -> None:
     sgd = optim.SGD([a, b, unused], lr=1.0, weight_decay=0.5)
     for processes in (1, 2):
         with MPIParallel(sgd, lambda s: ((a + b).sum() if s else a.sum()) * 2, processes) as parallel:
-            parallel.backward([int(parallel.rank == 1)], last=True)
-            parallel.step()
+            for ranks in (range(9), [1]):  # on all; then on one, and what the others had is forgotten
+                parallel.backward([int(parallel.rank in ranks)], last=True)
+                parallel.step()
             assert b.grad.tolist() == [2, 2] and unused.grad is None and unused.tolist() == [1, 1]
 
 
@@ -194,6 +195,21 @@ def one_fails(out: str) -> None:
     t.fit()
 
 
+def last_save_fails(out: str) -> None:
+    """The first rank fails when the others have done their part."""
+    t = trainer(Path(out), "pairs")
+    if t.parallel.rank == 0:
+        saved = t.run.save_state
+
+        def save_state(arrays: Any, state: dict[str, Any]) -> None:
+            if state["validated"] == t.step and state["epoch"] == 2:
+                raise OSError(28, "No space left on device", "/data")
+            saved(arrays, state)
+
+        t.run.save_state = save_state  # type: ignore[method-assign]
+    t.fit()
+
+
 def one_leaves(out: str) -> None:
     t = trainer(Path(out), "pairs")
     if t.parallel.rank == 1:
@@ -277,7 +293,7 @@ def example_arguments(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 CASES = {
     f.__name__: f
-    for f in (steps, whole_runs, killed_run, resumed_run, slow_run, one_fails, one_leaves, mismatches, examples)
+    for f in (steps, whole_runs, killed_run, resumed_run, slow_run, one_fails, last_save_fails, one_leaves, mismatches, examples)
 }  # fmt: skip
 
 if __name__ == "__main__":
