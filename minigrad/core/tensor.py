@@ -259,6 +259,11 @@ class Tensor(Methods):
             made_by = ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
         return f"tensor({values}, dtype={self.dtype}{made_by})"
 
+    def _repr_html_(self) -> str:
+        from html import escape  # wanted in notebooks alone
+
+        return f"<pre>{escape(repr(self))}</pre><small>{' × '.join(map(str, self.shape)) or 'scalar'}</small>"
+
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
 

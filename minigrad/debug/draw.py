@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ..core.graph import Node, topological
 from ..core.tensor import Tensor
@@ -49,18 +49,43 @@ def _shape(node: Node) -> str:
     return " × ".join(map(str, node.shape)) or "scalar"
 
 
-def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None) -> Path:
+class Drawing:
+    """A picture in SVG that a notebook shows."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+@overload
+def draw_graph(result: Tensor, path: None = None, names: Mapping[str, Tensor] | None = None) -> Drawing: ...
+
+
+@overload
+def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None) -> Path: ...
+
+
+def draw_graph(
+    result: Tensor, path: str | Path | None = None, names: Mapping[str, Tensor] | None = None
+) -> Path | Drawing:
     """Draw the graph of `result` into a picture file; its suffix (.svg, .png, .pdf) says which kind.
+
+    Without a path, the drawing is returned, which a notebook shows where it stands.
 
     Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
     """
-    graphviz, path = require("graphviz", "draw_graph"), Path(path)
-    kind = path.suffix[1:].lower()
+    graphviz = require("graphviz", "draw_graph")
+    path = None if path is None else Path(path)
+    kind = "svg" if path is None else path.suffix[1:].lower()
     if kind not in graphviz.FORMATS:
         raise ValueError(f"draw_graph: {path}: expected a name that ends in .svg, .png, .pdf ...")
     try:
         picture = graphviz.Source(to_dot(result, names)).pipe(kind)  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:
         raise RuntimeError("draw_graph: the Graphviz programs are not installed; to_dot() gives the text") from error
+    if path is None:
+        return Drawing(picture.decode("utf-8"))
     write_bytes(path, picture)
     return path

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.graph import Node, topological
+from ..report import Report
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -61,6 +62,9 @@ class memory_report:
             count, size = self.by_op.get(node.op.name, (0, 0))
             self.by_op[node.op.name] = count + 1, size + sum(array.nbytes for array in new.values())
         self.total = sum(size for _, size in self.by_op.values())
+
+    def _repr_html_(self) -> str:
+        return Report(self)._repr_html_()
 
     def __str__(self) -> str:
         width = max(map(len, [*self.by_op, "all"]))

@@ -14,6 +14,7 @@ from minigrad.core.changes import mark_changed
 from minigrad.core.errors import GradientError
 from minigrad.core.tensor import HookHandle, Tensor
 from minigrad.ops.habits import as_dtype
+from minigrad.report import Report
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
 
@@ -285,7 +286,7 @@ class Module:
         inside = "".join(f"\n  {line}" for line in lines) + "\n" if lines else ""
         return f"{type(self).__name__}({self.extra_repr()}{inside})"
 
-    def summary(self, depth: int | None = None) -> str:
+    def summary(self, depth: int | None = None) -> Report:
         """A table of the modules (down to `depth`), the shapes of their parameters, and how many numbers they hold."""
         rows = [("module", "type", "parameters", "count")]
         counted: set[int] = set()
@@ -306,7 +307,7 @@ class Module:
         rule = "-" * max(map(len, table))
         trained = self.num_parameters(trainable_only=True)
         total = f"{self.num_parameters():,} parameters, {trained:,} trained"
-        return "\n".join([table[0], rule, *table[1:], rule, total])
+        return Report("\n".join([table[0], rule, *table[1:], rule, total]))
 
 
 class Sequential(Module):

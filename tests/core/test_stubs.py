@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +86,19 @@ def test_a_page_of_a_user_passes_strict_mypy_and_slips_do_not(tmp_path: Path) ->
     assert '"Tensor" has no attribute "tanhh"' in lines[0]
     assert 'Unexpected keyword argument "lower"' in lines[1]
     assert "Incompatible types in assignment" in lines[2]
+
+
+def test_pyright_takes_the_page_of_a_user_and_finds_slips(tmp_path: Path) -> None:
+    pyright = shutil.which("pyright")
+    if pyright is None:
+        pytest.skip("pyright is not installed")
+    (tmp_path / "page.py").write_text(PAGE + "w.tanhh()\nwrong: int = w.exp()\n", encoding="utf-8")
+    settings = {"include": ["page.py"], "extraPaths": [str(Path(mg.__file__).parent.parent)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [pyright, "--outputjson", "--pythonpath", sys.executable]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    if not run.stdout.startswith("{"):
+        pytest.skip(f"pyright does not run here: {run.stderr[-200:]}")
+    found = [d for d in json.loads(run.stdout)["generalDiagnostics"] if d["severity"] == "error"]
+    assert [d["rule"] for d in found] == ["reportAttributeAccessIssue", "reportAssignmentType"], found
+    assert 'Cannot access attribute "tanhh"' in found[0]["message"]

@@ -118,6 +118,7 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
             mg.draw_graph(y, tmp_path / "g.svg")
     else:
         assert "multiply" in mg.draw_graph(y, tmp_path / "g.svg").read_text()
+        assert "<svg" in mg.draw_graph(y)._repr_svg_() and "multiply" in mg.draw_graph(y).svg
         monkeypatch.setenv("PATH", "")
         with pytest.raises(RuntimeError, match="Graphviz programs are not installed; to_dot\\(\\) gives the text"):
             mg.draw_graph(y, tmp_path / "h.svg")

@@ -1,0 +1,19 @@
+"""Text that shows itself: as lines in a terminal, preformatted in a notebook."""
+
+from __future__ import annotations
+
+__all__ = ["Report"]
+
+
+class Report(str):
+    """A table in text. `print` is not needed to see it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape  # wanted in notebooks alone
+
+        return f"<pre>{escape(self)}</pre>"
