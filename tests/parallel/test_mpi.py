@@ -72,10 +72,9 @@ def run(size: int, *words: Any, code: int = 0) -> tuple[str, str]:
 
 
 @under_mpiexec
-@pytest.mark.parametrize("size", [2, 3])
-def test_steps_equal_those_of_one_process(size: int) -> None:
+def test_steps_of_two_ranks_equal_those_of_one_process() -> None:
     """In all forms: buckets, overlap with backward, forked processes, 16 bits; told in tests/support/ranks.py."""
-    run(size, "steps")
+    run(2, "steps")
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +113,7 @@ def test_runs_of_two_ranks_equal_those_of_one_process(two_ranks: Path, one_proce
 
 @under_mpiexec
 def test_runs_of_three_ranks_equal_those_of_one_process(one_process: dict[str, nn.Trainer], tmp_path: Path) -> None:
-    run(3, "whole_runs", tmp_path, "file", "list")
+    run(3, "whole_runs", tmp_path, "file", "list", "steps")
     for kind in ("file", "list"):
         assert_equal_to_rounding(one_process[kind], tmp_path / kind)
 
@@ -192,7 +191,7 @@ def test_a_killed_rank_ends_the_job_and_the_run_goes_on_bit_for_bit(two_ranks: P
 
 @under_mpiexec
 def test_one_rank_that_fails_ends_the_job_with_its_message(tmp_path: Path) -> None:
-    _, err = run(3, "one_fails", tmp_path / "run", code=1)
+    _, err = run(2, "one_fails", tmp_path / "run", code=1)
     assert re.fullmatch(r"rank 1 on \S+: error: /data: No space left on device\n", err)
 
 
@@ -204,7 +203,7 @@ def test_a_first_rank_that_fails_last_ends_the_job(tmp_path: Path) -> None:
 
 @under_mpiexec
 def test_what_fails_on_all_ranks_is_told_once(tmp_path: Path) -> None:
-    _, err = run(3, "killed_run", tmp_path / "run", "no number", 0, code=1)
+    _, err = run(2, "killed_run", tmp_path / "run", "no number", 0, code=1)
     assert err == "error: invalid literal for int() with base 10: 'no number'\n"
 
 
