@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from scripts import EXAMPLES, load, started
 
+import nn
 from minigrad.console import one_line, run_script
 
 TRAIN = [str(EXAMPLES / "train_toy_translation.py"), "--sentences", "300", "--valid-size", "20", "--test-size", "20", "--d-model", "8", "--num-heads", "2", "--d-ff", "8", "--layers", "1", "--warmup", "3"]  # fmt: skip
@@ -135,3 +137,29 @@ def test_a_second_run_in_a_directory_is_refused(tmp_path: Path) -> None:
     first.kill()
     first.communicate()
     assert second.returncode == 1 and second.stderr == f"error: {tmp_path / 'run'}: another run is at work in this directory; wait for it, or take another\n"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda best: best.unlink(), "no such file"),
+        (lambda best: best.write_bytes(best.read_bytes()[:1000]), "not a whole safetensors file"),
+        (lambda best: best.write_bytes(best.read_bytes()[:-1] + b"x"), "changed since it was written"),
+    ],
+    ids=["missing", "cut", "changed"],
+)
+def test_best_weights_that_are_gone_at_the_end_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None], message: str,
+) -> None:  # fmt: skip
+    script, fit = load("train_toy_translation"), nn.Trainer.fit
+
+    def fit_and_damage(trainer: nn.Trainer) -> None:
+        fit(trainer)
+        damage(trainer.run.best)
+
+    monkeypatch.setattr(nn.Trainer, "fit", fit_and_damage)
+    argv = [*TRAIN[1:], "--steps", "2", "--processes", "1", "--quiet", "--out", str(tmp_path / "run")]
+    assert run_script(lambda: script.main(argv)) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/run/best.safetensors: {message}")
+    assert (tmp_path / "run" / "last.safetensors").exists()

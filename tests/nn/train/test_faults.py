@@ -8,7 +8,9 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +215,42 @@ def test_a_full_disk_leaves_the_last_whole_state(tmp_path: Path) -> None:
     again = scaled_trainer(tmp_path / "cut", save_every=2)
     again.fit(resume=True)
     assert_same_run(whole, again)
+
+
+@contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """Within it nothing can be written there, by the superuser neither."""
+    mode, user = directory.stat().st_mode, os.geteuid()
+    directory.chmod(0o555)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        directory.chmod(mode)
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory that other users can reach, too."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def test_a_directory_that_is_read_only_is_one_line(open_path: Path) -> None:
+    with read_only(open_path), pytest.raises(PermissionError) as found:
+        scaled_trainer(open_path).fit()
+    assert found.value.filename == str(open_path / ".lock") and not list(open_path.iterdir())
+    t = scaled_trainer(open_path, save_every=2)
+    closed = ExitStack()
+    at_step(t, 5, lambda: closed.enter_context(read_only(open_path)))
+    with closed, pytest.raises(PermissionError, match="last.safetensors|metrics.jsonl"):
+        t.fit()
+    assert load_arrays(open_path / "last.safetensors")[1]["trainer"]["step"] == 4
+    assert not list(open_path.glob(".*.part"))
+    scaled_trainer(open_path, save_every=2).fit(resume=True)
 
 
 def test_a_directory_that_is_removed_in_mid_run_is_one_line(tmp_path: Path) -> None:
