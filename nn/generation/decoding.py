@@ -122,12 +122,12 @@ def prompt_rows(prompt: Any) -> np.ndarray:
     return np.stack([np.r_[np.full(width - len(row), -1, int), row] for row in arrays])
 
 
-def log_sum_exp(scores: np.ndarray) -> np.ndarray:
+def log_sum_exp(logits: np.ndarray) -> np.ndarray:
     """log Σ exp of each row, (rows, 1), a few rows at a time."""
-    result = np.empty((len(scores), 1), scores.dtype)
-    step = 1 + (1 << 15) // scores.shape[1]
-    for start in range(0, len(scores), step):
-        part, out = scores[start : start + step], result[start : start + step]
+    result = np.empty((len(logits), 1), logits.dtype)
+    step = 1 + (1 << 15) // logits.shape[1]
+    for start in range(0, len(logits), step):
+        part, out = logits[start : start + step], result[start : start + step]
         top = part.max(-1, keepdims=True)
         e = np.subtract(part, top)
         np.exp(e, out=e)

@@ -149,8 +149,8 @@ def _drawn(
     return draw
 
 
-def _log_softmax(scores: np.ndarray) -> np.ndarray:
-    return scores - log_sum_exp(scores)
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    return logits - log_sum_exp(logits)
 
 
 def _restricted(log_probs: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
