@@ -11,6 +11,7 @@ from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .axes import all_axes, one_axis, shape_of
+from .compare import not_equal
 from .elementwise import subtract, where
 from .indexing import getitem, take
 from .joining import concatenate
@@ -36,8 +37,9 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if len(parts) > 1:
         x = concatenate(parts, axis)
     before = (slice(None),) * axis
+    step = subtract if np.asarray(unwrap(x)).dtype != bool else not_equal  # as in NumPy
     for _ in range(n):
-        x = subtract(getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1))))
+        x = step(getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1))))
     return x
 
 
@@ -68,7 +70,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     """
     axes = all_axes("gradient", axis, np.ndim(f))
     spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
-    if len(spacings) != len(axes) or (varargs and not axes):
+    if len(spacings) != len(axes) or (not axes and any(map(np.ndim, varargs))):
         raise TypeError(f"gradient: expected one distance or one for each of {len(axes)} axes, got {len(varargs)}")
     found = [_slope(f, h, a, edge_order) for h, a in zip(spacings, axes)]
     return found[0] if len(found) == 1 else tuple(found)
@@ -89,17 +91,14 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
 @function(numpy=np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
     """The values at x of the line through the points (xp, fp), xp rising; beyond its ends `left` and `right`."""
-    places, knots = np.asarray(unwrap(x)), np.asarray(unwrap(xp))
+    x, xp, fp = (astype(v, float) for v in (x, xp, fp))  # as NumPy: differences of unsigned integers wrap around
+    places, knots = x.data, xp.data
     if knots.ndim != 1 or shape_of(fp) != knots.shape or not knots.size:
         raise ValueError(f"interp: expected xp and fp as vectors of one length, got {knots.shape} and {shape_of(fp)}")
-    fp = astype(fp, float)  # also as NumPy: differences of unsigned integers would wrap around
     low, high = places < knots[0], places > knots[-1]
     i = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
     j = np.minimum(i + 1, knots.size - 1)
-    a, b = (
-        getitem(xp, i) if isinstance(xp, Tensor) else knots[i],
-        getitem(xp, j) if isinstance(xp, Tensor) else knots[j],
-    )
+    a, b = getitem(xp, i), getitem(xp, j)
     width = where(i == j, 1.0, b - a)
     y = take(fp, i) + (take(fp, j) - take(fp, i)) * ((where(low | high, knots[i], x) - a) / width)
     y = where(low, getitem(fp, 0) if left is None else left, y)

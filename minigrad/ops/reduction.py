@@ -119,9 +119,10 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None
 
 
 def _count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
-    """How many elements count in each slice, in x's dtype."""
+    """How many elements count in each slice, in x's dtype; of integers in float64."""
     every = np.broadcast_to(True if where is None else _booleans(where), shape_of(x))
-    return np.asarray(np.sum(every, axis=axis, keepdims=keepdims)).astype(x.dtype)
+    dtype = x.dtype if x.dtype.kind in "fc" else float
+    return np.asarray(np.sum(every, axis=axis, keepdims=keepdims)).astype(dtype)
 
 
 @function(numpy=np.var, methods="var")

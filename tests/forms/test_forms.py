@@ -58,7 +58,9 @@ REFUSED = {
 
 TAKEN = {
     np.average: "division by zero|sum to zero",  # where the result has no elements
-    np.cross: "indices must be integers",  # axis=None, which NumPy has as its default
+    **dict.fromkeys(
+        (np.cross, np.linalg.cross), "indices must be integers"
+    ),  # axis=None, which NumPy has as its default
 }
 """What we take and NumPy stumbles over: the words of its error, as a pattern."""
 
@@ -110,7 +112,7 @@ def assert_alike(call: Call, found: Any, expected: Any, tracked: bool) -> None:
     if isinstance(found, Exception):
         assert tracked and is_refused_by_name(call, found), f"{call}: NumPy returns {expected!r}, ours raises {found!r}"
         return
-    ours, theirs = flat(found), flat(expected)
+    ours, theirs = flat(found), flat(expected) if isinstance(found, (list, tuple)) else [expected]
     inputs = [v for value in [*call.args, *call.kwargs.values()] for v in flat(value) if isinstance(v, np.ndarray)]
     coarsest = min([v.itemsize for v in [*inputs, *map(np.asarray, theirs)] if v.dtype.kind == "f"], default=8)
     assert len(ours) == len(theirs), f"{call}: {len(ours)} results, expected {len(theirs)}"

@@ -124,7 +124,9 @@ def test_edges_of_shape(f: Any, inputs: Any) -> None:
     assert mg.gradcheck(f, inputs)
 
 
-def test_unsigned_integers_beside_gradients_do_not_wrap_around() -> None:
+def test_integers_beside_gradients_do_not_wrap_around() -> None:
+    assert mg.mean(np.ones(300, bool), where=np.ones(300, bool)).item() == 1  # counted in float64
+    assert mg.var(np.arange(300, dtype=np.uint8) % 2, where=np.ones(300, bool)).item() == 0.25
     knots, heights = Tensor([0.0, 1.0, 2.0], requires_grad=True), np.array([9, 4, 6], np.uint8)
     np.testing.assert_allclose(np.interp([0.5, 1.5], knots, heights).data, [6.5, 5.0])
     a = Tensor([1.0, 7.0], requires_grad=True)

@@ -316,7 +316,9 @@ KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
 """What stands behind `**kwargs` of NumPy's functions."""
 
 NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile}
-"""Functions of which NumPy's own answer for no elements depends on the form of the call: a shape or an error."""
+"""Functions of which NumPy's own answer for no elements depends on the form of the call: a shape or an error.
+
+So it does over no axes."""
 
 _MANY = {"arys", "xi", "args", "operands", "arrays_and_dtypes"}
 
@@ -340,6 +342,8 @@ def draw_call(function: Any, rng: np.random.Generator) -> Call:
         if p.name not in ARGUMENTS:
             raise KeyError(f"say in ARGUMENTS how to draw {p.name!r}, a parameter of {function.__name__}")
         value = ARGUMENTS[p.name](d)
+        if function in NOT_EMPTY and p.name == "axis" and np.size(value) == 0:
+            value = None
         if (by_name and p.kind is not p.POSITIONAL_ONLY) or p.kind is p.KEYWORD_ONLY:
             by_name = True
             call.kwargs[p.name] = value
