@@ -62,8 +62,9 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
         raise ValueError(f"smooth_l1_loss: expected beta >= 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)
-    d = absolute(_distance("smooth_l1_loss", input, target, reduction))
-    return _of_elements(where(unwrap(d) < beta, square(d) / (2 * beta), d - beta / 2), reduction)
+    d = _distance("smooth_l1_loss", input, target, reduction)
+    size = absolute(d)  # whose square would have no second derivative at 0
+    return _of_elements(where(unwrap(size) < beta, square(d) / (2 * beta), size - beta / 2), reduction)
 
 
 @function()
@@ -71,8 +72,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """d² / 2 where d = |input - target| <= `delta`, else delta (d - delta / 2)."""
     if not delta > 0:
         raise ValueError(f"huber_loss: expected delta > 0, got {delta}")
-    d = absolute(_distance("huber_loss", input, target, reduction))
-    return _of_elements(where(unwrap(d) <= delta, square(d) / 2, (d - delta / 2) * delta), reduction)
+    d = _distance("huber_loss", input, target, reduction)
+    size = absolute(d)
+    return _of_elements(where(unwrap(size) <= delta, square(d) / 2, (size - delta / 2) * delta), reduction)
 
 
 # -- probabilities -------------------------------------------------------------------------------------

@@ -237,3 +237,9 @@ def test_third_derivatives_of_nearly_singular_determinants(smallest: float) -> N
 
 def test_fourth_derivative_of_an_even_norm() -> None:
     assert nth(lambda x: np.linalg.norm(mg.stack([x, 1.0 + 0 * x]), 4) ** 4, 4, 0.0) == pytest.approx(24)
+
+
+@pytest.mark.parametrize("loss", [mg.huber_loss, mg.smooth_l1_loss])
+def test_second_derivatives_of_losses_where_nothing_is_lost(loss) -> None:  # type: ignore[no-untyped-def]
+    """A square of a size would hide that the loss is a square there."""
+    np.testing.assert_array_equal(mg.hessian(lambda x: loss(x, np.ones(2), "sum"))(np.ones(2)).data, np.eye(2))

@@ -30,7 +30,7 @@ STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k
 # three), and no rule can tell along which: these ops are not begun from whole numbers.
 _CHOOSING = (
     "quantile", "percentile", "median", "sort", "part", "top_k", "max", "min", "ptp", "clip", "abs", "relu", "elu",
-    "softplus", "sign", "heaviside", "norm",
+    "softplus", "sign", "heaviside", "norm", "huber", "smooth",
 )  # fmt: skip
 CHOOSING = {name for name in TABLE if any(word in name for word in _CHOOSING)}
 
@@ -142,7 +142,7 @@ def problem(program: Program) -> str | None:
     """What is wrong with the derivatives; None if nothing is, or if a value on the way is not smooth there."""
     try:
         (fine, every), (coarse, other) = program.differences(0.01), program.differences(0.02)
-    except np.linalg.LinAlgError:  # NaN on the way to a decomposition
+    except (np.linalg.LinAlgError, ValueError):  # NaN on the way to a decomposition, or a value out of its range
         return None
     if not np.all(np.abs(every - other) <= 1e-3 * np.maximum(1.0, np.abs(every))):
         return None
