@@ -67,7 +67,7 @@ signbit = _on_arrays(np.signbit, "Where x is negative, -0.0 included.")
 
 floor = _on_arrays(np.floor, "The largest integer that is no larger than x.", "floor")
 ceil = _on_arrays(np.ceil, "The smallest integer that is no smaller than x.", "ceil")
-trunc = _on_arrays((np.trunc, np.fix), "x without its fraction.", "trunc")
+trunc = _on_arrays(np.trunc, "x without its fraction.", "trunc")
 round = _on_arrays((np.round, np.around), "x rounded to `decimals`, halves to even.", "round")
 rint = _on_arrays(np.rint, "The nearest integer, halves to even.")
 floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__ __rfloordiv__")
@@ -84,7 +84,7 @@ for _numpy in (
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.may_share_memory,
     np.shares_memory, np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str,
     np.array2string, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.argpartition, np.digitize,
-    np.linalg.matrix_rank,
+    np.linalg.matrix_rank, np.fix,
 ):  # fmt: skip
     _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")
 

@@ -257,6 +257,6 @@ def multi_dot(arrays: Sequence[Any]) -> Tensor:
     if len(arrays) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays, got {len(arrays)}")
     ends = {np.ndim(arrays[0]), np.ndim(arrays[-1])}
-    if any(np.ndim(x) != 2 for x in arrays[1:-1]) or not ends <= {1, 2}:
+    if len(arrays) > 2 and (any(np.ndim(x) != 2 for x in arrays[1:-1]) or not ends <= {1, 2}):
         raise np.linalg.LinAlgError("multi_dot: expected matrices, of which the first and the last can be vectors")
     return reduce(dot, arrays)

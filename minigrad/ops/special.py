@@ -65,7 +65,8 @@ heaviside = ufunc(
 )
 deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
 rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
-DISPATCH[np.radians], DISPATCH[np.degrees], DISPATCH[np.fabs] = deg2rad, rad2deg, absolute
+DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
+DISPATCH[np.fabs] = lambda x: absolute(astype(x, np.fabs(np.empty(0, x.dtype)).dtype))  # of integers, too, a float
 
 
 def _sinc_slope(x: Any) -> Any:

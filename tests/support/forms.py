@@ -251,6 +251,8 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "aweights": lambda d: d.one(None, d.values(d.shape[-1:], np.float64) + 1, d.values(d.shape)),
     "mean": lambda d: d.values([1] * len(d.shape), float),
     "device": lambda d: d.one(None, "cpu"),
+    "bins": lambda d: np.arange(4.0),
+    "tol": lambda d: d.number(None, 0.1),
     **dict.fromkeys(["ddof", "correction"], lambda d: d.one(0, 1)),
     **dict.fromkeys(["shape", "new_shape"], Chooser.shape_like),
     **dict.fromkeys(["indices", "obj", "ind"], Chooser.places),
