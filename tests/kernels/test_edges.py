@@ -182,3 +182,12 @@ def test_dropout_near_one_leaves_some_and_keeps_the_mean(p: float) -> None:
     x = np.ones(1 << 20)
     for y in (mg.dropout(x, p), mg.relu_dropout(x, p)):
         assert (y.data > 0).any() and abs(y.data.mean() - 1) < 0.2
+
+
+def test_curvature_of_huber_where_nothing_is_lost() -> None:
+    """d²/2 has second derivative 1 at 0, which |d|² as written does not."""
+    for loss in (mg.huber_loss, mg.smooth_l1_loss):
+        assert mg.hessian(lambda x, loss=loss: loss(x, np.zeros(2), "sum"))(np.zeros(2)).data.tolist() == [
+            [1, 0],
+            [0, 1],
+        ]

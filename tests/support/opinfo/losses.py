@@ -80,8 +80,9 @@ def _weighted(low: float, high: float, logits: bool) -> Callable[[Draw], Sample]
 
 _by_element(
     "binary_cross_entropy",
-    lambda p, y, weight: -(y * math.log(p) + (1 - y) * math.log(1 - p)) * (weight or 1),
-    _weighted(0.05, 0.95, logits=False),
+    lambda x, y, weight: (y * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x))) * (weight or 1),
+    _weighted(-3, 3, logits=False),
+    call=lambda x, y, **options: mg.binary_cross_entropy(mg.sigmoid(x), y, **options),  # within 0 and 1, as it moves
     analytic=False,
     errors=[
         (
@@ -147,7 +148,7 @@ add(
         (
             lambda: mg.nll_loss(np.ones((2, 3, 4)), np.zeros((2, 4), int)),
             ValueError,
-            r"the classes stand on the last axis, not on axis 1 as in PyTorch; write moveaxis\(scores, 1, -1\)",
+            r"the classes stand on the last axis, not on axis 1 as in PyTorch; write moveaxis\(logits, 1, -1\)",
         ),
     ],
 )
