@@ -619,11 +619,11 @@ def test_each_of_several_references_counts() -> None:
     tokens.join = " ".join
     translator = SimpleNamespace(
         model=SimpleNamespace(config=SimpleNamespace(max_len=9)), source_tokenizer=tokens, target_tokenizer=tokens,
-        translate=lambda sources, beam_size, length_penalty: [nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources],
+        translate=lambda sources, beam_size, length_penalty, done: [nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources],
     )  # fmt: skip
     test = [("a", "x"), ("a", "y   y"), ("b", "w")]
     result, judged = train.evaluate(
-        translator, test, SimpleNamespace(beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None)
+        translator, test, SimpleNamespace(beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None, quiet=True)
     )
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
     assert [(t.text, reference, match) for t, reference, match in judged] == [("y y", "y   y", True), ("Z", "w", False)]

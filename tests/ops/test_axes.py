@@ -13,7 +13,7 @@ from minigrad.core.registry import FUNCTIONS, OPS
 
 X = np.arange(9.0).reshape(3, 3)
 NEEDED: dict[str, Any] = {
-    **dict.fromkeys(("x", "a", "y", "f", "values"), X), "b": X + 1, "indices": np.zeros((3, 3), int), "index": [0],
+    **dict.fromkeys(("x", "a", "y", "f", "p", "values"), X), "b": X + 1, "indices": np.zeros((3, 3), int), "index": [0],
     "condition": [True, False, True], "arrays": [X, X], "tensors": [X, X], "indices_or_sections": 3, "kth": 1, "k": 1,
     "q": 0.5, "shift": 1, "repeats": 2, "obj": 0, "window_shape": 2, "size": 2, "chunks": 2, "axis1": 0, "axis2": 1,
     "source": 0, "destination": 1,

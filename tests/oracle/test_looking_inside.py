@@ -93,7 +93,7 @@ def test_attention_in_pictures_and_in_the_explorer(tmp_path: Path, name: str) ->
     target = {"target": ids[:3], "target_tokens": words[:3]} if isinstance(ours, nn.Transformer) else {}
     page = nn.explore(ours, ids, words, path=tmp_path / "page.html", **target)
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
-    kinds = ("encoder", "decoder", "cross") if target else ("encoder",)
+    kinds = ("encoder", "decoder", "cross") if target else ("self",)
     assert [f'"name": "{kind}"' in page for kind in kinds] == [True] * len(kinds)
     with nn.record_attention(ours) as recorded:
         ours(*([ids[None], ids[None, :3]] if target else [ids[None]]))

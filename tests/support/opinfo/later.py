@@ -52,7 +52,7 @@ add(
         if v.size + abs(k)
         else np.zeros((0, 0))
     ),
-    lambda d: Sample([d.array(d.shape(max_ndim=2, max_side=2))], {"k": d.one_of(0)}),
+    lambda d: Sample([d.array(d.shape(1, 2, max_side=3))], {"k": d.one_of(0)}),
 )
 add(
     "rollaxis",
