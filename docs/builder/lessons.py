@@ -34,6 +34,7 @@ def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
     if reuse and (folder / "lesson.json").exists():
         return folder, ""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # several lessons run at once, a core for each
     command = [sys.executable, str(script), "--record", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     return folder, done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else ""
