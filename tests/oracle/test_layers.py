@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside_torch import agree
 
 import minigrad as mg
 import nn
@@ -28,16 +29,6 @@ def load(theirs: Any, **arrays: Any) -> Any:
         for name, array in arrays.items():
             own[name].copy_(torch.tensor(array))
     return theirs
-
-
-def agree(ours: list[tuple[Tensor, Any]], y: Tensor, their_y: Any, tolerance: float = 1e-10) -> None:
-    """Outputs agree, and so do the gradients of each (our leaf, their leaf) for one random cotangent."""
-    np.testing.assert_allclose(y.data, their_y.detach().numpy(), rtol=tolerance, atol=tolerance)
-    g = rng.standard_normal(y.shape)
-    found = mg.gradients(y, [mine for mine, _ in ours], g)
-    expected = torch.autograd.grad(their_y, [theirs for _, theirs in ours], t(g))
-    for a, b in zip(found, expected):
-        np.testing.assert_allclose(a.data, b.numpy(), rtol=tolerance, atol=tolerance)
 
 
 def leaf(*shape: int) -> tuple[Tensor, Any]:

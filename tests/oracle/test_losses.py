@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from beside_torch import agree
 
 import minigrad as mg
 import nn
@@ -72,11 +73,7 @@ def test_losses(name: str, reduction: str) -> None:
     theirs = [torch.tensor(x, requires_grad=True) for x in inputs]
     y = make(nn, np.asarray, reduction=reduction)(*ours, *([] if both else [targets]))
     their_y = make(torch.nn, torch.tensor, reduction=reduction)(*theirs, *([] if both else [torch.tensor(targets)]))
-    np.testing.assert_allclose(y.data, their_y.detach().numpy(), rtol=1e-12, atol=1e-12)
-    g = rng.standard_normal(y.shape)
-    expected = torch.autograd.grad(their_y, theirs, torch.tensor(g))
-    for found, e in zip(mg.gradients(y, ours, g), expected):
-        np.testing.assert_allclose(found.data, e.numpy(), rtol=1e-8, atol=1e-12)
+    agree(list(zip(ours, theirs)), y, their_y, 1e-12, of_gradients=1e-8)
 
 
 def test_weights_are_buffers() -> None:
@@ -120,11 +117,7 @@ def test_functional(name: str) -> None:
     ours = [Tensor(x, requires_grad=True) for x in arrays]
     theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
     y, their_y = f(nn.functional, *ours, np.asarray), f(torch.nn.functional, *theirs, torch.tensor)
-    np.testing.assert_allclose(y.data, their_y.detach().numpy(), rtol=1e-10, atol=1e-12)
-    g = rng.standard_normal(y.shape)
-    expected = torch.autograd.grad(their_y, theirs, torch.tensor(g))
-    for found, e in zip(mg.gradients(y, ours, g), expected):
-        np.testing.assert_allclose(found.data, e.numpy(), rtol=1e-9, atol=1e-10)
+    agree(list(zip(ours, theirs)), y, their_y, 1e-12)
 
 
 def test_functional_refuses_what_it_cannot_mean() -> None:
