@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.runtime import get_num_threads, has_blas, threads
+from minigrad.runtime import has_blas, threads
 
 __all__ = ["in_parallel", "in_fast_layout", "product"]
 
@@ -44,7 +44,7 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any] | 
         return None
     try:
         with threads(1):  # BLAS's own threads would wait for each other
-            jobs = [_pool().submit(contextvars.copy_context().run, run, part) for part in parts]
+            jobs = [_pool(len(parts)).submit(contextvars.copy_context().run, run, part) for part in parts]
             return [job.result() for job in jobs]
     finally:
         _ALONE.release()
@@ -54,5 +54,5 @@ _ALONE = threading.Lock()
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(get_num_threads(), "nn-inference")
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, "nn-inference")

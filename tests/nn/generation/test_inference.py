@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -161,8 +162,15 @@ def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[int] = []
     monkeypatch.setattr(fast, "LARGE_BATCH", 1)
     monkeypatch.setattr(fast, "get_num_threads", lambda: 3)
-    inner = nn.Encoder.forward
-    monkeypatch.setattr(nn.Encoder, "forward", lambda self, x, *rest: (parts.append(len(x)), inner(self, x, *rest))[1])
+    inner, all_at_once = nn.Encoder.forward, threading.Barrier(3)
+
+    def forward(self: Any, x: Any, *rest: Any) -> Any:
+        parts.append(len(x))
+        if len(x) < 7:
+            all_at_once.wait(timeout=10)
+        return inner(self, x, *rest)
+
+    monkeypatch.setattr(nn.Encoder, "forward", forward)
     np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)
     assert sorted(parts) == [2, 2, 3]
     with nn.record_attention(quick) as recorded:
