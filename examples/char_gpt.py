@@ -4,9 +4,8 @@ python examples/char_gpt.py                          learns from fables that a g
 python examples/char_gpt.py mytext.txt --steps 2000  learns from a UTF-8 file
 """
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 from collections.abc import Sequence
@@ -43,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> str:
         raise ValueError(f"{args.text}: {len(text)} letters are too few for a context of {args.context}")
     letters = sorted(set(text) | set(args.prompt))
     number = {letter: i for i, letter in enumerate(letters)}
-    train, valid = np.split(np.array([number[letter] for letter in text]), [len(text) * 19 // 20])
+    ids = lambda some: np.array([number[letter] for letter in some], int)
+    train, valid = np.split(ids(text), [len(text) * 19 // 20])
 
     sizes = args.d_model, 4, args.layers, 4 * args.d_model  # width, heads, layers, inner width
     config = nn.LanguageModelConfig(len(letters), *sizes, dropout=0.0, positions="rotary", max_len=args.context)
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> str:
     print(f"validation loss {trainer.best:.3f}, {trainer.best / np.log(2):.2f} bits a letter\n\n{args.prompt}", end="")
     settings = {"max_len": args.length, "do_sample": args.temperature > 0, "temperature": args.temperature or 1.0}
     written = args.prompt
-    for token in nn.stream(model, [number[letter] for letter in args.prompt], **settings):
+    for token in nn.stream(model, ids(args.prompt), **settings):
         print(letters[token], end="", flush=True)
         written += letters[token]
     print()

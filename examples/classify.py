@@ -5,9 +5,8 @@ python examples/classify.py --data mine.tsv          learns from a UTF-8 file: a
 python examples/classify.py "the food is not good"   and then judges this
 """
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 from collections.abc import Sequence

@@ -6,9 +6,8 @@ python examples/fine_tune.py DIR pairs.tsv --out mine --train head     only the 
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

@@ -7,14 +7,15 @@ python examples/generate.py DIR --chat                    a conversation
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from prompt import asked
 
 import minigrad as mg
 import nn
@@ -33,18 +34,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def asked() -> Iterable[str]:
-    """Texts that are typed, until an empty line."""
-    while True:
-        try:
-            text = input("> ").strip()
-        except EOFError:
-            return
-        if not text:
-            return
-        yield text
-
-
 def main(argv: Sequence[str] | None = None) -> list[str]:
     """What the model wrote after each prompt."""
     args = parse(argv)
@@ -55,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
         options |= {"do_sample": True, "temperature": args.temperature, "top_p": args.top_p}
     messages: list[dict[str, str]] = []
     written = []
-    for prompt in args.prompt or asked():
+    for prompt in args.prompt or asked("> "):
         messages.append({"role": "user", "content": prompt})
         pieces = []
         for piece in nn.stream_text(model, text, messages if args.chat else prompt, **options):

@@ -12,9 +12,8 @@ what the field has learnt since.
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import json
 import os

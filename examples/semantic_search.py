@@ -6,16 +6,16 @@ python examples/semantic_search.py DIR notes.txt                                
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from prompt import asked
 
 import nn
 from minigrad.console import run_script
@@ -30,18 +30,6 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def asked() -> Iterable[str]:
-    """Questions that are typed, until an empty line."""
-    while True:
-        try:
-            question = input("? ").strip()
-        except EOFError:
-            return
-        if not question:
-            return
-        yield question
-
-
 def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     """The lines that were found for each question."""
     args = parse(argv)
@@ -54,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     index = encoder.encode(lines)  # (lines, d), each of length 1
     print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
     found = []
-    for question in args.question or asked():
+    for question in args.question or asked("? "):
         similarity = index @ encoder.encode(question)
         best = np.argsort(-similarity, kind="stable")[: args.top]
         print(f"\n{question}")

@@ -13,9 +13,8 @@ pictures of loss and attention. Then `python examples/translate.py RUN_DIR "some
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import math
 import os

@@ -9,13 +9,14 @@ python examples/translate.py runs/zh-en --explore a.html "我 有 一只 猫"
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from prompt import asked
 
 from minigrad import MissingExtraError
 from minigrad.console import one_line, run_script
@@ -66,15 +67,7 @@ def sentences(args: argparse.Namespace) -> Iterator[list[str]]:
         yield [line.strip() for line in sys.stdin]
     else:
         print("A sentence a line; an empty line ends.", file=sys.stderr)
-        while line := _asked():
-            yield [line]
-
-
-def _asked() -> str:
-    try:
-        return input("> ").strip()
-    except (EOFError, KeyboardInterrupt):
-        return ""
+        yield from ([line] for line in asked("> "))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

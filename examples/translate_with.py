@@ -7,9 +7,8 @@ python examples/translate_with.py DIR < text.txt                                
 
 from __future__ import annotations
 
-import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
-# isort: split
 import argparse
 import sys
 from collections.abc import Sequence
