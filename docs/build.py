@@ -68,11 +68,17 @@ def _page(path: Path, group: str, language: str = "en") -> page.Page:
 
 def first_page(here: page.Page, course: Sequence[page.Page]) -> None:
     """Put the list of lessons, and the explorer of the last one, into the first page of a language."""
-    items = "".join(f'<li><a href="{here.up}{p.path}">{p.short}</a><p>{p.title}</p></li>' for p in course)
+    items = "".join(f'<li><a href="{here.up}{p.path}">{p.short}</a><p>{_rest(p.title)}</p></li>' for p in course)
     live = next((name for p in course for name in p.files if "/09" in name), "")
     frame = lessons.frame(here.up + live if live else "", page.words(here.language))
     here.content = here.content.replace("<p>{{course}}</p>", f'<ul class="cards wide">{items}</ul>')
     here.content = here.content.replace("<p>{{explorer}}</p>", frame)
+
+
+def _rest(title: str) -> str:
+    """What a title says after its first words, which a link above has."""
+    rest = re.split("[:,：，] ?", title, maxsplit=1)[-1]
+    return rest[0].upper() + rest[1:]
 
 
 def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:

@@ -74,6 +74,16 @@ const out = [...document.body.querySelectorAll('*')].filter((node) => {
 return [`${wide} px too wide: ${out.slice(-2).map((n) => n.tagName + '.' + (n.className.baseVal ?? n.className)).join(', ')}`];
 """
 
+# What is loaded when it comes into sight, is loaded, and has drawn.
+LOADED = """
+const frames = [...document.querySelectorAll('iframe[loading=lazy]')];
+Promise.all(frames.map((frame) => new Promise((done) => {
+  frame.onload = () => setTimeout(done, 200);
+  frame.loading = 'eager';
+  frame.src = frame.src; // it may have been loaded before
+}))).then(() => arguments[0]());
+"""
+
 
 def browser() -> Any:
     from selenium import webdriver
@@ -106,6 +116,7 @@ def width(driver: Any, pixels: int, height: int = 900) -> None:
 
 def shoot(driver: Any, path: Path) -> None:
     """The whole page as a picture, up to 6,000 pixels of it."""
+    driver.execute_async_script(LOADED)
     size = driver.execute_script("return [innerWidth, Math.min(6000, document.documentElement.scrollHeight)]")
     clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})

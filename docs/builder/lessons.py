@@ -81,7 +81,8 @@ def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catal
     )  # fmt: skip
     short = f"{number_of} · {re.split('[:,：，]', title)[0]}"
     path, group = f"{place}/{script.stem}.html", words.words("Course")
-    return Page(path, title, group, f"{content}<p>{run}</p>", short, words.language, view.files)
+    note = words.words("Every number in this lesson was computed when the page was built.")
+    return Page(path, title, group, f"{content}<p>{run}</p>", short, words.language, view.files, note)
 
 
 def picture(path: Path, alt: str, prefix: str) -> str:

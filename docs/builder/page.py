@@ -12,10 +12,7 @@ from languages import catalogue
 
 __all__ = ["Page", "menu", "words", "write"]
 
-FOOTER = (
-    "minigrad: automatic differentiation and Transformers in plain NumPy. Every number on these pages was computed "
-    "when they were built."
-)
+FOOTER = "minigrad: automatic differentiation and Transformers in plain NumPy."
 ASSETS = Path(__file__).parent.parent / "assets"
 
 
@@ -30,6 +27,7 @@ class Page:
     short: str = ""  # what the menu calls it
     language: str = "en"
     files: dict[str, bytes] = field(default_factory=dict)  # what stands beside it, by path from the root
+    note: str = ""  # what its foot says besides
 
     @property
     def up(self) -> str:
@@ -104,7 +102,7 @@ def document(pages: list[Page], here: Page) -> str:
 <main id="content">
 {here.content}
 {_turn(pages, here) if here.group else ""}
-<footer>{say(FOOTER)}</footer>
+<footer>{say(FOOTER)} {here.note}</footer>
 </main>
 </div>
 <script src="{up}assets/site.js"></script>

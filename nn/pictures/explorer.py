@@ -39,7 +39,7 @@ class ExplorerPage(str):
 def attention_page(
     maps: Mapping[str, Sequence[Any]], source: Sequence[str], target: Sequence[str] = (),
     path: str | Path | None = None, title: str = "Attention", *,
-    vectors: Mapping[str, Sequence[tuple[Any, Any]]] | None = None, steps: Sequence[Mapping[str, Any]] = (),
+    vectors: Mapping[str, Sequence[tuple[Any, ...]]] | None = None, steps: Sequence[Mapping[str, Any]] = (),
     beams: Sequence[tuple[str, float]] = (),
 ) -> ExplorerPage:  # fmt: skip
     """The HTML of the page, which is written to `path` too where one is given.
@@ -54,7 +54,8 @@ def attention_page(
     What is empty is left out. A weight w is kept as one byte, 255 √w, so to within √w / 255.
 
     More to look at, where it is given: `vectors`, for each name and layer the queries (h, L_q, d_k) and keys
-    (h, L_kv, d_k) that the scores are the products of; `steps`, for each token that was chosen a dictionary of the
+    (h, L_kv, d_k) that the scores are the products of, and, if they have them, a scale other than 1 / √d_k and
+    a bias (h, L_q, L_kv) that is added; `steps`, for each token that was chosen a dictionary of the
     token, "said", and "likeliest", pairs of tokens and probabilities; `beams`, other results and their logarithms
     of probability.
     `explore` makes all of it from a model.
@@ -98,7 +99,7 @@ def _map_data(
         if not ((weights >= 0) & (weights < 1.001)).all():  # neither is NaN; sums of float16 can pass 1 a little
             raise ValueError(f"attention_page: expected weights from 0 to 1 in layer {i} of {name!r}")
         shades = np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8)
-        encoded.append(base64.b64encode(shades.tobytes()).decode())
+        encoded.append(_encoded(shades))
     return {
         "name": name, "heads": shape[0], "layers": encoded,
         "queries": {"label": query_label, "tokens": [str(t) for t in queries]},
@@ -106,21 +107,30 @@ def _map_data(
     }  # fmt: skip
 
 
-def _vector_data(name: str, vectors: Sequence[tuple[Any, Any]], layers: Sequence[Any]) -> dict[str, Any]:
-    """Queries and keys of each layer, as float32 in base64; nothing where there are none."""
+def _vector_data(name: str, vectors: Sequence[tuple[Any, ...]], layers: Sequence[Any]) -> dict[str, Any]:
+    """Queries, keys and biases of each layer, as float32 in base64, and its scale; nothing where there are none."""
     if not vectors:
         return {}
-    encoded = []
-    for i, (layer, pair) in enumerate(zip(layers, vectors), 1):
-        q, k = (np.ascontiguousarray(part, "<f4") for part in pair)
-        heads, queries, keys = np.shape(layer)
-        if q.shape[:2] != (heads, queries) or k.shape != (heads, keys, q.shape[-1]):
+    found = []
+    for i, (layer, (queries, keys, scale, bias)) in enumerate(zip(layers, ((*v, None, None)[:4] for v in vectors)), 1):
+        q, k = (np.ascontiguousarray(part, "<f4") for part in (queries, keys))
+        h, rows, columns = np.shape(layer)
+        if q.shape[:2] != (h, rows) or k.shape != (h, columns, q.shape[-1]):
             raise ValueError(
-                f"attention_page: expected queries {(heads, queries, 'd_k')} and keys {(heads, keys, 'd_k')} "
+                f"attention_page: expected queries {(h, rows, 'd_k')} and keys {(h, columns, 'd_k')} "
                 f"in layer {i} of the vectors of {name!r}, got {q.shape} and {k.shape}"
             )
-        encoded.append({side: base64.b64encode(part.tobytes()).decode() for side, part in (("q", q), ("k", k))})
-    return {"vectors": encoded, "size": int(q.shape[-1])}
+        entry = {"q": _encoded(q), "k": _encoded(k)}
+        if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):
+            entry["scale"] = float(scale)
+        if bias is not None:
+            entry["bias"] = _encoded(np.broadcast_to(bias, (h, rows, columns)).astype("<f4"))
+        found.append(entry)
+    return {"vectors": found, "size": int(q.shape[-1])}
+
+
+def _encoded(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode()
 
 
 # -- from a model --------------------------------------------------------------------------------------
@@ -145,7 +155,7 @@ def explore(
     with evaluating(), no_grad(), record_attention(model) as weights, _record_vectors(model) as pairs:
         logits = unwrap(model(*seen))
     maps: dict[str, list[np.ndarray]] = {}
-    vectors: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    vectors: dict[str, list[tuple[Any, ...]]] = {}
     for name, found in weights.items():
         own = "self" if target is None else "encoder" if name.startswith("encoder.") else "decoder"
         kind = "cross" if name.endswith("cross_attention") else own
@@ -167,10 +177,10 @@ def _steps(logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], c
 
 
 @contextmanager
-def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[np.ndarray, np.ndarray]]]]:
-    """Within this block, the queries and keys of every attention of `model`, as they enter the scores."""
+def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
+    """Within this block, the queries, keys, scale and bias of every attention of `model`, as they make the scores."""
     found = attentions_of(model)
-    recorded: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in found}
+    recorded: dict[str, list[tuple[Any, ...]]] = {name: [] for name in found}
     lists = {id(module): recorded[name] for name, module in found.items()}
     inner = ATTEND.get()
 
@@ -178,7 +188,8 @@ def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[np.ndarray, 
         if id(module) in lists:
             heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
             shared = np.repeat(heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0)
-            lists[id(module)].append((heads(q, module.num_heads), shared))
+            bias = None if module.position_bias is None else unwrap(module.position_bias(q.shape[1], k.shape[1]))
+            lists[id(module)].append((heads(q, module.num_heads), shared, module.scale, bias))
         return inner(module, q, k, v, mask)
 
     token = ATTEND.set(record)

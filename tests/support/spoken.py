@@ -253,9 +253,10 @@ def count(groups: Groups) -> str:
 def section(title: str, groups: Groups) -> list[str]:
     lines = [f"## {title}: {count(groups)}", ""]
     for name, group in groups.items():
-        lines += [f"**{name}**: " + " · ".join(code(e) for e in group if e not in LEFT), ""]
+        if taken := [code(e) for e in group if e not in LEFT]:
+            lines += [f"**{name}**: " + " · ".join(taken), ""]
     left = [e for group in groups.values() for e in group if e in LEFT]
-    lines += ["| not as it is there | why, and what to write |", "| --- | --- |"]
+    lines += ["| not as there | why, and what to write instead |", "| --- | --- |"]
     return [*lines, *(f"| {code(e)} | {LEFT[e]} |".replace("x | y", "x \\| y") for e in left), ""]
 
 
@@ -264,9 +265,9 @@ def page(scipy_calls: list[str], special: list[str]) -> str:
     lines = [
         "# NumPy, SciPy and PyTorch", "",
         "<!-- made by python tests/support/spoken.py docs/numpy.md -->", "",
-        "What users of these write, and what of it works. Each line was run: on arrays and on tensors that require",
-        "gradients, or by PyTorch and here; values agree, and so does a derivative in a random direction. A tensor that",
-        "requires no gradient is an array to every function of NumPy and SciPy.", "",
+        "What people write with these libraries, and which of it works here. Every expression was run both ways, on arrays",
+        "and on tensors that require gradients, or in PyTorch and here: the values agree, and so does a derivative in a",
+        "random direction. To NumPy and SciPy, a tensor that requires no gradient is an array.", "",
         "| of | works |", "| --- | --- |", f"| NumPy's functions and options | {count(NUMPY)} |",
         f"| NumPy's idioms | {count(IDIOMS)} |", f"| PyTorch's idioms | {count(TORCH)} |",
         f"| calls of SciPy | {len(scipy_calls)} of {len(scipy_calls)} |",
@@ -274,11 +275,11 @@ def page(scipy_calls: list[str], special: list[str]) -> str:
         "`x`, `y` are matrices, `v`, `w` vectors, `A`, `B` square, `t` has three axes, `n` holds a NaN, `m` is a mask.", "",
         *section("Functions of NumPy", NUMPY), *section("Idioms of NumPy", IDIOMS),
         "## SciPy", "",
-        "`grad`, `value_and_grad`, `jacobian` and `hessian` return what SciPy takes, unwrapped by nobody: "
+        "`grad`, `value_and_grad`, `jacobian` and `hessian` of functions of arrays can be handed to SciPy as they are: "
         + " · ".join(scipy_calls) + ".", "",
         "These functions of `scipy.special` take tensors that require gradients, and have derivatives of every order: "
-        + ", ".join(f"`{name}`" for name in special) + ". `logsumexp`, `softmax` and `log_softmax`, which are no ufuncs,",
-        "take such tensors not: they are minigrad's, by the same names.", "",
+        + ", ".join(f"`{name}`" for name in special) + ". `logsumexp`, `softmax` and `log_softmax` are not ufuncs, so",
+        "SciPy's do not take such tensors: use minigrad's, which have the same names.", "",
         *section("Idioms of PyTorch", TORCH),
         "## Where NumPy and PyTorch mean different things by one name", "",
         "NumPy's meaning holds. Where a call can only have been meant PyTorch's way, it is refused.", "",

@@ -425,7 +425,9 @@ def models() -> list[tuple[Any, dict[str, Any]]]:
     words = [f"w{i}" for i in range(12)]
     two = nn.TransformerConfig(12, 12, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=16)
     one = nn.LanguageModelConfig(12, d_model=16, num_heads=4, num_kv_heads=2, num_layers=2, d_ff=16, positions="rotary")
-    enc = nn.EncoderConfig(12, d_model=16, num_heads=4, num_layers=2, d_ff=16)
+    enc = nn.EncoderConfig(
+        12, d_model=16, num_heads=4, num_layers=2, d_ff=16, attention_scale=1.0, positions="relative"
+    )
     ids, target = [4, 5, 6, 7], [8, 9, 2]
     own = {"ids": ids, "tokens": [words[i] for i in ids]}
     return [
@@ -451,7 +453,8 @@ def test_explore_takes_any_model(which: int) -> None:
         Q, K, h, d = len(found["queries"]["tokens"]), len(found["keys"]["tokens"]), found["heads"], found["size"]
         for weights, pair in zip(found["layers"], found["vectors"]):
             w = (np.frombuffer(base64.b64decode(weights), np.uint8).reshape(h, Q, K) / 255.0) ** 2
-            scores = decoded(pair["q"], h, Q, d) @ decoded(pair["k"], h, K, d).swapaxes(1, 2) / np.sqrt(d)
+            scores = decoded(pair["q"], h, Q, d) @ decoded(pair["k"], h, K, d).swapaxes(1, 2)
+            scores = scores * pair.get("scale", d**-0.5) + (decoded(pair["bias"], h, Q, K) if which == 2 else 0)
             if which == 1 or found["name"] == "decoder":
                 scores[:, ~np.tri(Q, dtype=bool)] = -np.inf
             e = np.exp(scores - scores.max(-1, keepdims=True))
@@ -489,6 +492,28 @@ def test_the_matrix_and_the_way_to_a_cell(page: Page, tmp_path: Path) -> None:
     page.run("document.querySelector('#field canvas').focus()")
     page.press("ARROW_LEFT", "ARROW_UP")
     assert page.readout().startswith("w81 → w63 weight") and "cell=0.2" in page.run("location.hash")
+
+
+def test_the_way_has_scale_bias_and_mask(page: Page, tmp_path: Path) -> None:
+    """A weight of 0 is the mask's only where the scores alone would give more."""
+    model, given = models()[2]
+    whole = explore(model, **given, path=tmp_path / "scaled.html")
+    pair = data_of(whole)["maps"][0]["vectors"][1]
+    q, k = (decoded(pair[side], 4, 4, 4) for side in "qk")
+    page.driver.get((tmp_path / "scaled.html").as_uri() + "#view=matrix&map=self&layer=1&heads=2&cell=1.3")
+    page.settle()
+    product, bias = q[2, 1] @ k[2, 3], decoded(pair["bias"], 4, 4, 4)[2, 1, 3]
+    way = page.all("#way")[0].text
+    assert f"sum: {product:.3f}; times 1, plus {bias:.3f} for their distance: {product + bias:.3f}" in way
+
+    ones, weights = np.ones((1, 3, 1)), np.array([[[1.0, 0, 0], [0.5, 0.5, 0], [1, 0, 0]]])
+    keys = np.array([0.0, 0, -20]).reshape(1, 3, 1)
+    attention_page({"own": [weights]}, list("abc"), (), tmp_path / "a.html", vectors={"own": [(ones, keys)]})
+    for cell, said in (("0.1", "The mask hides"), ("1.1", "lets it through"), ("1.2", "would change nothing")):
+        page.driver.get((tmp_path / "a.html").as_uri() + f"#view=matrix&map=own&layer=0&heads=0&cell={cell}")
+        page.driver.refresh()
+        page.settle()
+        assert said in page.all("#way")[0].text
 
 
 def test_numbers_in_cells_can_be_read(page: Page) -> None:
@@ -530,6 +555,7 @@ def test_threshold_mean_rollout_and_behaviour(page: Page) -> None:
     said = page.all("#behaviour")[0].text
     assert "head 1: looks at itself 1.00" in said and "head 2: looks at the previous 1.00" in said
     assert "head 3: spread over all 6 words" in said
+    assert "help" not in page.all("#tools")[0].text  # it stands below, where there is room
     everything = page.drawn()
     page.run(
         "(() => { const s = document.getElementById('least'); s.value = 0.9; s.dispatchEvent(new Event('input')); })()"
@@ -545,6 +571,53 @@ def test_threshold_mean_rollout_and_behaviour(page: Page) -> None:
     page.run("document.querySelector('#field canvas').focus()")
     page.press("ARROW_DOWN", "ARROW_DOWN")
     assert page.readout().startswith(f"b2 → a1 weight {(mean @ mean)[1, 0]:.2f}")
+
+
+def test_heads_that_look_at_marks_and_at_words_before(page: Page) -> None:
+    marks = np.zeros((4, 5, 5))
+    marks[0, :, 4] = 1  # [SEP]
+    marks[1, :, [0, 4]] = 0.5  # the two marks, half of it each
+    marks[2:] = np.roll(np.eye(5), 1, axis=1)
+    causal = np.stack([np.eye(5), np.tri(5) / np.arange(1, 6)[:, None], np.eye(5, k=-1), np.eye(5, k=-1)])
+    causal[2:, 0, 0] = 1
+    words = ["[CLS]", "a", "b", "c", "[SEP]"]
+    page.open({"encoder": [marks], "decoder": [causal]}, words, ["x", "y", "z", "u", "<eos>"])
+    found = [page.all("#behaviour")[0].text]
+    page.choose("map", 1)
+    found.append(page.all("#behaviour")[0].text)
+    for text, *said in zip(found, ("looks at [SEP] 1.00", "looks at the word before 1.00"),
+                           ("looks at [CLS] 0.50", "spread over about"), ("looks at the next 1.00", "the second word before 1.00")):  # fmt: skip
+        for head, words in enumerate(said, 1):
+            assert f"head {head}: {words}" in text
+
+
+def test_the_address_leads_back(page: Page) -> None:
+    page.open(MAPS, SOURCE, TARGET)
+    page.run("document.querySelectorAll('#keys li')[2].focus()")
+    page.run(
+        "(() => { const s = document.getElementById('least'); s.value = 0.25; s.dispatchEvent(new Event('input')); })()"
+    )
+    page.settle()
+    before, said = page.run("location.hash"), page.readout()
+    assert "least=0.25" in before and "token=keys.2" in before and "is attended to by" in said
+    page.driver.refresh()
+    page.settle()
+    assert (page.run("location.hash"), page.readout()) == (before, said)
+    assert page.run("document.getElementById('least').value") == "0.25"
+
+
+def test_pictures_are_saved_whatever_the_tokens_hold(page: Page) -> None:
+    page.open(
+        {"encoder": random_weights(3, 1, 2, 4, 4)}, ["\0", "\ud800", "\U0001f600" * 30, "\ufffe\x7f"], [], "\u202e\0<&"
+    )
+    assert [item.text for item in page.all("#keys li bdi")][:2] == ["␀", "⟨D800⟩"]
+    page.run("URL.createObjectURL = (blob) => { (window.saved ??= []).push(blob); return 'data:,'; }")
+    for button in ("svg", "png"):
+        page.run(f"document.getElementById('{button}').click()")
+    script = "(async (done) => { while (window.saved.length < 2) await new Promise((r) => setTimeout(r, 20)); done([await saved[0].text(), saved[1].type, saved[1].size]); })(arguments[0])"
+    text, kind, size = page.driver.execute_async_script(script)
+    assert "⟨202E⟩␀&lt;&amp;" in text and ElementTree.fromstring(text).tag.endswith("}svg")
+    assert kind == "image/png" and size > 1000
 
 
 def test_a_drawing_to_keep_and_to_print(page: Page) -> None:
