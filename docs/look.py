@@ -118,10 +118,13 @@ def shoot(driver: Any, path: Path) -> None:
     """The whole page as a picture, up to 6,000 pixels of it."""
     driver.execute_async_script(LOADED)
     size = driver.execute_script("return [innerWidth, Math.min(6000, document.documentElement.scrollHeight)]")
+    width(driver, *size)  # what is out of sight does not draw
+    driver.execute_async_script("setTimeout(arguments[0], 300)")
     clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(base64.b64decode(shot["data"]))
+    width(driver, size[0])
 
 
 def ready(driver: Any, seconds: float = 120) -> bool:

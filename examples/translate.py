@@ -131,7 +131,7 @@ def show(translator: Translator, last: Translation, args: argparse.Namespace) ->
         words = translator.target_vocab
         beams = [
             (translator.target_tokenizer.join(words.decode(other.tokens)), other.log_prob)
-            for other in beam_search(translator.model, ids, beam_size=4)[0]
+            for other in beam_search(translator.model, ids, beam_size=max(4, args.beam), n_best=4)[0]
         ]
         explore(
             translator.model, ids, source, last.ids, target, args.explore, title, vocabulary=words.tokens, beams=beams

@@ -124,7 +124,7 @@ def head() -> Drawing:
     d = Drawing(760, 330)
     d.box(10, 140, 90, 50, "X", small="L × d")
     for y, name, kind in ((40, "Q", "blue"), (140, "K", "blue"), (240, "V", "orange")):
-        d.line((100, 165), (128, 165), (128, y + 25), (160, y + 25))
+        d.line((100, 165), (128, 165), (128, y + 25), (160, y + 25), head=False)
         d.text(146, y + 16, f"W_{name}", "mono small", "start")
         d.box(196, y, 92, 50, name, kind, "L × d_k")
         d.line((160, y + 25), (196, y + 25))
@@ -222,8 +222,10 @@ def graph() -> Drawing:
         kind = "blue" if name in "xw" else ""
         d.box(left, middle - 24, 104, 48, name, kind, values[name])
         d.text(left + 52, middle + 44, back[name], "small back")
-    d.line((144, 54), (190, 54), (190, 110), (230, 110))
-    d.line((144, 174), (190, 174), (190, 130), (230, 130))
+    d.line((144, 54), (204, 54), (204, 104), (230, 104))
+    d.line((144, 186), (204, 186), (204, 136), (230, 136))
+    d.line((230, 114), (178, 114), (178, 66), (144, 66), kind="back")
+    d.line((230, 126), (178, 126), (178, 174), (144, 174), kind="back")
     d.line((334, 114), (400, 114))
     d.line((504, 114), (570, 114))
     d.line((570, 130), (504, 130), kind="back")

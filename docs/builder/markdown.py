@@ -100,6 +100,9 @@ def _tables(page: str) -> str:
         return f'<td class="number">{match[2]}</td>' if number(bare) else match[0]
 
     page = re.sub(r"<td( style=\"[^\"]*\")?>(.*?)</td>", cell, page)
+    page = re.sub(
+        r"(?<=<td>)<code>.*?</code>(?=.*?</td>)", lambda m: re.sub(r"([_.(,])(?=[\w ])", r"\1<wbr>", m[0]), page
+    )
     return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace("</table>", "</table></div>")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import minigrad.docs
+from minigrad.core.registry import FUNCTIONS
 
 from .markdown import anchor, inline
 from .operations import operations
@@ -102,7 +103,7 @@ def _members(kind: type, name: str) -> str:
     public = {n: member for n, member in vars(kind).items() if not n.startswith("_") and member.__doc__}
     asked = {n: m for n, m in public.items() if isinstance(m, property)}
     methods = {n: m for n, m in public.items() if inspect.isfunction(m)}
-    same = {n: m.__name__ for n, m in methods.items() if m.__name__ in OPERATIONS or hasattr(m, "op")}
+    same = {n: m.__name__ for n, m in methods.items() if hasattr(m, "op") or m in FUNCTIONS.values()}
     entries = [
         f'<dt id="{name}.{n}">.<b>{n}</b></dt><dd>{paragraphs(m.__doc__ or "")}</dd>' for n, m in asked.items()
     ] + [_entry(n, m, name) for n, m in methods.items() if n not in same]

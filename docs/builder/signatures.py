@@ -46,8 +46,8 @@ def first_sentence(thing: Any) -> str:
 def paragraphs(doc: str) -> str:
     """A docstring as HTML: paragraphs, lists, and what is indented as code."""
     parts = []
-    for block in re.split(r"\n\s*\n", inspect.cleandoc(doc)):
-        if all(line.startswith("    ") for line in block.split("\n")):
+    for block in _blocks(doc):
+        if all(line.startswith("    ") for line in block.split("\n") if line):
             parts.append(code(textwrap.dedent(block)))
         elif block.lstrip().startswith("- "):
             items = re.split(r"^- ", block, flags=re.MULTILINE)[1:]
@@ -58,6 +58,17 @@ def paragraphs(doc: str) -> str:
         else:
             parts.append(f"<p>{inline(' '.join(block.split()))}</p>")
     return "".join(parts)
+
+
+def _blocks(doc: str) -> list[str]:
+    """What blank lines part; those within code belong to it."""
+    blocks: list[str] = []
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(doc)):
+        if blocks and block.startswith("    ") and blocks[-1].startswith("    "):
+            blocks[-1] += f"\n\n{block}"
+        else:
+            blocks.append(block)
+    return blocks
 
 
 def links(names: dict[str, str]) -> str:

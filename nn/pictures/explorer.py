@@ -120,7 +120,7 @@ def _vector_data(name: str, vectors: Sequence[tuple[Any, ...]], layers: Sequence
                 f"attention_page: expected queries {(h, rows, 'd_k')} and keys {(h, columns, 'd_k')} "
                 f"in layer {i} of the vectors of {name!r}, got {q.shape} and {k.shape}"
             )
-        entry = {"q": _encoded(q), "k": _encoded(k)}
+        entry: dict[str, Any] = {"q": _encoded(q), "k": _encoded(k)}
         if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):
             entry["scale"] = float(scale)
         if bias is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import io
 import json
 import re
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scripts import load
 
 import nn
 from minigrad.serialization import save_arrays
@@ -109,12 +109,7 @@ def test_translate_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture
     save_arrays(tmp_path / "best.safetensors", translator.model.state_dict())
 
     path = tmp_path / "page.html"
-    file = Path(__file__).parents[3] / "examples" / "translate.py"
-    spec = importlib.util.spec_from_file_location("translate", file)
-    assert spec and spec.loader
-    translate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(translate)
-    assert translate.main([str(tmp_path), "--max-len", "6", "--explore", str(path), "有", "我 有 一只 猫"]) == 0
+    assert load("translate").main([str(tmp_path), "--max-len", "6", "--explore", str(path), "有", "我 有 一只 猫"]) == 0
     assert str(path) in capsys.readouterr().err
 
     data = data_of(path.read_text(encoding="utf-8"))
@@ -124,6 +119,7 @@ def test_translate_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [len(entry["layers"]) for entry in data["maps"]] == [1, 3, 3]
     assert encoder["keys"]["tokens"] == cross["keys"]["tokens"] == SOURCE
     assert decoder["keys"]["tokens"] == ["<bos>", *cross["queries"]["tokens"][:-1]]
+    assert len(data["beams"]) == 4 and len(data["steps"]) == len(cross["queries"]["tokens"])
 
 
 # -- in a browser ----------------------------------------------------------------------------------------
@@ -586,7 +582,7 @@ def test_heads_that_look_at_marks_and_at_words_before(page: Page) -> None:
     page.choose("map", 1)
     found.append(page.all("#behaviour")[0].text)
     for text, *said in zip(found, ("looks at [SEP] 1.00", "looks at the word before 1.00"),
-                           ("looks at [CLS] 0.50", "spread over about"), ("looks at the next 1.00", "the second word before 1.00")):  # fmt: skip
+                           ("looks at [CLS] 0.50", "spread over about"), ("looks at the next 1.00", "looks at the second word before 1.00")):  # fmt: skip
         for head, words in enumerate(said, 1):
             assert f"head {head}: {words}" in text
 
@@ -610,13 +606,13 @@ def test_pictures_are_saved_whatever_the_tokens_hold(page: Page) -> None:
     page.open(
         {"encoder": random_weights(3, 1, 2, 4, 4)}, ["\0", "\ud800", "\U0001f600" * 30, "\ufffe\x7f"], [], "\u202e\0<&"
     )
-    assert [item.text for item in page.all("#keys li bdi")][:2] == ["␀", "⟨D800⟩"]
+    assert [item.text for item in page.all("#keys li bdi")][:2] == ["⟨NUL⟩", "⟨D800⟩"]
     page.run("URL.createObjectURL = (blob) => { (window.saved ??= []).push(blob); return 'data:,'; }")
     for button in ("svg", "png"):
         page.run(f"document.getElementById('{button}').click()")
     script = "(async (done) => { while (window.saved.length < 2) await new Promise((r) => setTimeout(r, 20)); done([await saved[0].text(), saved[1].type, saved[1].size]); })(arguments[0])"
     text, kind, size = page.driver.execute_async_script(script)
-    assert "⟨202E⟩␀&lt;&amp;" in text and ElementTree.fromstring(text).tag.endswith("}svg")
+    assert "⟨202E⟩⟨NUL⟩&lt;&amp;" in text and ElementTree.fromstring(text).tag.endswith("}svg")
     assert kind == "image/png" and size > 1000
 
 
