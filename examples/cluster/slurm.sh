@@ -12,7 +12,7 @@
 set -euo pipefail
 
 cd "$SLURM_SUBMIT_DIR"
-. venv/bin/activate          # pip install minigrad mpi4py mpich, on the shared disk
+. venv/bin/activate          # pip install -e . mpi4py mpich, here on the shared disk
 export OPENBLAS_NUM_THREADS=1 # cores are for the processes
 
 # The mpiexec of pip's mpich finds the machines of the job by itself. With the site's own MPI instead:
