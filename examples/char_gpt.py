@@ -16,7 +16,7 @@ from texts import tales
 
 import minigrad as mg
 import nn
-from minigrad.console import run_script
+from minigrad.console import amount, count, run_script
 from minigrad.optim import AdamW, cosine_schedule
 from minigrad.runtime import available_cores
 from nn.text import read_lines
@@ -27,9 +27,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("text", nargs="?", type=Path, help="what to learn from (default: 100 kB of fables)")
     numbers = {"steps": 400, "context": 128, "d-model": 128, "layers": 3, "length": 600}
     for name, default in {**numbers, "processes": min(4, available_cores())}.items():
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help="(default: %(default)s)")
+        parser.add_argument(f"--{name}", type=count, default=default, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--prompt", default="Once upon a time", help="how the sample begins (default: %(default)r)")
-    parser.add_argument("--temperature", type=float, default=0.6, metavar="T", help="0: no chance (%(default)s)")
+    parser.add_argument("--temperature", type=amount, default=0.6, metavar="T", help="0: no chance (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
     return parser.parse_args(argv)
 
@@ -39,7 +39,9 @@ def main(argv: Sequence[str] | None = None) -> str:
     mg.manual_seed(0)
     text = "\n".join(read_lines(args.text)) if args.text else tales()
     if len(text) < 20 * (args.context + 2):
-        raise ValueError(f"{args.text}: {len(text)} letters are too few for a context of {args.context}")
+        raise ValueError(f"{args.text or 'fables'}: {len(text)} letters are too few for a context of {args.context}")
+    if not args.prompt:
+        raise ValueError("--prompt: expected at least one letter")
     letters = sorted(set(text) | set(args.prompt))
     number = {letter: i for i, letter in enumerate(letters)}
     ids = lambda some: np.array([number[letter] for letter in some], int)
@@ -55,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> str:
         valid=nn.WindowBatches(valid, args.context, batch_size=16, shuffle=False), parallel=args.processes,
         schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)), run_dir=args.out,
     )  # fmt: skip
+    if trainer.run is not None:
+        trainer.run.expect_same(letters=letters)
     trainer.fit(resume=args.out is not None)
     if trainer.parallel.rank:  # the first of mpiexec's ranks writes
         return ""

@@ -16,7 +16,7 @@ import numpy as np
 from texts import opinions
 
 import minigrad as mg
-from minigrad.console import run_script
+from minigrad.console import count, run_script
 from minigrad.optim import AdamW, cosine_schedule
 from nn import ArrayBatches, EncoderClassifier, EncoderConfig, ModelLoss, Trainer
 from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
@@ -26,9 +26,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="*", help="texts to judge in the end")
     parser.add_argument("--data", type=Path, metavar="FILE", help="texts, classes (default: a grammar's opinions)")
-    parser.add_argument("--epochs", type=int, default=12, metavar="N", help="passes over them (default: %(default)s)")
-    parser.add_argument("--d-model", type=int, default=64, metavar="N", help="width (default: %(default)s)")
-    parser.add_argument("--layers", type=int, default=2, metavar="N", help="layers (default: %(default)s)")
+    parser.add_argument("--epochs", type=count, default=12, metavar="N", help="passes over them (default: %(default)s)")
+    parser.add_argument("--d-model", type=count, default=64, metavar="N", help="width (default: %(default)s)")
+    parser.add_argument("--layers", type=count, default=2, metavar="N", help="layers (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
     return parser.parse_args(argv)
 
@@ -41,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> float:
     order = np.random.default_rng(0).permutation(len(pairs))
     tokens = [split(pairs[i][0]) for i in order]
     classes = np.array([labels.index(pairs[i][1]) for i in order])
-    held_out = len(pairs) // 10
+    held_out = max(1, len(pairs) // 10)
+    if len(labels) < 2:
+        raise ValueError(f"{args.data}: expected texts of at least 2 classes, got {len(labels)}")
+    if empty := [text for text in [*args.text, *(text for text, _ in pairs)] if not split(text)]:
+        raise ValueError(f"{empty[0]!r} has no words")
     vocabulary = Vocabulary.build(tokens[held_out:])
     as_ids = lambda texts: padded([vocabulary.encode(text)[:128] for text in texts])
     ids = as_ids(tokens)
@@ -59,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> float:
         valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(steps, warmup=min(50, steps // 4)),
         score=accuracy, max_epochs=args.epochs, run_dir=args.out,
     )  # fmt: skip
+    if trainer.run is not None:
+        trainer.run.expect_same(words=vocabulary.tokens, classes=labels)
     trainer.fit(resume=args.out is not None)
     if trainer.parallel.rank:  # the first of mpiexec's ranks tells the rest
         return accuracy(model)

@@ -18,7 +18,7 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.console import run_script
+from minigrad.console import amount, count, run_script, seed
 from minigrad.optim import AdamW, linear_schedule
 from nn.text import read_pairs
 
@@ -29,11 +29,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, its label")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model is saved")
     parser.add_argument("--train", choices=("all", "lora", "head"), default="all", help="(default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=3, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--lr", type=float, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)")
-    parser.add_argument("--batch-size", type=int, default=16, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--max-len", type=int, default=64, metavar="N", help="tokens of a text (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--epochs", type=count, default=3, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--lr", type=amount, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)")
+    parser.add_argument("--batch-size", type=count, default=16, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--max-len", type=count, default=64, metavar="N", help="tokens of a text (%(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -68,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> float:
     mg.manual_seed(args.seed)
     pairs = read_pairs(args.data)
     labels = sorted({label for _, label in pairs})
+    if len(labels) < 2:
+        raise ValueError(f"{args.data}: expected texts of at least 2 labels, got {len(labels)}")
     model, text = prepared(args, labels), nn.text.load(args.model)
     order = np.random.default_rng(args.seed).permutation(len(pairs))
     ids, real, _ = text.batch([pairs[i][0] for i in order], max_len=args.max_len)
@@ -77,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> float:
     train = trimmed(ids[held:], classes[held:], real[held:], args.batch_size, args.seed)
     per_epoch = -(-(len(ids) - held) // args.batch_size)
     steps = args.epochs * per_epoch
-    rate = args.lr or (5e-5 if args.train == "all" else 1e-3)
+    rate = args.lr if args.lr is not None else 5e-5 if args.train == "all" else 1e-3
     optimizer = AdamW([p for p in model.parameters() if p.requires_grad], lr=rate, clip_norm=1.0)
 
     def accuracy(model: Any) -> float:

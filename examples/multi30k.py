@@ -15,7 +15,6 @@ from __future__ import annotations
 import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -27,7 +26,8 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad.console import run_script
+from minigrad.console import count, run_script, seed
+from minigrad.files.found import found_file
 from minigrad.optim import Adam, inverse_sqrt_schedule
 from minigrad.runtime import available_cores, get_num_threads
 from minigrad.serialization import read_json, save_arrays, write_atomically, write_json
@@ -35,6 +35,7 @@ from nn import (
     ModelLoss,
     MovingAverage,
     RDrop,
+    RunDirectory,
     Trainer,
     Transformer,
     TransformerConfig,
@@ -42,16 +43,18 @@ from nn import (
     average_weights,
 )
 from nn.generation.beam import check_beam
-from nn.text import SPECIALS, BPEDropout, BPETokenizer, PairBatches, Vocabulary, read_pairs, translation_scores
+from nn.text import (
+    SPECIALS,
+    BPEDropout,
+    BPETokenizer,
+    PairBatches,
+    Vocabulary,
+    read_lines,
+    read_pairs,
+    translation_scores,
+)
 
 Pair = tuple[str, str]
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
 
 
 COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
@@ -97,7 +100,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--save-every", **COUNT, default=50, help="updates between saved states (default: %(default)s)")
     add("--patience", **COUNT, help="stop after N validations without a better one")
     add("--by-loss", action="store_true", help="judge by validation loss; else by BLEU of greedy translations")
-    add("--seed", type=int, default=1, metavar="N", help="(default: %(default)s)")
+    add("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
     add = parser.add_argument_group("the run").add_argument
     add("--out", type=Path, default=Path("runs/multi30k"), metavar="DIR", help="run directory (default: %(default)s)")
     add("--resume", action="store_true", help="go on where the run was cut off, with the settings it began with")
@@ -123,6 +126,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add_training_options(parser)
     args = parser.parse_args(argv)
     check_beam(args.beam, args.length_penalty)
+    for file in args.translate:
+        found_file(file)
     path = args.out / "config.json"
     if args.evaluate and not path.exists():
         parser.error(f"{args.out} holds no run")
@@ -251,9 +256,11 @@ def evaluate(args: argparse.Namespace, valid: list[Pair]) -> tuple[Translator, d
 
 def translate(args: argparse.Namespace, translator: Translator, file: Path) -> None:
     """Translate a file, a line for each line, into the run directory."""
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").split("\n")]
-    lines = lines[:-1] if not lines[-1] else lines
-    found = iter(translator.translate([line for line in lines if line], args.beam, args.length_penalty))
+    lines = [line.strip() for line in read_lines(file)]
+    try:
+        found = iter(translator.translate([line for line in lines if line], args.beam, args.length_penalty))
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
     text = "".join((next(found).text if line else "") + "\n" for line in lines)
     path = args.out / f"{file.name.split('.')[0]}.{args.target}"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
@@ -284,10 +291,11 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     translator, scores = evaluate(args, valid)
     for file in args.translate:
         translate(args, translator, file)
-    metrics = [json.loads(line) for line in _lines(str(args.out / "metrics.jsonl"))]
+    metrics = RunDirectory(args.out).read_metrics()
+    last = metrics[-1] if metrics else {}
     speeds = [entry["targets_per_second"] for entry in metrics if "targets_per_second" in entry]
     summary = {
-        "scores": scores, "steps": metrics[-1]["step"], "training_seconds": metrics[-1]["seconds"],
+        "scores": scores, "steps": last.get("step"), "training_seconds": last.get("seconds"),
         "target_tokens_per_second": round(float(np.mean(speeds))) if speeds else None, "machine": machine(),
         "beam": args.beam, "length_penalty": args.length_penalty, "averaged": args.average,
     }  # fmt: skip

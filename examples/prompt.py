@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 
 def asked(sign: str) -> Iterator[str]:
-    """What is typed after `sign`, until an empty line, the end of the input, or Ctrl-C."""
+    """What is typed after `sign`, until an empty line or the end of the input. Ctrl-C ends the script."""
     while True:
         try:
             line = input(sign).strip()
-        except (EOFError, KeyboardInterrupt):
-            print(file=sys.stderr)  # the shell goes on in a line of its own
+        except (EOFError, KeyboardInterrupt) as error:
+            print(file=sys.stderr)  # what follows is in a line of its own
+            if isinstance(error, KeyboardInterrupt):
+                raise
             return
         if not line:
             return

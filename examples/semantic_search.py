@@ -18,7 +18,8 @@ import numpy as np
 from prompt import asked
 
 import nn
-from minigrad.console import run_script
+from minigrad.console import count, run_script
+from nn.text import read_lines
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -26,15 +27,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
     parser.add_argument("file", type=Path, metavar="FILE", help="UTF-8 text, searched line by line")
     parser.add_argument("question", nargs="*", help="what to search for (default: ask)")
-    parser.add_argument("--top", type=int, default=3, metavar="N", help="lines to print (default: %(default)s)")
+    parser.add_argument("--top", type=count, default=3, metavar="N", help="lines to print (default: %(default)s)")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> list[list[str]]:
     """The lines that were found for each question."""
     args = parse(argv)
-    lines = list(dict.fromkeys(line.strip() for line in args.file.read_text(encoding="utf-8").splitlines()))
-    lines = [line for line in lines if line]
+    lines = [line for line in dict.fromkeys(map(str.strip, read_lines(args.file))) if line]
     if not lines:
         raise ValueError(f"{args.file}: no text")
     encoder = nn.sentence_encoder(args.model)

@@ -33,7 +33,7 @@ from corpora import ALWAYS, chinese_english, english_spanish
 
 import minigrad as mg
 from minigrad import MissingExtraError
-from minigrad.console import run_script
+from minigrad.console import count, run_script, seed
 from minigrad.optim import Adam, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
 from minigrad.runtime import available_cores
 from minigrad.serialization import read_json, write_json
@@ -80,19 +80,7 @@ REAL = {
 }  # fmt: skip
 
 
-def _count(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    """A whole number of at least 0."""
-    return 0 if text == "0" else _count(text)
-
-
-COUNT: dict[str, Any] = {"type": _count, "metavar": "N"}
+COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -153,7 +141,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--save-every", **COUNT, default=200, help="steps between saved states (default: %(default)s)")
     add(
         "--seed",
-        type=_seed,
+        type=seed,
         default=0,
         metavar="N",
         help="of corpus, split, weights and batches (default: %(default)s)",

@@ -19,18 +19,10 @@ from pathlib import Path
 from prompt import asked
 
 from minigrad import MissingExtraError
-from minigrad.console import one_line, run_script
+from minigrad.console import count, one_line, piped, run_script
 from nn import Translation, Translator, beam_search, explore
 from nn.pictures.plots import attention_grid, text_heatmap
 from nn.text import SPECIALS, SpaceTokenizer
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
-    return int(text)
-
 
 BLANK = Translation("", [], [], "", 0.0, [])  # of a blank line
 
@@ -64,7 +56,7 @@ def sentences(args: argparse.Namespace) -> Iterator[list[str]]:
     if args.text:
         yield args.text
     elif not sys.stdin.isatty():
-        yield [line.strip() for line in sys.stdin]
+        yield list(piped())
     else:
         print("A sentence a line; an empty line ends.", file=sys.stderr)
         yield from ([line] for line in asked("> "))

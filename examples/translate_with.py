@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nn
-from minigrad.console import run_script
+from minigrad.console import count, piped, run_script
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -26,8 +26,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--from", dest="language", metavar="CODE", help="the language of the text, as the model names it"
     )
     parser.add_argument("--to", metavar="CODE", help="the language to translate to")
-    parser.add_argument("--beams", type=int, default=4, metavar="N", help="size of the beam (default: %(default)s)")
-    parser.add_argument("--max-len", type=int, default=128, metavar="N", help="tokens at most (default: %(default)s)")
+    parser.add_argument("--beams", type=count, default=4, metavar="N", help="size of the beam (default: %(default)s)")
+    parser.add_argument("--max-len", type=count, default=128, metavar="N", help="tokens at most (default: %(default)s)")
     return parser.parse_args(argv)
 
 
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     model, text = nn.for_inference(nn.load(args.model)), nn.text.load(args.model)
     if not hasattr(model.config, "source_vocab_size"):
         raise ValueError(f"{args.model}: not a model that translates, but one that goes on from a text")
-    sentences = args.text or [line.strip() for line in sys.stdin if line.strip()]
+    sentences = args.text or [line for line in piped() if line]
     results = []
     for start in range(0, len(sentences), 16):
         part = sentences[start : start + 16]

@@ -1,12 +1,14 @@
-"""How a script ends: bad input and Ctrl-C are one line and an exit code, never a traceback."""
+"""What scripts share: bad input and Ctrl-C are one line and an exit code; the numbers and lines that a user gives."""
 
 from __future__ import annotations
 
+import argparse
 import io
+import math
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 
@@ -14,14 +16,18 @@ from .core.errors import MissingExtraError
 from .launcher import launched
 from .parallel import job
 
-__all__ = ["run_script"]
+__all__ = ["amount", "count", "piped", "run_script", "seed"]
+
+_OF_THE_USER = (
+    OSError, ValueError, FloatingPointError, OverflowError, MemoryError, RuntimeError, MissingExtraError,
+)  # fmt: skip
 
 
 def run_script(main: Callable[[], Any]) -> int:
     """Call `main()`, and return the exit code of the process: `sys.exit(run_script(main))`.
 
-    An error in what the user gave (OSError, ValueError, FloatingPointError, MemoryError, RuntimeError, a
-    missing extra) is one line on standard error and code 1, Ctrl-C one line and code 130. A reader of
+    An error in what the user gave (OSError, ValueError, FloatingPointError, OverflowError, MemoryError,
+    RuntimeError, a missing extra) is one line on standard error and code 1, Ctrl-C one line and code 130. A reader of
     standard output that has gone away (`| head`) ends the script quietly with code 1. An integer that
     `main` returns is the code.
 
@@ -47,10 +53,44 @@ def run_script(main: Callable[[], Any]) -> int:
     return code
 
 
+def count(text: str, low: int = 1) -> int:
+    """A whole number of at least 1: the `type` of an argument."""
+    if not text.isdecimal() or len(text) > 15 or int(text) < low:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {low}, got {text[:30]!r}")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """A whole number of at least 0: the `type` of an argument."""
+    return count(text, 0)
+
+
+def amount(text: str) -> float:
+    """A finite number of at least 0: the `type` of an argument."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, got {text[:30]!r}")
+    return number
+
+
+def piped() -> Iterator[str]:
+    """The lines of standard input, which must be UTF-8."""
+    try:
+        for line in sys.stdin:
+            yield line.strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"standard input: not UTF-8 ({error.reason})") from None
+
+
 def _run(main: Callable[[], Any]) -> int:
     if sys.stdout is None:
         _say("error: standard output is closed")
         return 1
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (closed: nothing is read or told)
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         code = main()
         sys.stdout.flush()
@@ -59,11 +99,16 @@ def _run(main: Callable[[], Any]) -> int:
         _say(str(stop) or "interrupted")
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to flush goes nowhere
         return 1
-    except (OSError, ValueError, FloatingPointError, MemoryError, RuntimeError, MissingExtraError) as error:
+    except _OF_THE_USER as error:
         _say(f"error: {one_line(error)}")
         return 1
+    finally:
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # a reader that is gone, a full disk: what is left goes nowhere
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def one_line(error: BaseException) -> str:

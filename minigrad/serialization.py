@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .files.atomic import write_atomically
-from .files.json import read_json, write_json
+from .files.json import read_json, unique, write_json
 from .files.safetensors import SafetensorsFile, write_safetensors
 
 __all__ = ["load_arrays", "read_json", "save_arrays", "write_atomically", "write_json"]
@@ -48,8 +48,8 @@ def load_arrays(path: str | Path, mmap: bool = False) -> tuple[dict[str, np.ndar
     data = {}
     for key, value in notes.items():
         try:
-            data[key] = json.loads(value)
-        except json.JSONDecodeError:
+            data[key] = json.loads(value, object_pairs_hook=unique)
+        except (ValueError, RecursionError):
             data[key] = value  # written by others
     return arrays, data
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
+from .found import found_file
 
 __all__ = [
     "REQUIRED",
@@ -22,6 +23,7 @@ __all__ = [
     "read_if_any",
     "read_json",
     "read_list",
+    "unique",
     "write_json",
 ]
 
@@ -64,13 +66,20 @@ def read_list(path: str | Path, kind: Any) -> list[Any]:
 
 
 def _read(path: str | Path, expected: str) -> Any:
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file" + (f"; {expected}" if expected else ""))
+    path = found_file(path, expected)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON ({error})") from None
+
+
+def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An object from the pairs that JSON has for it; a ValueError if one name is given twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r:.60} is given twice")
+    return found
 
 
 def _shown(value: Any) -> str:
@@ -82,8 +91,10 @@ def _is(value: Any, kind: Any) -> bool:
     """Whether a value is of a kind; true is no integer, and an integer is a number."""
     if kind in (int, float) and isinstance(value, bool):
         return False
+    if kind is int:
+        return isinstance(value, int) and abs(value) < 1 << 63
     if kind is float:
-        return isinstance(value, (int, float)) and math.isfinite(value)
+        return (isinstance(value, float) and math.isfinite(value)) or (isinstance(value, int) and abs(value) < 1e308)
     if kind is Sequence or kind is tuple:
         return isinstance(value, (list, tuple))
     return isinstance(value, kind)

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .atomic import write_atomically
+from .found import found_file
+from .json import unique
 
 __all__ = ["SafetensorsFile", "to_bfloat16", "write_safetensors"]
 
@@ -52,9 +54,7 @@ class SafetensorsFile(Mapping[str, Entry]):
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        if not self.path.is_file():
-            raise FileNotFoundError(f"{self.path}: no such file")
+        self.path = found_file(path)
         try:
             with self.path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -149,14 +149,6 @@ def _header(first: bytes, size: int) -> int:
     return length
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = dict(pairs)
-    if len(names) != len(pairs):
-        twice = next(name for name in names if [n for n, _ in pairs].count(name) > 1)
-        raise ValueError(f"its header gives {twice!r} twice")
-    return names
-
-
 def _no_constant(name: str) -> Any:
     raise ValueError(f"its header has {name}")
 
@@ -164,7 +156,7 @@ def _no_constant(name: str) -> Any:
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """The entries in the order of their bytes, and the metadata."""
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):

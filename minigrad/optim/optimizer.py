@@ -96,7 +96,8 @@ class Optimizer:
     `params` is an iterable of leaves, or of groups: dictionaries with "params" and settings of their
     own. With `clip_norm`, gradients are scaled down together where their norm is larger. A gradient
     that is not finite stops a step before it changes anything: with a FloatingPointError, or with
-    `skip_nonfinite` by leaving the step out and counting it in `skipped`.
+    `skip_nonfinite` by leaving the step out and counting it in `skipped`. A step that is itself too large for the
+    dtype, as with an `lr` of 1e308, is an OverflowError.
 
     From then on the optimizer owns the memory of its parameters, and of their gradients.
     """
@@ -203,10 +204,19 @@ class Optimizer:
         return [self._constants(group.settings, group.steps) for group in self._groups]
 
     def update(self, work: Work, factor: float, constants: list[Any]) -> None:
-        """Change parameters, for gradients to be multiplied by `factor`."""
+        """Change parameters, for gradients times `factor`; an OverflowError where the dtype cannot hold the step."""
         own = dict(zip(map(id, self._groups), constants))
         for group, block in work:
-            self._update(group, block, factor, own[id(group)])
+            try:
+                with np.errstate(over="raise", invalid="raise", divide="raise"):
+                    self._update(group, block, factor, own[id(group)])
+            except FloatingPointError as error:
+                numbers = {k: v for k, v in group.settings.items() if isinstance(v, float)}
+                told = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+                raise OverflowError(
+                    f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), with {told}; "
+                    "parameters are changed in part: begin anew, or go on from a saved state"
+                ) from None
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         """What all blocks of a step share."""

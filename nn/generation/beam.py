@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .decoding import OWN, Decoding, Hypothesis, log_sum_exp
+from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 from .rules import Rules
 
 __all__ = ["beam_search"]
@@ -46,6 +46,8 @@ def beam_search(
                 rows += [first + pick for pick in picks]
             first = end
         live = [beam for beam in live if not beam.done]
+        if not all(beam.finished for beam in search if beam.done):
+            raise ValueError(NOTHING_LEFT)
         if not live:
             return [beam.finished[:n_best] for beam in search]
         decoding.advance([h.tokens[-1] for beam in live for h in beam.alive], np.array(rows))

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.optim.settings import checked_count
+
 from ..layers.module import evaluating
 from .rules import Rules
 
@@ -15,6 +17,7 @@ __all__ = ["OWN", "Hypothesis"]
 
 OWN = -1
 """As `eos`: the EOS tokens of the model's configuration."""
+NOTHING_LEFT = "generate: the rules (suppress, no_repeat_ngram_size, min_len) leave no token that may come next"
 
 
 @dataclass
@@ -39,9 +42,7 @@ class Decoding:
     def __init__(
         self, model: Any, source: Any, prompt: Any, max_len: int, eos: int | Iterable[int] | None, rules: Rules
     ) -> None:
-        if max_len < 1:
-            raise ValueError(f"expected max_len of at least 1, got {max_len}")
-        self.model, self.max_len, self.rules = model, max_len, rules
+        self.model, self.max_len, self.rules = model, checked_count("generate", "max_len", max_len), rules
         self.ends = eos_ids(model, eos)
         self.new = 0  # tokens that were generated
         if source is not None:
@@ -51,7 +52,7 @@ class Decoding:
                 self.state = model.start(source)
         else:
             begin = prompt_rows(prompt)
-        self._history = np.concatenate([begin, np.full((len(begin), max_len), -1)], 1)
+        self._history = np.concatenate([begin, np.full((len(begin), min(max_len, _AHEAD)), -1)], 1)
         self._length = self._begin = begin.shape[1]
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
@@ -82,7 +83,15 @@ class Decoding:
         if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:
             self._restart(self._limit - self._limit // 2)  # a later restart than at the next token
         with evaluating():
-            return np.asarray(self.model.step(self._next, self.state))
+            logits = np.asarray(self.model.step(self._next, self.state))
+        if self.new == 0:
+            self._check_ids(logits.shape[-1])
+        return logits
+
+    def _check_ids(self, words: int) -> None:
+        for name, ids in (("eos", self.ends), ("suppress", self.rules.suppress), ("first", self.rules.first)):
+            if wrong := [i for i in ids if not isinstance(i, (int, np.integer)) or not 0 <= i < words]:
+                raise ValueError(f"generate: {name}: expected token ids from 0 to {words - 1}, got {wrong[0]!r}")
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Logits (rows, vocab), as the rules change them."""
@@ -94,11 +103,14 @@ class Decoding:
             self.state.select(rows)
             self._history = self._history[rows]
         self._next = np.asarray(tokens).reshape(-1, 1)
+        if self._length == self._history.shape[1]:
+            self._history = np.concatenate([self._history, np.full_like(self._history, -1)], 1)
         self._history[:, self._length] = self._next[:, 0]
         self._length += 1
         self.new += 1
 
 
+_AHEAD = 256  # tokens for which there is room at first
 _UNLIMITED = ("none", "alibi", "relative")
 
 
@@ -106,6 +118,8 @@ def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
     """The tokens that end a sequence."""
     if isinstance(eos, (int, np.integer)):
         return tuple(model.config.end_ids) if eos == OWN else (int(eos),)
+    if eos is not None and not isinstance(eos, Iterable):
+        raise TypeError(f"generate: eos: expected a token id or several, got {eos!r}")
     return () if eos is None else tuple(eos)
 
 

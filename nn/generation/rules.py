@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from minigrad.optim.settings import checked_count, checked_number
 
 __all__ = ["Rules"]
 
@@ -27,13 +29,12 @@ class Rules:
     first: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        if self.repetition_penalty <= 0:
-            raise ValueError(f"repetition_penalty: expected more than 0, got {self.repetition_penalty}")
-        if self.min_len < 0 or self.no_repeat_ngram_size < 0:
-            raise ValueError(
-                f"expected min_len and no_repeat_ngram_size of at least 0, got {self.min_len} and "
-                f"{self.no_repeat_ngram_size}"
-            )
+        checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
+        for name in ("suppress", "first"):
+            if not isinstance(getattr(self, name), Iterable):
+                raise TypeError(f"Rules: expected token ids for {name}, got {getattr(self, name)!r}")
+        checked_count("Rules", "min_len", self.min_len, 0)
+        checked_count("Rules", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
 
     def apply(self, logits: np.ndarray, history: np.ndarray, new: int, ends: Sequence[int]) -> np.ndarray:
         """Logits (rows, vocab), with -inf where nothing may come.
@@ -46,7 +47,9 @@ class Rules:
         if self.repetition_penalty != 1:
             for row, seen in zip(logits, history):
                 tokens = np.unique(seen[seen >= 0])
-                row[tokens] *= np.where(row[tokens] < 0, self.repetition_penalty, 1 / self.repetition_penalty)
+                factor = np.where(row[tokens] < 0, self.repetition_penalty, 1 / self.repetition_penalty)
+                with np.errstate(over="ignore"):
+                    row[tokens] = row[tokens] * factor
         n = self.no_repeat_ngram_size
         if n and history.shape[1] >= n:
             for row, seen in zip(logits, history):

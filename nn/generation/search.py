@@ -5,6 +5,7 @@ All use the key/value cache, and change nothing in the model: several threads ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from minigrad.core.modes import no_grad
 from minigrad.core.random import default_generator
+from minigrad.optim.settings import checked_count, checked_number
 
 from ..layers.module import evaluating
 from ..layers.probes import record_attention
-from .beam import beam_search
-from .decoding import OWN, Decoding, Hypothesis, log_sum_exp
+from .beam import beam_search, check_beam
+from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 from .rules import Rules
 
 __all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
@@ -65,6 +67,7 @@ def generate(
     tokens. A language model whose context is full goes on from the last part of the text. Further options
     are those of `greedy_search`, and the fields of `Rules`.
     """
+    check_beam(num_beams, length_penalty)
     if num_beams > 1 and do_sample:
         raise ValueError("generate: expected num_beams=1 or do_sample=False; a beam is not drawn")
     given = {"source": source, "prompt": prompt, **options}
@@ -118,29 +121,39 @@ def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
 # -- how a token is chosen, from logits (rows, vocab): the tokens, and the logarithms of their probabilities -----
 
 
+def _ruled(decoding: Decoding, logits: np.ndarray) -> np.ndarray:
+    """Logits as the rules change them, which must leave a token to each sequence."""
+    found = decoding.ruled(logits)
+    if found is not logits and (found.max(-1) == -np.inf).any():
+        raise ValueError(NOTHING_LEFT)
+    return found
+
+
 def _likeliest_unscored(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    best = decoding.ruled(logits).argmax(-1)
+    best = _ruled(decoding, logits).argmax(-1)
     return best, np.full(len(best), np.nan)
 
 
 def _likeliest(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    best = decoding.ruled(logits).argmax(-1)
+    best = _ruled(decoding, logits).argmax(-1)
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
 def _drawn(
     temperature: float, top_k: int | None, top_p: float | None, generator: np.random.Generator | None
 ) -> Chooser:
-    if temperature <= 0:
+    if checked_number("sample", "temperature", temperature, -math.inf) <= 0:
         raise ValueError(f"sample: expected temperature > 0, got {temperature}; greedy_search is its limit")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"sample: expected top_k of at least 1, got {top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
+    if top_k is not None:
+        checked_count("sample", "top_k", top_k)
+    if top_p is not None and not 0 < checked_number("sample", "top_p", top_p, -math.inf) <= 1:
         raise ValueError(f"sample: expected 0 < top_p <= 1, got {top_p}")
     rng = default_generator(generator)
 
     def draw(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        log_probs = _log_softmax(decoding.ruled(logits).astype(float) / temperature)
+        logits = _ruled(decoding, logits).astype(float)
+        with np.errstate(over="ignore"):  # far below the likeliest: -inf
+            log_probs = _log_softmax((logits - logits.max(-1, keepdims=True)) / temperature)
         allowed = _log_softmax(_restricted(log_probs, top_k, top_p))
         ends = np.cumsum(np.exp(allowed), axis=-1)
         drawn = (ends < rng.random((len(ends), 1)) * ends[:, -1:]).sum(-1)

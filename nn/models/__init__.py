@@ -1,5 +1,6 @@
 """Whole models, and their configurations."""
 
+from .adapters import *
 from .base import *
 from .config import *
 from .encoder import *

@@ -124,7 +124,7 @@ def _made_with(path: str | Path) -> Any:
     notes = SafetensorsFile(path).metadata
     try:
         return json.loads(notes["trainer"])["model"] if "trainer" in notes else json.loads(notes.get("model", "null"))
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return None  # load_weights tells
 
 
@@ -135,12 +135,12 @@ def _check_sizes(data: Mapping[str, Any], file: SafetensorsFile, where: str) -> 
         if isinstance(value, int) and not isinstance(value, bool):
             if name in ("d_model", "d_ff", "embedding_size") or name.endswith("vocab_size"):
                 if value > 0 and value not in found:
-                    raise ValueError(f"{where}: {name} is {value}, but no array in {file.path} has this size")
+                    raise ValueError(f"{where}: {name} is {value!r:.30}, but no array in {file.path} has this size")
             elif name.endswith("layers") and value > len(file):
-                raise ValueError(f"{where}: {name} is {value}, but {file.path} has {len(file)} arrays only")
+                raise ValueError(f"{where}: {name} is {value!r:.30}, but {file.path} has {len(file)} arrays only")
             elif name.startswith(("num_", "head_")) and value > max(found, default=0):
-                raise ValueError(f"{where}: {name} is {value}, more than any size of an array in {file.path}")
+                raise ValueError(f"{where}: {name} is {value!r:.30}, more than any size of an array in {file.path}")
             elif name in ("max_len", "position_offset") and value * max(found, default=1) > _LARGEST_TABLE:
-                raise ValueError(f"{where}: {name} is {value}: a table of positions too large to make")
+                raise ValueError(f"{where}: {name} is {value!r:.30}: a table of positions too large to make")
             elif name.endswith("_id") and value >= max(found, default=0):
-                raise ValueError(f"{where}: {name} is {value}, more than any vocabulary in {file.path}")
+                raise ValueError(f"{where}: {name} is {value!r:.30}, more than any vocabulary in {file.path}")

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.optim.settings import checked_count
+
 from .corpus import IndexedPairs
 from .vocabulary import PAD
 
@@ -42,7 +44,8 @@ class PairBatches:
         if not len(pairs):
             raise ValueError("PairBatches: no pairs")
         self.pairs, self.encode = pairs, encode
-        self.max_tokens, self.shuffle, self.seed, self.pad_id = max_tokens, shuffle, seed, pad_id
+        self.max_tokens = checked_count("PairBatches", "max_tokens", max_tokens)
+        self.shuffle, self.seed, self.pad_id = shuffle, checked_count("PairBatches", "seed", seed, 0), pad_id
         self._lengths: np.ndarray | None = None  # where they are all in memory
         if isinstance(pairs, IndexedPairs):
             self._mean = pairs.mean_length()

@@ -1,8 +1,9 @@
 """Pairs of ids in a file: for corpora that are not to be held in memory.
 
-The file, little-endian: a header of 40 bytes (the magic word, then as uint64 the pairs, the ids, the
-longest side, and the bytes of an id, 2 or 4); the ids, source and target of one pair after the other, filled up to a
-multiple of 8 bytes; where each pair begins among the ids, int64 (pairs + 1); the lengths of the sources, int32 (pairs).
+The file, little-endian: a header of 48 bytes (the magic word, then as uint64 the pairs, the ids, the
+longest side, the bytes of an id, 2 or 4, and the CRC-32 of all this and the index); the ids, source and target of one
+pair after the other, filled up to a multiple of 8 bytes; then the index: where each pair begins among the ids, int64
+(pairs + 1), and the lengths of the sources, int32 (pairs).
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from minigrad.files.found import found_file
 from minigrad.serialization import write_atomically
 
 __all__ = ["IndexedPairs"]
 
-_MAGIC = b"MGPAIRS1"
-_HEADER = struct.Struct("<8s4Q")
+_MAGIC = b"MGPAIRS2"
+_HEADER = struct.Struct("<8s5Q")
 _BLOCK = 1 << 12  # pairs to write, or to index, at a time
+_STRETCH = 1 << 20  # bytes to sum up at a time
 
 Ids = Sequence[int]
 
@@ -33,16 +36,16 @@ class IndexedPairs:
     """The (source ids, target ids) of a file that `write` made, read when they are asked for.
 
     The file is mapped into memory: the system reads the pages that are needed, and drops them when it
-    needs the room. A file that is not whole is a ValueError.
+    needs the room. A file that is not whole, or whose index was changed, is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        with self.path.open("rb") as file:
+        with found_file(path).open("rb") as file:
             header = file.read(_HEADER.size)
         if len(header) < _HEADER.size or not header.startswith(_MAGIC):
             raise ValueError(f"{path}: not a file of indexed pairs; IndexedPairs.write makes one")
-        _, self.count, self.num_ids, self.longest, width = _HEADER.unpack(header)
+        _, self.count, self.num_ids, self.longest, width, checksum = _HEADER.unpack(header)
         places = _places(self.count, self.num_ids, width) if width in (2, 4) else [-1]
         if self.path.stat().st_size != places[-1]:
             raise ValueError(f"{path}: not a whole file of indexed pairs: {self.path.stat().st_size} bytes")
@@ -50,8 +53,8 @@ class IndexedPairs:
         part = lambda i, dtype: data[places[i] : places[i + 1]].view(dtype)
         self._ids = part(0, f"<u{width}")[: self.num_ids]
         self._starts, self._source_lengths = part(1, "<i8"), part(2, "<i4")
-        if (self._starts[0], self._starts[-1]) != (0, self.num_ids):
-            raise ValueError(f"{path}: the index of pairs does not fit the ids; write the file again")
+        if checksum != _checksum(zlib.crc32(header[:-8]), _stretches(data[places[1] :])):
+            raise ValueError(f"{path}: the index of pairs was changed since it was written; write the file again")
 
     @classmethod
     def write(cls, path: str | Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> IndexedPairs:
@@ -78,14 +81,10 @@ class IndexedPairs:
 
     def fingerprint(self) -> tuple[int, int]:
         """The size of the file, and a checksum of it, or of 64 of its stretches if it is longer than 64 MB."""
-        data, stretch = np.memmap(self.path, np.uint8, "r"), 1 << 20
-        starts = np.linspace(0, max(0, len(data) - stretch), 64).astype(int).tolist()
-        if len(data) <= 64 * stretch:
-            starts = list(range(0, len(data), stretch))
-        checksum = 0
-        for start in starts:
-            checksum = zlib.crc32(data[start : start + stretch].tobytes(), checksum)
-        return len(data), checksum
+        data = np.memmap(self.path, np.uint8, "r")
+        starts = np.linspace(0, max(0, len(data) - _STRETCH), 64).astype(int).tolist()
+        some = (data[start : start + _STRETCH] for start in starts)
+        return len(data), _checksum(0, _stretches(data) if len(data) <= 64 * _STRETCH else some)
 
     def lengths(self, numbers: np.ndarray) -> np.ndarray:
         """The length of the longer side of each of these pairs."""
@@ -95,6 +94,16 @@ class IndexedPairs:
     def mean_length(self) -> float:
         """The mean length of a side."""
         return self.num_ids / (2 * self.count)
+
+
+def _stretches(data: np.ndarray) -> Iterator[np.ndarray]:
+    return (data[start : start + _STRETCH] for start in range(0, len(data), _STRETCH))
+
+
+def _checksum(checksum: int, parts: Iterable[np.ndarray]) -> int:
+    for part in parts:
+        checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _places(pairs: int, ids: int, width: int) -> list[int]:
@@ -119,9 +128,10 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
         if count == 0:
             raise ValueError("IndexedPairs.write: no pairs")
         file.write(bytes(-(ids * width) % 8))
-        _write_index(file, lengths)
+        header = _HEADER.pack(_MAGIC, count, ids, longest, width, 0)[:-8]
+        checksum = _write_index(file, lengths, zlib.crc32(header))
         file.seek(0)
-        file.write(_HEADER.pack(_MAGIC, count, ids, longest, width))
+        file.write(header + checksum.to_bytes(8, "little"))
 
 
 def _blocks(pairs: Iterable[tuple[Ids, Ids]]) -> Iterator[list[tuple[Ids, Ids]]]:
@@ -148,19 +158,25 @@ def _check(block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vo
         )
 
 
-def _write_index(file: BinaryIO, lengths: Any) -> None:
-    """The index, from the lengths (pairs, 2) in a temporary file."""
+def _write_index(file: BinaryIO, lengths: Any, checksum: int) -> int:
+    """The index, from the lengths (pairs, 2) in a temporary file; the checksum of all so far."""
 
     def blocks() -> Iterator[np.ndarray]:
         lengths.seek(0, os.SEEK_SET)
         while data := lengths.read(8 * _BLOCK):
             yield np.frombuffer(data, "<i4").reshape(-1, 2)
 
+    def write(array: np.ndarray) -> None:
+        nonlocal checksum
+        file.write(array.tobytes())
+        checksum = zlib.crc32(array.tobytes(), checksum)
+
     last = np.zeros(1, "<i8")
-    file.write(last.tobytes())
+    write(last)
     for sizes in blocks():
         starts = last + np.cumsum(sizes.sum(1, dtype="<i8"), dtype="<i8")
-        file.write(starts.tobytes())
+        write(starts)
         last = starts[-1:]
     for sizes in blocks():
-        file.write(np.ascontiguousarray(sizes[:, 0]).tobytes())
+        write(sizes[:, 0])
+    return checksum

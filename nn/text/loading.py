@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.extras import require
+from minigrad.files.found import found_file
 from minigrad.files.json import Settings, read_if_any, read_json
 
 from .pretrained import MARKS, ModelText
@@ -28,7 +29,7 @@ def load(directory: str | Path) -> ModelText:
     Needs the `tokenizers` package.
     """
     directory = Path(directory)
-    files = {name: (directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
+    files = {name: found_file(directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
     path = directory / "tokenizer.json"
     if path.name not in files and {"source.spm", "vocab.json"} <= set(files):
         return MarianText(directory, _marks(directory), files)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from minigrad.files.found import found_file
+
 __all__ = ["filter_pairs", "iter_pairs", "read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
@@ -18,13 +20,13 @@ Pair = tuple[str, str]
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """The lines of a UTF-8 file, plain or .gz, with their numbers."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
+    path = found_file(path)
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         number = 0
         try:
             for number, line in enumerate(file, 1):
+                if b"\0" in line:
+                    raise ValueError(f"{path}, line {number}: a zero byte; this is no text")
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.rstrip("\r\n")
         except UnicodeDecodeError as error:

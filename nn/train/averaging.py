@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.optim.settings import checked_number
 from minigrad.serialization import load_arrays
 
 from ..layers.module import Module
+from ..models.weights import misfit
 
 __all__ = ["MovingAverage", "average_weights"]
 
@@ -22,19 +24,23 @@ __all__ = ["MovingAverage", "average_weights"]
 def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
     """The mean of the weights in these files, in their dtypes, summed in float64; for `load_state_dict`.
 
-    All files must hold the same names and shapes (ValueError, which begins with the file). Arrays of
-    integers are taken from the last file.
+    All files must hold the same names and shapes, and finite numbers (ValueError, which begins with the file).
+    Arrays of integers are taken from the last file.
     """
     if not paths:
         raise ValueError("average_weights: expected at least one file, got none")
     sums: dict[str, np.ndarray] = {}
     last: dict[str, np.ndarray] = {}
+    expected: dict[str, str] = {}
     for path in paths:
         last, _ = load_arrays(path)
+        found = {name: f"{array.dtype} {array.shape}" for name, array in last.items()}
         if not sums:
-            sums = {name: np.zeros(array.shape, float) for name, array in last.items()}
-        _check_same(path, {name: a.shape for name, a in sums.items()}, {name: a.shape for name, a in last.items()})
+            sums, expected = {name: np.zeros(array.shape, float) for name, array in last.items()}, found
+        _check_same(path, expected, found)
         for name, array in last.items():
+            if wrong := misfit(name, array, array.dtype):
+                raise ValueError(f"{path}: {wrong}")
             sums[name] += array
     mean = lambda name, dtype: (sums[name] / len(paths)).astype(dtype)
     return {name: mean(name, a.dtype) if a.dtype.kind == "f" else a for name, a in last.items()}
@@ -44,8 +50,8 @@ def _check_same(path: str | Path, expected: Mapping[str, Any], got: Mapping[str,
     for name in sorted({*expected, *got}):
         if expected.get(name) != got.get(name):
             raise ValueError(
-                f"{path}: {name} has shape {got.get(name, 'none (it is missing)')}, but "
-                f"{expected.get(name, 'no such array is')} in the files before it; average checkpoints of one run"
+                f"{path}: {name} is {got.get(name, 'missing')}, but {expected.get(name, 'no such array is')} "
+                "in the files before it; average checkpoints of one run"
             )
 
 
@@ -57,9 +63,7 @@ class MovingAverage:
     """
 
     def __init__(self, model: Module, decay: float = 0.999) -> None:
-        if not 0 <= decay < 1:
-            raise ValueError(f"MovingAverage: expected 0 <= decay < 1, got {decay}")
-        self.decay = decay
+        self.decay = checked_number("MovingAverage", "decay", decay, high=1.0)
         self.updates = 0
         self.average = {name: array.copy() for name, array in model.state_dict().items()}
 
@@ -89,10 +93,16 @@ class MovingAverage:
         return {**self.average, "updates": np.array([self.updates])}
 
     def load_state_dict(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continue from a `state_dict`; names and shapes must be those of the model (ValueError)."""
-        own, new = ({name: np.shape(a) for name, a in state.items()} for state in (self.state_dict(), arrays))
-        if own != new:
-            raise ValueError(f"MovingAverage: expected arrays {own}, got {new}")
+        """Continue from a `state_dict`; names, dtypes and shapes must be those of the model (ValueError)."""
+        own = self.state_dict()
+        for name in sorted({*own, *arrays}):
+            expected, got = (f"{s[name].dtype} {s[name].shape}" if name in s else "none" for s in (own, arrays))
+            if expected != got:
+                raise ValueError(f"MovingAverage: {name}: expected {expected}, got {got}")
+            if wrong := misfit(name, arrays[name], own[name].dtype):
+                raise ValueError(f"MovingAverage: {wrong}")
+        if arrays["updates"][0] < 0:
+            raise ValueError(f"MovingAverage: updates: expected at least 0, got {arrays['updates'][0]}")
         for name, array in self.average.items():
             array[...] = arrays[name]
         self.updates = int(arrays["updates"][0])

@@ -2,7 +2,7 @@
 
 `last.safetensors` holds weights, optimizer and where the run stands, in one file that is replaced in one
 step; `best.safetensors` the weights of the best validation; `weights-0000123.safetensors` those after a
-step that are kept beside it; `metrics.jsonl` a line for each entry of the history.
+step that are kept beside it; `metrics.jsonl` a line for each entry of the history; `facts.json` what else is to stay.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.files.found import found_file
+from minigrad.files.json import checksum, read_json, write_json
 from minigrad.launcher import launched
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 
 from ..layers.module import Module
 from ..models.weights import fit_weights, save_weights
+from .settings import is_number
 
 try:
     import fcntl
@@ -96,6 +99,18 @@ class RunDirectory:
                 errno.ENOENT, "the directory was removed or replaced while the run was under way", str(self.path)
             )
 
+    def expect_same(self, **facts: Any) -> None:
+        """Note what weights do not tell, such as the letters that ids stand for; a ValueError if it was otherwise."""
+        path = self.path / "facts.json"
+        if not path.exists():
+            if self.writes:
+                write_json(path, facts)
+            return
+        found = read_json(path)
+        for name, fact in facts.items():
+            if checksum(found.get(name)) != checksum(fact):
+                raise ValueError(f"{path}: the run began with other {name}; give it the same, or take another folder")
+
     # -- the state -------------------------------------------------------------------------------
 
     def save_state(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
@@ -165,21 +180,18 @@ class RunDirectory:
         text = "".join(json.dumps(entry) + "\n" for entry in history)
         write_atomically(self.metrics, lambda part: part.write_text(text, encoding="utf-8"))
 
-    def read_metrics(self, count: int) -> list[dict[str, Any]]:
-        """The first `count` entries; fewer, where lines are missing or broken."""
-        try:
-            lines = self.metrics.read_bytes().splitlines()[:count]
-        except FileNotFoundError:
+    def read_metrics(self, count: int | None = None) -> list[dict[str, Any]]:
+        """The first `count` entries (None: all); fewer, where lines are missing or broken."""
+        if not os.path.lexists(self.metrics):
             return []
+        lines = found_file(self.metrics).read_bytes().splitlines()[:count]
         history = []
         for line in lines:
             try:
                 entry = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
-            if not isinstance(entry, dict) or not all(
-                isinstance(entry.get(name), (int, float)) for name in ("step", "seconds")
-            ):
+            if not isinstance(entry, dict) or not all(is_number(entry.get(name)) for name in ("step", "seconds")):
                 break
             history.append(entry)
         return history

@@ -8,6 +8,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.optim.settings import checked_number
 
 from ..models.base import IGNORED
 from .objectives import ModelLoss
@@ -26,10 +27,8 @@ class RDrop(ModelLoss):
     """
 
     def __init__(self, alpha: float = 5.0, label_smoothing: float = 0.0) -> None:
-        if not 0 <= alpha < float("inf"):
-            raise ValueError(f"RDrop: expected alpha >= 0, got {alpha}")
         super().__init__(label_smoothing=label_smoothing)
-        self.alpha = alpha
+        self.alpha = checked_number("RDrop", "alpha", alpha)
 
     def total(self, model: Any, batch: Any) -> Tensor:
         if not model.training:

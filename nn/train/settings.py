@@ -11,7 +11,7 @@ import numpy as np
 
 from minigrad.optim import ReduceLROnPlateau, Schedule
 
-__all__ = ["as_schedule", "check_arrays", "check_settings", "check_state"]
+__all__ = ["as_schedule", "check_arrays", "check_settings", "check_state", "is_number"]
 
 _OPTIONAL = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
 _COUNTS = {"accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
@@ -75,9 +75,9 @@ def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
     if not _is_count(state.get("validated"), -1):
         fail("validated", "a whole number of at least -1")
     for name in ("loss_sum", "loss_count"):
-        if not _is_number(state.get(name)):
+        if not is_number(state.get(name)):
             fail(name, "a number")
-    if state.get("best", "") is not None and not _is_number(state.get("best")):
+    if state.get("best", "") is not None and not is_number(state.get("best")):
         fail("best", "a number or null")
     _check_schedule(state, trainer, fail)
     _check_optimizer(state, trainer, fail)
@@ -109,7 +109,7 @@ def _check_schedule(state: dict[str, Any], trainer: Any, fail: Callable[[str, st
     if not isinstance(found, dict) or set(found) != set(own):
         fail("schedule", f"{', '.join(own)} of a schedule")
     if isinstance(schedule, Schedule):
-        if found["base"] != own["base"] or not all(map(_is_number, found["base"])):
+        if found["base"] != own["base"] or not all(map(is_number, found["base"])):
             fail("schedule", f"the learning rates {own['base']} that this trainer begins with")
         if found["count"] != state["step"] + 1 or not _is_count(found["count"]):
             fail("schedule", f"count {state['step'] + 1} after step {state['step']}")
@@ -121,8 +121,8 @@ def _check_optimizer(state: dict[str, Any], trainer: Any, fail: Callable[[str, s
         fail("optimizer", "a list of settings")
     for group, mine in zip(found, own):
         for name in mine:
-            if name == "steps" and not (_is_count(group.get(name)) and group[name] <= state["step"]):
-                fail("optimizer", f"steps of 0 to {state['step']}")
+            if name == "steps" and not (_is_count(group.get(name)) and group[name] == state["step"] - state["skipped"]):
+                fail("optimizer", f"as many steps as the run, {state['step'] - state['skipped']}")
             if name not in ("steps", "lr") and group.get(name) != mine[name]:
                 fail("optimizer", f"{name}={mine[name]}, as this trainer's has")
 
@@ -145,5 +145,6 @@ def _is_count(value: Any, low: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value < 1 << 53
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value from a file is a number of a sensible size."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15

@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.core.tensor import Tensor
@@ -210,18 +212,15 @@ class Trainer:
 
     def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
         """One change of the parameters: the mean loss, what it was divided by, the gradients' norm, whether to stop."""
-        model, parallel = self.model, self.parallel
         count, stop = self._agreed_count(batches)
-        loss = 0.0
-        for i, batch in enumerate(batches):
-            shards = [(part, max(count, 1)) for part in self._own_parts(batch)]
-            loss += sum(parallel.backward(shards, add=i > 0, last=i == len(batches) - 1))
-        loss = parallel.sum([loss])[0]
         norm = None
+        with np.errstate(all="ignore"):  # what is not finite is told once, by an error
+            loss = self._backward(batches, max(count, 1))
         try:
             if not math.isfinite(loss):
                 raise FloatingPointError(f"the loss is {loss}; the parameters are as they were before it")
-            norm = parallel.step()
+            with np.errstate(all="ignore"):
+                norm = self.parallel.step()
             if norm is not None and not math.isfinite(norm):  # the optimizer leaves such steps out by itself
                 self.skipped, norm, loss, count = self.skipped + 1, None, 0.0, 0.0
         except FloatingPointError as error:
@@ -229,11 +228,21 @@ class Trainer:
                 raise FloatingPointError(f"step {self.step + 1}: {error}") from None
             self.skipped += 1
             loss = count = 0.0
+        except OverflowError as error:
+            raise OverflowError(f"step {self.step + 1}: {error}") from None
         if isinstance(self.schedule, Schedule):
             self.schedule.step()
         if self.average is not None:
-            self.average.update(model)
+            self.average.update(self.model)
         return loss, count, norm, stop
+
+    def _backward(self, batches: list[Any], count: float) -> float:
+        """The loss of some batches, divided by `count`; its gradients are with whoever shares the step."""
+        loss = 0.0
+        for i, batch in enumerate(batches):
+            shards = [(part, count) for part in self._own_parts(batch)]
+            loss += sum(self.parallel.backward(shards, add=i > 0, last=i == len(batches) - 1))
+        return self.parallel.sum([loss])[0]
 
     def _agreed_count(self, batches: list[Any]) -> tuple[float, bool]:
         """What the losses of these batches are divided by, and whether Ctrl-C was pressed, for all ranks together."""
@@ -325,7 +334,8 @@ class Trainer:
     def _judge(self, entry: dict[str, Any]) -> float:
         """What decides about these weights; what is known of them is put into `entry`."""
         if self.valid is not None:
-            entry["valid_loss"] = self.evaluate(self.valid)
+            with np.errstate(all="ignore"):  # as in a step
+                entry["valid_loss"] = self.evaluate(self.valid)
         if self.score is not None:
             self.model.eval()
             with no_grad():

@@ -84,6 +84,23 @@ def test_standard_output_that_is_closed(tmp_path: Path, options: list[str]) -> N
     assert subprocess.run(command, timeout=100, preexec_fn=both).returncode == 1
 
 
+def test_a_full_disk_below_standard_output_is_one_line() -> None:
+    code = "import sys; from minigrad.console import run_script; sys.exit(run_script(lambda: print('x' * 9)))"
+    for command in ([sys.executable, "-c", code], [sys.executable, "-u", "-c", code]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+        assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
+
+
+def test_standard_input_and_error_may_be_closed() -> None:
+    code = "import sys; from minigrad.console import piped, run_script; sys.exit(run_script(lambda: (print([*piped()]), print('told', file=sys.stderr)) and 0))"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, stdout=subprocess.PIPE, preexec_fn=lambda: (os.close(0), os.close(2)), timeout=100)
+    assert (done.returncode, done.stdout) == (0, b"[]\n")
+    done = subprocess.run(command, input=b"a\n\xff\n", capture_output=True, timeout=100)
+    assert done.returncode == 1 and done.stderr.startswith(b"error: standard input: not UTF-8")
+
+
 @pytest.mark.parametrize("script", sorted(p.name for p in EXAMPLES.rglob("*.py") if "__main__" in p.read_text("utf-8")))
 def test_ctrl_c_while_a_script_imports(tmp_path: Path, script: str) -> None:
     """NumPy, which takes the longest, is one that is interrupted; also inside an extension, which makes it an ImportError."""

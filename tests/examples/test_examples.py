@@ -802,8 +802,9 @@ def test_translating_at_a_prompt(run: SimpleNamespace, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(builtins, "input", asked)
-    found = run_main([str(run.directory)], translate.main)
-    assert found.result == 0 and len(found.out.splitlines()) == 2 and found.out.startswith("hola mundo\n")
+    found = run_main([str(run.directory)], lambda argv: run_script(lambda: translate.main(argv)))
+    assert found.result == (130 if end == [KeyboardInterrupt] else 0)
+    assert len(found.out.splitlines()) == 2 and found.out.startswith("hola mundo\n")
     assert "not in the vocabulary: xylophone" in found.err
 
 

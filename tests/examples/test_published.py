@@ -10,59 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from scripts import load
+from tiny_folders import WORDS, encoder_folder, language_model_folder, translator_folder
 
 import nn
 from minigrad.files.safetensors import write_safetensors
 
-tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
-WORDS = [
-    "[PAD]",
-    "[CLS]",
-    "[SEP]",
-    "[UNK]",
-    "the",
-    "cat",
-    "dog",
-    "sat",
-    "ran",
-    "on",
-    "mat",
-    "grass",
-    "is",
-    "it",
-    "why",
-    "where",
-    "who",
-    "does",
-    "a",
-]
-
-
-def text_files(path: Path, marks: tuple[int, int] | None = (1, 2), **settings: Any) -> None:
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    if marks:
-        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-        )
-    tokenizer.add_special_tokens(WORDS[:3])
-    path.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(path / "tokenizer.json"))
-    settings = {"pad_token": "[PAD]", "eos_token": "[SEP]", **settings}
-    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
 
 @pytest.fixture
 def encoder(tmp_path: Path) -> Path:
-    config = nn.EncoderConfig(
-        len(WORDS), 16, 4, 2, 32, num_types=2, positions="learned", embedding_norm=True, scale_embedding=False,
-        activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0,
-    )  # fmt: skip
-    nn.save(tmp_path / "encoder", nn.EncoderModel(config, np.random.default_rng(0)))
-    text_files(tmp_path / "encoder")
-    return tmp_path / "encoder"
+    return encoder_folder(tmp_path / "encoder")
 
 
 def sentence_folder(
@@ -151,10 +109,7 @@ def test_semantic_search(
 
 
 def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
-    nn.save(tmp_path, nn.LanguageModel(config, np.random.default_rng(0)))
-    template = "{% for m in messages %}{{ m.content }} {% endfor %}"
-    text_files(tmp_path, None, chat_template=template)
+    language_model_folder(tmp_path)
     generate, model, text = load("generate"), nn.load(tmp_path), nn.text.load(tmp_path)
     expected = text.decode(nn.generate(model, text.encode("the cat"), max_len=5))
     assert generate.main([str(tmp_path), "the cat", "--max-len", "5"]) == [expected]
@@ -174,9 +129,7 @@ def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
 def test_translate_with(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, encoder: Path
 ) -> None:
-    config = nn.TransformerConfig(len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
-    nn.save(tmp_path / "m", nn.Transformer(config, np.random.default_rng(0)))
-    text_files(tmp_path / "m")
+    translator_folder(tmp_path / "m")
     translate, model, text = load("translate_with"), nn.load(tmp_path / "m"), nn.text.load(tmp_path / "m")
     expected = nn.generate_text(model, text, ["the cat", "why"], num_beams=2, max_len=6)
     assert translate.main([str(tmp_path / "m"), "the cat", "why", "--beams", "2", "--max-len", "6"]) == expected

@@ -36,6 +36,8 @@ def test_files(tmp_path: Path) -> None:
         (b"\xff", "not JSON"),
         (b"{", "not JSON"),
         (b"[" * 10**5, "not JSON"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "not JSON"),
+        (b'{"a": {"b": 1, "b": 2}}', r"not JSON \('b' is given twice\)"),
         (b"[1]", r"expected an object, got \[1\]"),
     ):
         path.write_bytes(data)

@@ -106,7 +106,7 @@ LIES: dict[str, tuple[Any, bytes, str]] = {
     "not UTF-8": (b'{"\xff":1}', b"", "not JSON"),
     "a list": ([1], b"", "is list"),
     "nested too deep": (b"[" * 100_000, b"", "not JSON"),
-    "a name twice": (b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b"", "'a' twice"),
+    "a name twice": (b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}', b"", "'a' is given twice"),
     "NaN": (b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,0]}}', b"", "NaN"),
     "metadata not texts": ({"__metadata__": {"a": 1}}, b"", "__metadata__"),
     "metadata a list": ({"__metadata__": ["a"]}, b"", "__metadata__"),

@@ -20,7 +20,10 @@ from minigrad.serialization import load_arrays, save_arrays
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Damage = tuple[str, Callable[[Path], Any]]
 
-NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000]  # fmt: skip
+DEEP: list[Any] = []
+for _ in range(600):
+    DEEP = [DEEP]
+NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000, 10**4000, DEEP]  # fmt: skip
 
 
 class Hang(BaseException):
@@ -94,7 +97,7 @@ class Judge:
 def json_damage(
     name: str, rng: np.random.Generator, depth: int = 4, most: int = 10_000
 ) -> Callable[[Path], list[Damage]]:
-    """Cases for a JSON file of a directory: each entry replaced, removed, joined by an unknown one."""
+    """Cases for a JSON file of a directory: each entry replaced, removed, given twice."""
 
     def cases(directory: Path) -> list[Damage]:
         data = json.loads((directory / name).read_text(encoding="utf-8"))
@@ -102,7 +105,10 @@ def json_damage(
         for path in list(_paths(data, depth)):
             for value in rng.permutation(len(NO_NUMBERS))[:6]:
                 odd = NO_NUMBERS[value]
-                found.append((f"{name} {path} = {odd!r:.30}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
+                told = "deep" if odd is DEEP else "10**4000" if odd == 10**4000 else f"{odd!r:.30}"
+                found.append((f"{name} {path} = {told}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
+            if isinstance(path[-1], str):
+                found.append((f"{name} {path} twice", lambda d, p=path: _give_twice(d / name, p)))
             found.append((f"{name} without {path}", lambda d, p=path: _edit(d / name, p, _REMOVED)))
         keep = rng.permutation(len(found))[:most]
         return [found[i] for i in sorted(keep)]
@@ -172,6 +178,13 @@ def _edit(path: Path, where: tuple[Any, ...], value: Any) -> None:
     path.write_text(json.dumps(changed(json.loads(path.read_text(encoding="utf-8")), where, value)), encoding="utf-8")
 
 
+def _give_twice(path: Path, where: tuple[Any, ...]) -> None:
+    """The second time with another value."""
+    mark = "given twice"
+    data = changed(json.loads(path.read_text(encoding="utf-8")), (*where[:-1], mark), 0)
+    path.write_text(json.dumps(data).replace(json.dumps(mark), json.dumps(where[-1])), encoding="utf-8")
+
+
 def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | None = None) -> list[Damage]:
     """Cases for any file: cut off, empty, garbage, a folder, missing, not UTF-8; bits changed between the bytes `header`."""
 
@@ -191,8 +204,20 @@ def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | N
         (directory / name).unlink()
         os.symlink(name, directory / name)
 
+    def pipe(directory: Path) -> None:
+        (directory / name).unlink()
+        os.mkfifo(directory / name)
+
     found: list[Damage] = [
         (f"{name} missing", lambda d: (d / name).unlink()), (f"{name} a folder", folder), (f"{name} a link to itself", loop),
+        (f"{name} a pipe", pipe), (f"{name} in capitals", lambda d: (d / name).rename(d / name.upper().replace("/", "_"))),
+        (f"{name} zeros", bytes_changed(lambda b: bytearray(len(b)))),
+        (f"{name} a zero", bytes_changed(lambda b: b[: len(b) // 2] + b"\0" + b[len(b) // 2 + 1 :])),
+        (f"{name} with a BOM", bytes_changed(lambda b: bytearray(b"\xef\xbb\xbf" + bytes(b)))),
+        (f"{name} with CRLF", bytes_changed(lambda b: b.replace(b"\n", b"\r\n"))),
+        (f"{name} in UTF-16", bytes_changed(lambda b: bytearray(bytes(b).decode("latin-1").encode("utf-16")))),
+        (f"{name} twice", bytes_changed(lambda b: b + b)),
+        (f"{name} of digits", bytes_changed(lambda b: bytearray(b'{"a": ' + b"1" * 5000 + b"}"))),
         (f"{name} empty", bytes_changed(lambda b: b.clear())),
         (f"{name} garbage", bytes_changed(lambda b: bytearray(rng.bytes(100)))),
         (f"{name} not UTF-8", bytes_changed(lambda b: bytearray(b"\xff\xfe" + bytes(b)))),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.files.found import found_file
 from minigrad.files.json import read_json
 from minigrad.files.safetensors import DTYPES, Entry, SafetensorsFile
 
@@ -98,9 +99,7 @@ def _single(path: Path) -> SafetensorsFile:
             f"{path.parent}: {others[0]} is not read, since it is not safetensors (a pickle can run any code); "
             "convert it with transformers' from_pretrained and save_pretrained"
         )
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; {HOW}")
-    return SafetensorsFile(path)
+    return SafetensorsFile(found_file(path, HOW))
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

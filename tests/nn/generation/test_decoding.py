@@ -168,11 +168,11 @@ def test_errors() -> None:
     nn.beam_search(model, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)
     with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
         nn.sample(model, SOURCES, temperature=0)
-    with pytest.raises(ValueError, match="expected top_k of at least 1, got 0"):
+    with pytest.raises(ValueError, match="expected top_k >= 1, got 0"):
         nn.sample(model, SOURCES, top_k=0)
     with pytest.raises(ValueError, match="expected 0 < top_p <= 1, got 1.5"):
         nn.sample(model, SOURCES, top_p=1.5)
-    with pytest.raises(ValueError, match="expected max_len of at least 1, got 0"):
+    with pytest.raises(ValueError, match="expected max_len >= 1, got 0"):
         nn.greedy_search(model, SOURCES, max_len=0)
     with pytest.raises(ValueError, match="expected source ids .* or a prompt"):
         nn.greedy_search(model)

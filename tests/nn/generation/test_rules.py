@@ -118,7 +118,7 @@ def test_prompts_and_their_errors() -> None:
         nn.stream(m, [[1], [2]])
     with pytest.raises(ValueError, match="a beam is not drawn"):
         nn.generate(m, [1], num_beams=2, do_sample=True)
-    with pytest.raises(ValueError, match="repetition_penalty: expected more than 0, got 0"):
+    with pytest.raises(ValueError, match="Rules: expected a finite repetition_penalty > 0, got 0"):
         nn.generate(m, [1], repetition_penalty=0)
     with pytest.raises(TypeError, match="unexpected keyword argument 'no_repeat'"):
         nn.generate(m, [1], no_repeat=2)

@@ -1,11 +1,15 @@
-"""One translator in several threads: what each says is what one thread alone says."""
+"""One translator, language model or encoder in several threads: what each says is what one thread alone says."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tiny_folders import WORDS, encoder_folder
 
 import minigrad as mg
 import nn
@@ -36,8 +40,56 @@ def test_eight_threads_translate_a_thousand_sentences(inference: bool) -> None:
             (str(len(maps["cross"])), float(maps["cross"][0].sum().round(2)))
         ]
 
-    alone = [said(part) for part in parts]
+    alone = same_in_threads(said, parts)
     assert model.training is True  # a translator does not change its model
+    assert len({text for part in alone for text, _ in part}) > 50
+
+
+def same_in_threads(say: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
+    """What one thread says of the parts, which eight say too."""
+    alone = [say(part) for part in parts]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(said, parts))
-    assert together == alone and len({text for part in alone for text, _ in part}) > 50
+        together = list(pool.map(say, parts))
+    assert together == alone
+    return alone
+
+
+@pytest.mark.parametrize("inference", [True, False])
+def test_eight_threads_write_with_one_language_model(inference: bool) -> None:
+    """Greedily, by a beam, drawn with a generator of each call, as a stream; attention recorded in between."""
+    mg.manual_seed(0)
+    c = nn.LanguageModelConfig(30, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24, num_kv_heads=1)
+    trained = nn.LanguageModel(c)
+    for p in trained.parameters():
+        p.data[...] *= 3
+    model = nn.for_inference(trained) if inference else trained
+    rng = np.random.default_rng(0)
+    prompts = [[rng.integers(30, size=rng.integers(1, 6)).tolist() for _ in range(3)] for _ in range(48)]
+
+    def say(part: list[list[int]]) -> Any:
+        number = sum(map(sum, part))
+        drawn = {"do_sample": True, "top_p": 0.9, "generator": np.random.default_rng(number)}
+        kind = ({}, {"num_beams": 2}, drawn)[number % 3]
+        found = [nn.generate(model, part, max_len=8, **kind), list(nn.stream(model, part[0], max_len=8))]
+        if not inference:
+            with mg.no_grad(), nn.evaluating(), nn.record_attention(model) as maps:
+                model(np.array([part[0]]))
+            found += [len(maps), [float(w.sum().round(3)) for some in maps.values() for w in some]]
+        return found
+
+    said = same_in_threads(say, prompts)
+    assert len({str(found) for found in said}) == 48 and trained.training is True
+
+
+def test_eight_threads_share_a_sentence_encoder_and_a_tokenizer(tmp_path: Path) -> None:
+    """Lengths to cut off at, which are a setting of the tokenizer, differ from call to call."""
+    pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+    encoder = nn.sentence_encoder(encoder_folder(tmp_path))
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS[4:], rng.integers(1, 18))) for _ in range(1000)]
+
+    def say(part: list[str]) -> Any:
+        found = encoder.encode(part, batch_size=3 + len(part[0]) % 5).tobytes()
+        return found, encoder.text.encode(part, max_len=3 + len(part[0]) % 9)
+
+    same_in_threads(say, [texts[i::50] for i in range(50)])

@@ -103,6 +103,44 @@ def test_adapters_go_round(tmp_path: Path) -> None:
     np.testing.assert_array_equal(nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data)
 
 
+def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
+    trained_model = nn.lora(model(), 2, 4, dropout=0.5)
+    trained(trained_model)
+    nn.save_adapter(tmp_path, trained_model)
+    expected = trained_model.eval()(IDS).data
+    for made in (nn.load_adapter(tmp_path, model().eval()), nn.load_adapter(tmp_path, model()).eval()):
+        np.testing.assert_array_equal(made(IDS).data, expected)
+    assert not any(m.training for m in nn.lora(model().eval()).modules())
+
+
+def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> None:
+    """The rank of its settings, a number of its arrays, a pattern that never ends."""
+    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
+    settings, plain = json.loads((tmp_path / "adapter_config.json").read_text()), model()
+    for setting, message in (
+        ({"r": 3}, "r: 3 for transformer.h.0.attn.c_attn, but its adapter"),
+        ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern: .*expected a name, or a simpler regular expression"),
+        ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*not a regular expression"),
+        ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn: expected a number"),
+        ({"lora_dropout": 1}, "lora_dropout: expected less than 1"),
+        ({"target_modules": ["c_fc"]}, "target_modules: c_fc has no adapter"),
+    ):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, "rank_pattern": {}, **setting}))
+        with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
+            nn.load_adapter(tmp_path, plain)
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    file = SafetensorsFile(tmp_path / "adapter_model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    for first in arrays:
+        for odd in (arrays[first] * np.nan, arrays[first].astype(int)):
+            write_safetensors(file.path, {**arrays, first: odd})
+            with pytest.raises(ValueError, match=f"adapter_model.safetensors: {first}: "):
+                nn.load_adapter(tmp_path, plain)
+    assert all(p.requires_grad for p in plain.parameters()) and not any(
+        isinstance(m, nn.LoRALinear) for m in plain.modules()
+    )
+
+
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lora: no linear map is named query; there are k_proj, linear1, linear2, out"):
         nn.lora(model(), targets=("q_proj", "query"))

@@ -128,11 +128,40 @@ def classifier(path: Path) -> None:
     write(path / "tokenizer_config.json", {"pad_token": "[PAD]"})
 
 
+def base_of(make: Callable[[Path], None]) -> Any:
+    """The model that an adapter is for."""
+    rng = np.random.default_rng(0)
+    if make is adapter:
+        return nn.LanguageModel(nn.LanguageModelConfig(*SIZES, max_len=20), rng)
+    options = {**ENCODER, "num_classes": 3, "pool": "first", "head_activation": "tanh", "num_types": 2}
+    return nn.EncoderClassifier(nn.EncoderConfig(*SIZES, **options), rng)
+
+
+def write_adapter(path: Path, model: Any) -> None:
+    draw = np.random.default_rng(1)
+    for p in model.parameters():
+        if p.requires_grad:
+            p.data[...] = draw.standard_normal(p.shape)
+    nn.save_adapter(path, model)
+
+
+def adapter(path: Path) -> None:
+    """Of other ranks for what lies in one array of theirs."""
+    write_adapter(path, nn.lora(base_of(adapter), 2, 4, ("q_proj", "v_proj", "linear1")))
+
+
+def adapter_and_head(path: Path) -> None:
+    write_adapter(path, nn.lora(base_of(adapter_and_head), 2, 4))
+
+
 TEXTS = ["the cat sat", "a mat", "the cats"]
 
 
 def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
     """What a user of the folder sees."""
+    if make in (adapter, adapter_and_head):
+        ids = np.arange(12).reshape(2, 6)
+        return nn.load_adapter(path, base_of(make).eval())(ids).data.tolist()
     if make is sentences:
         return nn.sentence_encoder(path).encode(TEXTS).tolist()
     model, text = nn.load(path), nn.text.load(path)
@@ -153,8 +182,9 @@ FREE = (
     "_eps", "epsilon", "rope_theta", "'factor'", "generation_config.json", "chat_template", "source.spm character",
     "vocab.txt character", "vocab.txt cut at 0.9", "continuing_subword_prefix", "config.json without", "tokenizer.json without",
     "('model', 'vocab', ", "tokenizer_config.json ('bos_token',) = None", "('pre_tokenizer',) = None", "('added_tokens',) = []",
+    "'lora_alpha'", "use_rslora", "safetensors a zero",
 )  # fmt: skip
-FAMILIES = [gpt2, llama, mistral, marian, sentences, classifier]
+FAMILIES = [gpt2, llama, mistral, marian, sentences, classifier, adapter, adapter_and_head]
 
 
 def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:

@@ -84,5 +84,5 @@ def test_rdrop_makes_the_passes_agree() -> None:
 
 
 def test_rdrop_wants_a_sensible_alpha() -> None:
-    with pytest.raises(ValueError, match="RDrop: expected alpha >= 0, got -1"):
+    with pytest.raises(ValueError, match="RDrop: expected a finite alpha >= 0, got -1"):
         RDrop(-1)

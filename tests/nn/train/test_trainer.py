@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from damage import INTENSE
 from runs import assert_same_run, copying, trainer, weights
 
 import minigrad as mg
@@ -109,6 +112,28 @@ def test_resuming_with_several_processes(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, b, err_msg=name)
 
 
+def test_runs_whose_workers_are_killed_go_on_as_if_they_had_not_been(tmp_path: Path) -> None:
+    """At any moment of a step, a validation or a save."""
+    settings: dict[str, Any] = {"parallel": 2, "save_every": 2, "max_epochs": 4}
+    whole = trainer(tmp_path / "whole", **settings)
+    whole.fit()
+    draw, killed = np.random.default_rng(0), 0
+    for _ in range(60 if INTENSE else 4):
+        t = trainer(tmp_path / "cut", **settings)
+        delay = draw.uniform(0, 0.15)
+        timer = threading.Timer(delay, lambda t=t: [process.kill() for process, _ in t.parallel._workers])
+        timer.start()
+        try:
+            t.fit(resume=True)
+        except RuntimeError as error:
+            killed += 1
+            assert re.fullmatch(r"DataParallel: process \d+, .* was killed by SIGKILL, as .* runs out", str(error))
+        timer.join()
+    again = trainer(tmp_path / "cut", **settings)
+    again.fit(resume=True)
+    assert_same_run(whole, again)
+
+
 SCRIPT = """
 import sys; sys.path.insert(0, {tests!r})
 from pathlib import Path
@@ -125,7 +150,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
     whole.fit()
     script = SCRIPT.format(tests=str(Path(__file__).parents[2] / "support"), run=str(tmp_path / "cut"))
     rng = np.random.default_rng(0)
-    for kill in (True, True, True, False):
+    for kill in [True] * (40 if INTENSE else 3) + [False]:
         process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         if kill:

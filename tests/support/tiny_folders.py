@@ -1,0 +1,61 @@
+"""Tiny folders of published models, with a tokenizer of whole words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nn
+
+WORDS = [
+    "[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "dog", "sat", "ran", "on", "mat", "grass", "is", "it", "why",
+    "where", "who", "does", "a",
+]  # fmt: skip
+
+
+def text_files(path: Path, marks: tuple[int, int] | None = (1, 2), **settings: Any) -> None:
+    """tokenizer.json and tokenizer_config.json."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    if marks:
+        tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        )
+    tokenizer.add_special_tokens(WORDS[:3])
+    tokenizer.save(str(path / "tokenizer.json"))
+    settings = {"pad_token": "[PAD]", "eos_token": "[SEP]", **settings}
+    (path / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def encoder_folder(path: Path) -> Path:
+    """A BERT."""
+    config = nn.EncoderConfig(
+        len(WORDS), 16, 4, 2, 32, num_types=2, positions="learned", embedding_norm=True, scale_embedding=False,
+        activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0,
+    )  # fmt: skip
+    nn.save(path, nn.EncoderModel(config, np.random.default_rng(0)))
+    text_files(path)
+    return path
+
+
+def language_model_folder(path: Path) -> Path:
+    """A GPT-2 that chats."""
+    config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
+    nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
+    text_files(path, None, chat_template="{% for m in messages %}{{ m.content }} {% endfor %}")
+    return path
+
+
+def translator_folder(path: Path) -> Path:
+    """A Marian."""
+    config = nn.TransformerConfig(len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
+    nn.save(path, nn.Transformer(config, np.random.default_rng(0)))
+    text_files(path)
+    return path
