@@ -78,6 +78,8 @@ def amount(text: str) -> float:
 
 def piped() -> Iterator[str]:
     """The lines of standard input, which must be UTF-8."""
+    if isinstance(sys.stdin, io.TextIOWrapper):  # whatever the locale makes of other bytes
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")
     try:
         for line in sys.stdin:
             yield line.strip()

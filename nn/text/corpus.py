@@ -102,7 +102,7 @@ def _stretches(data: np.ndarray) -> Iterator[np.ndarray]:
 
 def _checksum(checksum: int, parts: Iterable[np.ndarray]) -> int:
     for part in parts:
-        checksum = zlib.crc32(part, checksum)
+        checksum = zlib.crc32(part.data, checksum)
     return checksum
 
 
