@@ -19,7 +19,6 @@ from opinfo import TABLE, Draw, OpInfo, Sample
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.core.tensor import unwrap
 
 ORDERS = (1, 2, 3)
 POINTS = np.arange(-6, 7)
@@ -90,7 +89,7 @@ class Program:
         for one in chosen:
             rounded = whole if one is info else bool(self.rng.random() < 0.3)
             step = Step(one, self._start(one, draw, rounded), self.rng, [np.asarray(value) for value in values])
-            results = step([Tensor(value) for value in values])
+            results = step(values)
             if results and all(np.isfinite(y.data).all() for y in results):
                 self.steps.append(step)
                 values += [y.data for y in results]
@@ -108,30 +107,41 @@ class Program:
         return sample
 
     def values(self, t: Any) -> list[Any]:
+        """All that is computed on the way: as arrays if `t` is a number."""
         found: list[Any] = [self.x + t * self.v]
         for step in self.steps:
-            found += step(found)
+            results = step(found)
+            found += results if isinstance(t, Tensor) else [y.data for y in results]
         return found
 
     def __call__(self, t: Any) -> Any:
         return sum([(value * w).sum() for value, w in zip(self.values(t), self.weights)][-3:])
 
-    def differences(self, h: float) -> tuple[np.ndarray, np.ndarray]:
-        """The first three derivatives at 0, of the result and (a column each) of every number on the way."""
+    def differences(self, *steps: int, h: float = 0.01) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For points that are so many `h` apart: the first three derivatives at 0, of the result and (a column each) of
+        every number on the way."""
         with mg.no_grad():
-            found = [self.values(Tensor(k * h)) for k in POINTS]
-        y = np.array([np.concatenate([np.ravel(unwrap(value)) for value in values]) for values in found])
-        slopes = np.array([STENCIL[k] @ y * math.factorial(k) / h**k for k in ORDERS])
+            found = {int(k): self.values(k * h) for k in {*np.outer(steps, POINTS).flat}}
+        rows = {k: np.concatenate([value.ravel() for value in values]) for k, values in found.items()}
         sizes = np.cumsum([w.size for w in self.weights])
         last = sizes[-4] if len(sizes) > 3 else 0
-        return slopes[:, last:] @ np.concatenate([w.ravel() for w in self.weights[-3:]]), slopes
+        weights = np.concatenate([w.ravel() for w in self.weights[-3:]])
+        results = []
+        for step in steps:
+            y = np.array([rows[k] for k in step * POINTS])
+            slopes = np.array([STENCIL[k] @ y * math.factorial(k) / (step * h) ** k for k in ORDERS])
+            results.append((slopes[:, last:] @ weights, slopes))
+        return results
 
     def derivatives(self) -> np.ndarray:
         """The first three derivatives at 0, of the engine."""
-        found, f = [], self
-        for _ in ORDERS:
-            f = mg.grad(f)  # type: ignore[assignment]
-            found.append(f(0.0).item())
+        t, found = Tensor(0.0, requires_grad=True), []
+        y = self(t)
+        for order in ORDERS:
+            more = order < ORDERS[-1]
+            dy = mg.gradients(y, t, create_graph=more, allow_unused=True)[0] if y.requires_grad else None
+            y = Tensor(0.0) if dy is None else dy
+            found.append(y.item())
         return np.array(found)
 
     def __repr__(self) -> str:
@@ -141,7 +151,7 @@ class Program:
 def problem(program: Program) -> str | None:
     """What is wrong with the derivatives; None if nothing is, or if a value on the way is not smooth there."""
     try:
-        (fine, every), (coarse, other) = program.differences(0.01), program.differences(0.02)
+        (fine, every), (coarse, other) = program.differences(1, 2)
     except (np.linalg.LinAlgError, ValueError):  # NaN on the way to a decomposition, or a value out of its range
         return None
     if not np.all(np.abs(every - other) <= 1e-3 * np.maximum(1.0, np.abs(every))):

@@ -44,9 +44,11 @@ def run(
     operands = list(sample.operands)
     for i in floats(sample):
         operands[i] = Tensor(operands[i].astype(dtype), requires_grad=requires_grad)
-    result = info.call(*operands, **sample.options)
-    results = list(result) if isinstance(result, (list, tuple)) else [result]
-    return [operands[i] for i in floats(sample)], [y for y in results if isinstance(y, Tensor)]
+    return [operands[i] for i in floats(sample)], tensors(info.call(*operands, **sample.options))
+
+
+def tensors(result: Any) -> list[Tensor]:
+    return [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
 
 
 def cotangents(data: Any, ys: list[Tensor]) -> list[np.ndarray]:
@@ -73,7 +75,8 @@ def arrays(sample: Sample) -> list[np.ndarray]:
 
 @every
 @given(data=st.data())
-def test_value(info: OpInfo, data: Any) -> None:
+def test_value_and_dtype(info: OpInfo, data: Any) -> None:
+    """The value is that of the reference; results and gradients have the dtype of the operands; no need, no graph."""
     sample = sampled(info, data)
     expected = info.reference(*sample.operands, **sample.options)
     _, ys = run(info, sample)
@@ -81,54 +84,34 @@ def test_value(info: OpInfo, data: Any) -> None:
         assert isinstance(y.data, np.ndarray)
         assert y.shape == np.shape(e)
         np.testing.assert_allclose(y.data, e, rtol=1e-10, atol=1e-12)
+    for dtype in info.dtypes if info.name != "astype" else ():
+        keeps_dtype(info, sample, dtype, data)
+    with mg.no_grad():
+        assert not any(y.requires_grad for y in run(info, sample)[1])
+    assert not any(y.requires_grad for y in run(info, sample, requires_grad=False)[1])
 
 
-@every
-@given(data=st.data())
-def test_gradient(info: OpInfo, data: Any) -> None:
-    sample = sampled(info, data)
-    assert mg.gradcheck(closed(info, sample), arrays(sample), elementwise=False)
-
-
-@every
-@given(data=st.data())
-def test_gradient_by_element(info: OpInfo, data: Any) -> None:
-    sample = sampled(info, data)
-    if sum(x.size for x in arrays(sample)) <= 12:
-        assert mg.gradcheck(closed(info, sample), arrays(sample), elementwise=True, directions=0)
-
-
-@analytic
-@given(data=st.data())
-def test_gradient_by_complex_step(info: OpInfo, data: Any) -> None:
-    sample = sampled(info, data)
-    assert mg.gradcheck(
-        closed(info, sample), arrays(sample), complex_step=True, elementwise=False, rtol=1e-11, atol=1e-13
-    )
-
-
-@every
-@given(data=st.data())
-def test_second_order(info: OpInfo, data: Any) -> None:
-    sample = sampled(info, data)
-    assert mg.gradgradcheck(closed(info, sample), arrays(sample), elementwise=False, rtol=1e-5)
-
-
-@every
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@given(data=st.data())
-def test_dtype(info: OpInfo, dtype: Any, data: Any) -> None:
-    sample = sampled(info, data)
-    if info.name == "astype" or dtype not in info.dtypes:
-        return
+def keeps_dtype(info: OpInfo, sample: Sample, dtype: Any, data: Any) -> None:
     leaves, ys = run(info, sample, dtype)
-    exact, _ = run(info, sample)
     live = [y for y in ys if y.requires_grad]
     assert all(y.dtype == dtype for y in live)
     if live:
         found = mg.gradients(live, leaves, cotangents(data, live), allow_unused=True)
         assert all(g is None or (g.dtype == dtype and g.shape == x.shape) for g, x in zip(found, leaves))
-    assert [x.shape for x in leaves] == [x.shape for x in exact]
+
+
+@every
+@given(data=st.data())
+def test_derivatives(info: OpInfo, data: Any) -> None:
+    """In random directions, by element, by a complex step; and those of the derivatives."""
+    sample = sampled(info, data)
+    f, xs = closed(info, sample), arrays(sample)
+    assert mg.gradcheck(f, xs, elementwise=False)
+    if sum(x.size for x in xs) <= 12:
+        assert mg.gradcheck(f, xs, elementwise=True, directions=0)
+    if info.analytic:
+        assert mg.gradcheck(f, xs, complex_step=True, elementwise=False, rtol=1e-11, atol=1e-13)
+    assert mg.gradgradcheck(f, xs, elementwise=False, rtol=1e-5)
 
 
 def awkward(x: np.ndarray, layout: str) -> np.ndarray:
@@ -149,49 +132,62 @@ def awkward(x: np.ndarray, layout: str) -> np.ndarray:
 
 @every
 @given(data=st.data(), layout=st.sampled_from(["transposed", "strided", "reversed", "read-only"]))
-def test_layouts_and_untouched_inputs(info: OpInfo, data: Any, layout: str) -> None:
+def test_memory(info: OpInfo, data: Any, layout: str) -> None:
+    """Wherever operands and cotangents lie, results are the same; no one's memory is written to or given away."""
     sample = sampled(info, data)
     leaves, ys = run(info, sample)
     live = [y for y in ys if y.requires_grad]
     gs = cotangents(data, live)
-    expected = mg.gradients(live, leaves, gs, allow_unused=True) if live else []
+    found = mg.gradients(live, leaves, gs, allow_unused=True, retain_graph=True) if live else [None] * len(leaves)
+    in_another_layout(info, sample, layout, ys, gs, found)
+    arrays_as_operands(info, sample, gs, found)
+    if live:
+        broadcast_cotangent(leaves, live)
+    for y in live:
+        rules_return_memory_of_their_own(y)
 
-    odd = Sample(list(sample.operands), sample.options)
-    for i in floats(sample):
-        odd.operands[i] = awkward(sample.operands[i], layout)
-    operands = list(odd.operands)
-    for i in floats(sample):
-        operands[i] = Tensor(odd.operands[i], requires_grad=True)  # shares the memory, which is read-only
-    result = info.call(*operands, **odd.options)
-    again = [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
+
+def in_another_layout(
+    info: OpInfo, sample: Sample, layout: str, ys: list[Tensor], gs: list[np.ndarray], expected: Any
+) -> None:
+    """Read-only operands and cotangents in odd memory, which are as they were in the end."""
+    operands, odd = list(sample.operands), {i: awkward(sample.operands[i], layout) for i in floats(sample)}
+    for i, x in odd.items():
+        operands[i] = Tensor(x, requires_grad=True)  # shares the memory
+    again = tensors(info.call(*operands, **sample.options))
     for y, e in zip(again, ys):
         np.testing.assert_allclose(y.data, e.data, rtol=1e-12, atol=1e-14)
     live = [y for y in again if y.requires_grad]
     if live:
-        found = mg.gradients(
-            live, [operands[i] for i in floats(sample)], [awkward(g, layout) for g in gs], allow_unused=True
-        )
+        leaves = [operands[i] for i in odd]
+        found = mg.gradients(live, leaves, [awkward(g, layout) for g in gs], allow_unused=True)
         for g, e in zip(found, expected):
             assert (g is None) == (e is None)
             if g is not None:
                 np.testing.assert_allclose(g.data, e.data, rtol=1e-10, atol=1e-12)
-    for i in floats(sample):
-        np.testing.assert_array_equal(odd.operands[i], sample.operands[i])
+    for i, x in odd.items():
+        np.testing.assert_array_equal(x, sample.operands[i])
 
 
-@every
-@given(data=st.data())
-def test_broadcast_cotangent(info: OpInfo, data: Any) -> None:
+def arrays_as_operands(info: OpInfo, sample: Sample, gs: list[np.ndarray], expected: Any) -> None:
+    """With only one operand a tensor, and the others arrays, its gradient is the same."""
+    for i, e in zip(floats(sample), expected):
+        if e is None:
+            continue
+        operands = list(sample.operands)
+        operands[i] = Tensor(operands[i], requires_grad=True)
+        floating = [y for y in tensors(info.call(*operands, **sample.options)) if y.dtype.kind == "f"]
+        pairs = [(y, g) for y, g in zip(floating[-len(gs) :], gs) if y.requires_grad]
+        (found,) = mg.gradients([y for y, _ in pairs], operands[i], [g for _, g in pairs])
+        np.testing.assert_allclose(found.data, e.data, rtol=1e-10, atol=1e-12)
+
+
+def broadcast_cotangent(leaves: list[Tensor], live: list[Tensor]) -> None:
     """A cotangent that is one number repeated, in memory of stride 0."""
-    sample = sampled(info, data)
-    leaves, ys = run(info, sample)
-    live = [y for y in ys if y.requires_grad]
-    if not live:
-        return
     flat = [np.broadcast_to(np.float64(1.5), y.shape) for y in live]
     for y, g in zip(live, flat):
         y.backward(g, retain_graph=True)
-    expected = mg.gradients(live, leaves, [g.copy() for g in flat], allow_unused=True)
+    expected = mg.gradients(live, leaves, [g.copy() for g in flat], allow_unused=True, retain_graph=True)
     for x, e in zip(leaves, expected):
         assert (x.grad is None) == (e is None)
         if e is not None:
@@ -199,65 +195,28 @@ def test_broadcast_cotangent(info: OpInfo, data: Any) -> None:
             np.testing.assert_allclose(x.grad.data, e.data, rtol=1e-10, atol=1e-12)
 
 
-@every
-@given(data=st.data())
-def test_nothing_is_recorded_without_need(info: OpInfo, data: Any) -> None:
-    sample = sampled(info, data)
-    with mg.no_grad():
-        _, ys = run(info, sample)
-    assert not any(y.requires_grad for y in ys)
-    _, ys = run(info, sample, requires_grad=False)
-    assert not any(y.requires_grad for y in ys)
-
-
-@every
-@given(data=st.data())
-def test_arrays_as_operands(info: OpInfo, data: Any) -> None:
-    """With only one operand a tensor, and the others arrays, its gradient is the same."""
-    sample = sampled(info, data)
-    leaves, ys = run(info, sample)
-    live = [y for y in ys if y.requires_grad]
-    gs = cotangents(data, live)
-    expected = mg.gradients(live, leaves, gs, allow_unused=True) if live else [None] * len(leaves)
-    for i, e in zip(floats(sample), expected):
-        if e is None:
-            continue
-        operands = list(sample.operands)
-        operands[i] = Tensor(operands[i], requires_grad=True)
-        result = info.call(*operands, **sample.options)
-        again = [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
-        pairs = [(y, g) for y, g in zip([y for y in again if y.dtype.kind == "f"][-len(gs) :], gs) if y.requires_grad]
-        (found,) = mg.gradients([y for y, _ in pairs], operands[i], [g for _, g in pairs])
-        np.testing.assert_allclose(found.data, e.data, rtol=1e-10, atol=1e-12)
-
-
-@every
-@given(data=st.data())
-def test_rules_return_memory_of_their_own(info: OpInfo, data: Any) -> None:
+def rules_return_memory_of_their_own(y: Tensor) -> None:
     """A rule returns a new array or a view of g, and never something it was given to read."""
-    sample = sampled(info, data)
-    _, ys = run(info, sample)
-    for y in ys:
-        stack = [y._node] if y._node is not None else []
-        while stack:
-            node: Node = stack.pop()
-            for parent, rule, args in node.edges:
-                stack.append(parent)
-                g = np.random.default_rng(0).standard_normal(node.shape)
-                before = g.copy()
-                g.flags.writeable = False
-                grad_buffers = [[None] * len(node.inputs)] if node.op.fills_buffers else []
-                answer = rule(g, *args, *grad_buffers)
-                np.testing.assert_array_equal(g, before)
-                answers = [c for c in (answer if node.op.joint else [answer]) if c is not None]
-                for c in answers:
-                    for value in args:
-                        for array in value if isinstance(value, tuple) else (value,):
-                            if isinstance(array, np.ndarray) and array.dtype.kind == "f":
-                                assert not np.shares_memory(c, array)
-                for k, c in enumerate(answers):
-                    for other in answers[:k]:
-                        assert np.shares_memory(c, g) or not np.shares_memory(c, other)
+    stack: list[Node] = [y._node]
+    while stack:
+        node = stack.pop()
+        for parent, rule, args in node.edges:
+            stack.append(parent)
+            g = np.random.default_rng(0).standard_normal(node.shape)
+            before = g.copy()
+            g.flags.writeable = False
+            grad_buffers = [[None] * len(node.inputs)] if node.op.fills_buffers else []
+            answer = rule(g, *args, *grad_buffers)
+            np.testing.assert_array_equal(g, before)
+            answers = [c for c in (answer if node.op.joint else [answer]) if c is not None]
+            for c in answers:
+                for value in args:
+                    for array in value if isinstance(value, tuple) else (value,):
+                        if isinstance(array, np.ndarray) and array.dtype.kind == "f":
+                            assert not np.shares_memory(c, array)
+            for k, c in enumerate(answers):
+                for other in answers[:k]:
+                    assert np.shares_memory(c, g) or not np.shares_memory(c, other)
 
 
 @every
@@ -282,7 +241,6 @@ def test_memory_is_freed(info: OpInfo) -> None:
                 yield strategy.elements[0] if hasattr(strategy, "elements") else False
 
     sample = info.samples(Draw(Fixed().draw))
-    gc.collect()
     gc.disable()
     try:
         leaves, ys = run(info, sample)

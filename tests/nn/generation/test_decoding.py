@@ -24,13 +24,20 @@ def small(seed: int = 0, **changes: Any) -> nn.Transformer:
     return model
 
 
-def log_prob(model: nn.Transformer, source: np.ndarray, tokens: list[int]) -> float:
-    """The definition: the scores of the whole sequence, computed at once."""
+def log_probs(model: nn.Transformer, source: np.ndarray, sequences: list[list[int]]) -> list[float]:
+    """The definition, for several sequences: the scores of each whole one, computed at once; what ends sooner is padded."""
     model.eval()
+    target = np.full((len(sequences), max(map(len, sequences))), EOS)
+    for row, tokens in zip(target, sequences):
+        row[: len(tokens)] = [BOS, *tokens[:-1]]
     with mg.no_grad():
-        scores = model(source[None], np.array([[BOS, *tokens[:-1]]])).data[0]
+        scores = model(np.tile(source, (len(sequences), 1)), target).data
     logp = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-    return float(sum(logp[i, t] for i, t in enumerate(tokens)))
+    return [float(sum(row[i, t] for i, t in enumerate(tokens))) for row, tokens in zip(logp, sequences)]
+
+
+def log_prob(model: nn.Transformer, source: np.ndarray, tokens: list[int]) -> float:
+    return log_probs(model, source, [tokens])[0]
 
 
 def all_sequences(max_len: int) -> list[list[int]]:
@@ -48,7 +55,8 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_pe
     model, max_len = small(seed), 4
     found = nn.beam_search(model, SOURCES, beam_size=256, max_len=max_len, length_penalty=length_penalty, n_best=5)
     for source, best in zip(SOURCES, found):
-        every = [(log_prob(model, source, s), s) for s in all_sequences(max_len)]
+        sequences = all_sequences(max_len)
+        every = list(zip(log_probs(model, source, sequences), sequences))
         every.sort(key=lambda pair: -pair[0] / len(pair[1]) ** length_penalty)
         for h, (expected, tokens) in zip(best, every[:5]):
             assert h.tokens == tokens
@@ -60,7 +68,8 @@ def beam_by_definition(model: Any, source: np.ndarray, size: int, max_len: int, 
     """One sentence, no cache, no batch, no early end."""
     alive, finished = [Hypothesis()], []
     for length in range(1, max_len + 1):
-        new = [Hypothesis([*h.tokens, t], log_prob(model, source, [*h.tokens, t])) for h in alive for t in range(VOCAB)]
+        longer = [[*h.tokens, t] for h in alive for t in range(VOCAB)]
+        new = list(map(Hypothesis, longer, log_probs(model, source, longer)))
         new.sort(key=lambda h: -h.log_prob)
         ended = [h for h in new[: 2 * size] if h.tokens[-1] == EOS]
         alive = [h for h in new[: 2 * size] if h.tokens[-1] != EOS][:size]
@@ -86,7 +95,7 @@ def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
         for source, h in zip(SOURCES, nn.greedy_search(model, SOURCES, max_len=6)):
             tokens: list[int] = []
             while len(tokens) < 6 and EOS not in tokens:
-                tokens.append(max(range(VOCAB), key=lambda t: log_prob(model, source, [*tokens, t])))
+                tokens.append(int(np.argmax(log_probs(model, source, [[*tokens, t] for t in range(VOCAB)]))))
             assert h.tokens == tokens
             assert h.log_prob == pytest.approx(log_prob(model, source, tokens), rel=1e-9)
             assert EOS not in h.tokens[:-1]
