@@ -10,8 +10,9 @@ Tensors go where arrays go: np.f(t), t.f() and mg.f(t) are one function, `dim=` 
 what it computes; help(mg.Tensor) lists the methods, help(mg.optim) the optimizers and schedules.
 
 Tensors:
-    Tensor, tensor, zeros, ones, full, arange, linspace, eye, rand, randn, randint, from_numpy, zeros_like,
-    ones_like, full_like, rand_like, randn_like, default_generator, get_rng_state, manual_seed, set_rng_state
+    Tensor, tensor, as_tensor, zeros, ones, empty, full, arange, linspace, eye, rand, randn, randint, randperm,
+    from_numpy, zeros_like, ones_like, empty_like, full_like, rand_like, randn_like, default_generator,
+    get_rng_state, manual_seed, set_rng_state, device, cuda
 
 Derivatives:
     gradients, grad, value_and_grad, elementwise_grad, vjp, jvp, hvp, jacobian, hessian, no_grad, enable_grad,
@@ -31,7 +32,7 @@ Elementwise:
     exp, expm1, log, log1p, log2, log10, sqrt, rsqrt, logaddexp, hypot, sin, cos, tan, arcsin, arccos, arctan,
     arctan2, sinh, cosh, tanh, arcsinh, arccosh, arctanh, maximum, minimum, where, masked_fill, clip, cbrt,
     exp2, logaddexp2, fmax, fmin, copysign, heaviside, deg2rad, rad2deg, sinc, float_power, xlogy, divmod, fmod,
-    unwrap, select, piecewise, polyval
+    unwrap, select, piecewise, polyval, ldexp, conjugate
 
 Activations:
     relu, sigmoid, softplus, log_sigmoid, leaky_relu, elu, silu, erf, gelu
@@ -80,6 +81,8 @@ Other names of these:
     abs, bmm, clamp, inverse, mm, movedim, permute, pow, topk, unsqueeze
 """
 
+import typing as _typing
+
 from numpy import e as e  # the constants and dtypes, where a PyTorch user looks for them
 from numpy import float16 as float16
 from numpy import float32 as float32
@@ -96,6 +99,7 @@ from numpy import uint8 as uint8
 
 from . import optim as optim
 from .core.creation import *
+from .core.device import *
 from .core.errors import *
 from .core.modes import *
 from .core.random import *
@@ -116,7 +120,9 @@ from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
 from .ops import advice as advice  # says what to write for PyTorch's other names
+from .ops import along as along  # answers np.apply_along_axis
 from .ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
+from .ops import sets as sets  # answers np.unique, np.histogram and their kind
 from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
 from .ops import writing as writing  # answers np.copyto and its kind
 from .ops.activations import *
@@ -138,6 +144,8 @@ from .ops.linalg import matmul as mm
 from .ops.losses import *
 from .ops.nan import *
 from .ops.norms import *
+from .ops.parts import *
+from .ops.polynomials import *
 from .ops.rearrange import *
 from .ops.reduction import *
 from .ops.shape import *
@@ -153,3 +161,10 @@ from .parallel import *
 from .runtime import *
 
 __version__ = "0.2.0"
+
+if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from .missing import missing
+
+        missing("minigrad", name)

@@ -21,6 +21,8 @@ from .ops import (
     losses,
     nan,
     norms,
+    parts,
+    polynomials,
     rearrange,
     reduction,
     shape,
@@ -31,7 +33,7 @@ from .ops import (
 )  # fmt: skip
 
 KINDS = {
-    "Elementwise": (elementwise, special),
+    "Elementwise": (elementwise, special, parts, polynomials),
     "Activations": (activations, gelu),
     "Reductions": (reduction, statistics, nan, norms, softmax),
     "Linear algebra": (linalg, decompositions, einsum),

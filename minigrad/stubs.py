@@ -25,13 +25,10 @@ from .tensor import Tensor
 class Methods:
     __slots__ = ()
 '''
-_TAIL = '''    @property
-    def T(self) -> Tensor:
-        """The tensor with its axes reversed."""
-    @property
-    def mT(self) -> Tensor:
-        """The tensor with its last two axes exchanged."""
-'''
+_PROPERTIES = {
+    "itemsize": "builtins.int", "strides": "builtins.tuple[builtins.int, ...]", "flags": "Any", "device": "Any",
+}  # fmt: skip
+"""The types of those that are no tensors."""
 _KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "TopK"}
 _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 
@@ -43,6 +40,17 @@ def methods() -> dict[str, Any]:
     for protocol in ("__getattr__", "__array_ufunc__", "__array_function__"):  # the first tells of names not here
         found.pop(protocol, None)
     return found
+
+
+def properties() -> dict[str, property]:
+    """The properties of Tensor that no class body defines, by name."""
+    own = Tensor.__module__
+    return {n: p for n, p in vars(Tensor).items() if isinstance(p, property) and p.fget.__module__ != own}
+
+
+def _property(name: str, found: property) -> str:
+    kind = _PROPERTIES.get(name, "Tensor")
+    return f'    @property\n    def {name}(self) -> {kind}:\n        """{found.__doc__}"""\n'
 
 
 def _type(annotation: Any, otherwise: str) -> str:
@@ -94,7 +102,8 @@ def _shown(parameters: list[inspect.Parameter]) -> list[str]:
 
 def stubs() -> str:
     """The text of `core/methods.pyi`."""
-    return _HEAD + "\n".join(_declared(name, method) for name, method in sorted(methods().items())) + "\n" + _TAIL
+    declared = [_declared(name, method) for name, method in sorted(methods().items())]
+    return _HEAD + "\n".join(declared) + "\n" + "".join(_property(*item) for item in properties().items())
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ Pictures:
     ExplorerPage, attention_page, explore
 """
 
+import typing as _typing
+
 from . import functional as functional
 from . import text as text
 from . import utils as utils
@@ -46,3 +48,10 @@ from .models import *
 from .pictures import *
 from .pictures import plots as plots
 from .train import *
+
+if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from minigrad.missing import missing
+
+        missing("nn", name)

@@ -9,6 +9,7 @@ their arguments in another order there, and `scaled_dot_product_attention` takes
 from __future__ import annotations
 
 import math
+import typing as _typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,3 +101,11 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     """The cosine of the angle between x1 and x2 along `dim`; lengths count as `eps` at least."""
     lengths = [mg.maximum(mg.vector_norm(x, axis=dim, keepdims=True), eps) for x in (x1, x2)]
     return mg.sum(mg.multiply(mg.divide(x1, lengths[0]), mg.divide(x2, lengths[1])), dim)
+
+
+if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from minigrad.missing import missing
+
+        missing("nn.functional", name)

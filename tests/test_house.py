@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
-    ["minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
+    ["minigrad.core.device", "minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
      "minigrad.runtime"],
     ["minigrad.core.modes", "minigrad.core.changes", "minigrad.core.size", "minigrad.core.watch"], ["minigrad.core.graph"],
     ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],

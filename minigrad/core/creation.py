@@ -6,26 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .device import device as checked_device
 from .errors import GradientError
 from .nested import needs_gradient, without_tensors
 from .random import default_generator
 from .tensor import DISPATCH, Tensor, unwrap
 
 __all__ = [
-    "tensor", "zeros", "ones", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
-    "from_numpy", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+    "tensor", "as_tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
+    "randperm", "from_numpy", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
 
 
-def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
+def tensor(data: Any, requires_grad: bool = False, dtype: Any = None, device: Any = None) -> Tensor:
     """A new tensor with a copy of `data`; see `Tensor`.
 
     Data that requires gradients is copied with them. So are lists and tuples of tensors, beside numbers: they are
     stacked.
     """
+    _on_cpu(device)
     if needs_gradient(data):
         if requires_grad:
             raise GradientError("tensor: the data requires gradients already; write .detach() for a leaf of its own")
@@ -33,6 +35,11 @@ def tensor(data: Any, requires_grad: bool = False, dtype: Any = None) -> Tensor:
         return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
     data = without_tensors(data)
     return Tensor(np.array(data, dtype), requires_grad)
+
+
+def _on_cpu(device: Any) -> Any:
+    """None, or "cpu"; a ValueError for a device that is not there."""
+    return None if device is None else str(checked_device(device))
 
 
 def _arrays_in(data: Any) -> list[Any]:
@@ -51,34 +58,46 @@ def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
 
 
-def zeros(*shape: Any, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+def zeros(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Zeros, of a shape given as ints or one tuple."""
-    return Tensor(np.zeros(_shape(shape), dtype), requires_grad)
+    return Tensor(np.zeros(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def ones(*shape: Any, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+def ones(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Ones, of a shape given as ints or one tuple."""
-    return Tensor(np.ones(_shape(shape), dtype), requires_grad)
+    return Tensor(np.ones(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A tensor whose elements are not set, of a shape given as ints or one tuple."""
+    return Tensor(np.empty(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """A tensor whose elements are all `fill_value`, of its dtype unless another is given."""
-    return Tensor(np.full(shape, fill_value, dtype), requires_grad)
+    return Tensor(np.full(shape, fill_value, dtype, device=_on_cpu(device)), requires_grad)
 
 
-def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """arange(stop), arange(start, stop) or arange(start, stop, step), as in NumPy."""
-    return Tensor(np.arange(*bounds, dtype=dtype), requires_grad)
+    return Tensor(np.arange(*bounds, dtype=dtype, device=_on_cpu(device)), requires_grad)
 
 
-def linspace(start: float, stop: float, num: int = 50, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def linspace(
+    start: Any, stop: Any, num: int = 50, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
+    _on_cpu(device)
+    if needs_gradient((start, stop)):
+        return DISPATCH[np.linspace](start, stop, num, dtype=dtype)
     return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = float, requires_grad: bool = False) -> Tensor:
+def eye(
+    n: int, m: int | None = None, k: int = 0, dtype: Any = float, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """An (n, m) matrix (m = n unless given) with ones on its k-th diagonal."""
-    return Tensor(np.eye(n, m, k, dtype), requires_grad)
+    return Tensor(np.eye(n, m, k, dtype, device=_on_cpu(device)), requires_grad)
 
 
 def _random(sample: Any, dtype: Any) -> np.ndarray:
@@ -87,21 +106,47 @@ def _random(sample: Any, dtype: Any) -> np.ndarray:
     return sample(dtype) if dtype in (np.float32, np.float64) else sample(np.dtype(float)).astype(dtype)
 
 
-def rand(*shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def rand(
+    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
     """Uniform random numbers in [0, 1)."""
+    _on_cpu(device)
     draw = default_generator(generator).random
     return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
 
 
-def randn(*shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def randn(
+    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
     """Normal random numbers, of mean 0 and standard deviation 1."""
+    _on_cpu(device)
     draw = default_generator(generator).standard_normal
     return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
 
 
-def randint(low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None) -> Tensor:
+def randint(
+    low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
     """Random integers from `low` to `high` - 1."""
+    _on_cpu(device)
     return Tensor(default_generator(generator).integers(low, high, shape, dtype))
+
+
+def randperm(n: int, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None) -> Tensor:
+    """The integers from 0 to n - 1 in random order."""
+    _on_cpu(device)
+    return Tensor(default_generator(generator).permutation(n).astype(dtype))
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` itself where it is a tensor, one that shares the memory of an array, or a new one."""
+    _on_cpu(device)
+    if isinstance(data, Tensor):
+        return data if dtype is None or data.dtype == dtype else data.astype(dtype)
+    return tensor(data, dtype=dtype) if needs_gradient(data) else Tensor(without_tensors(data), dtype=dtype)
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -111,26 +156,37 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return Tensor(array)
 
 
-def zeros_like(x: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Zeros, of the shape and (unless given) the dtype of x."""
-    return Tensor(np.zeros_like(unwrap(x), dtype), requires_grad)
+    return Tensor(np.zeros_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def ones_like(x: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Ones, of the shape and (unless given) the dtype of x."""
-    return Tensor(np.ones_like(unwrap(x), dtype), requires_grad)
+    return Tensor(np.ones_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A tensor whose elements are not set, of the shape and (unless given) the dtype of x."""
+    return Tensor(np.empty_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
     """`fill_value` in the shape and (unless given) the dtype of x."""
-    return Tensor(np.full_like(unwrap(x), fill_value, dtype), requires_grad)
+    return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=_on_cpu(device)), requires_grad)
 
 
-def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def rand_like(
+    x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Uniform random numbers in [0, 1), of the shape and (unless given) the dtype of x."""
-    return rand(np.shape(x), dtype=dtype or unwrap(x).dtype, generator=generator, requires_grad=requires_grad)
+    dtype = dtype or unwrap(x).dtype
+    return rand(np.shape(x), dtype=dtype, generator=generator, requires_grad=requires_grad, device=device)
 
 
-def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def randn_like(
+    x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Normal random numbers, of the shape and (unless given) the dtype of x."""
-    return randn(np.shape(x), dtype=dtype or unwrap(x).dtype, generator=generator, requires_grad=requires_grad)
+    dtype = dtype or unwrap(x).dtype
+    return randn(np.shape(x), dtype=dtype, generator=generator, requires_grad=requires_grad, device=device)

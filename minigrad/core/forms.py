@@ -162,7 +162,7 @@ _OTHERWISE = {  # functions whose meaning for PyTorch is another than for NumPy:
     "max": "x.max(axis=...), and x.argmax(axis=...) for the positions",
     "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
     "median": "median(x, axis=...), which averages the two middle elements",
-    "sort": "x.sort(axis=...), and x.argsort(axis=...) for the positions",
+    "sort": "np.sort(x, axis), and np.argsort(x, axis) for the positions",
     "split": "x.chunk(n), or x.split(indices, axis=...) with the places of the cuts",
     "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
     "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",

@@ -138,6 +138,9 @@ class Methods:
         """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
     def clone(self) -> Tensor:
         """A copy of x, in memory of its own."""
+    def compress(self, condition: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor: ...
+    def conj(self) -> Tensor:
+        """x, since it is real; of complex numbers the conjugates."""
     def contiguous(self) -> Tensor: ...
     def copy(self) -> Tensor:
         """A copy of x, in memory of its own."""
@@ -178,6 +181,8 @@ class Methods:
         """x with a new axis of length 1 at each place `axis` of the result."""
     def expm1(self) -> Tensor:
         """eˣ - 1, exact for small x."""
+    def fill(self, *args: Any, **options: Any) -> None:
+        """As NumPy's, in place, where no gradient flows through x; otherwise write np.full_like(x, value)."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
         """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all axes in `order`."""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
@@ -255,6 +260,8 @@ class Methods:
     def numel(self) -> Tensor: ...
     def outer(self, b: Any) -> Tensor:
         """All products of an element of a (n in all) and one of b (m in all): (n, m)."""
+    def partition(self, *args: Any, **options: Any) -> None:
+        """As NumPy's, in place, where no gradient flows through x; otherwise write np.partition(x, kth)."""
     def permute(self, *axes: Any) -> Tensor:
         """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
     def pow(self, b: Any, /) -> Tensor:
@@ -297,8 +304,8 @@ class Methods:
         """eˣ, divided by its sum over `axis`."""
     def softplus(self, beta: builtins.float = ...) -> Tensor:
         """log(1 + e^(beta x)) / beta, without overflow."""
-    def sort(self, axis: builtins.int | None = ..., *, kind: builtins.str | None = ..., stable: builtins.bool | None = ..., dim: Any = ...) -> Tensor:
-        """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
+    def sort(self, *args: Any, **options: Any) -> None:
+        """As NumPy's, in place, where no gradient flows through x; otherwise write np.sort(x)."""
     def split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
         """x cut along `axis` before each of the indices, or into that many equal parts."""
     def sqrt(self) -> Tensor:
@@ -350,8 +357,7 @@ class Methods:
         """x with a new axis of length 1 at each place `axis` of the result."""
     def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
-    def view(self, *shape: Any, order: builtins.str = ...) -> Tensor:
-        """x with another shape of the same size, as ints or one tuple; one length can be -1."""
+    def view(self, *shape: Any) -> Tensor: ...
     def xlogy(self, b: Any, /) -> Tensor:
         """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
     @property
@@ -360,3 +366,24 @@ class Methods:
     @property
     def mT(self) -> Tensor:
         """The tensor with its last two axes exchanged."""
+    @property
+    def real(self) -> Tensor:
+        """The real part; of real numbers the tensor itself."""
+    @property
+    def imag(self) -> Tensor:
+        """The imag part; of real numbers zeros."""
+    @property
+    def itemsize(self) -> builtins.int:
+        """The itemsize of the array in memory, as NumPy has them."""
+    @property
+    def strides(self) -> builtins.tuple[builtins.int, ...]:
+        """The strides of the array in memory, as NumPy has them."""
+    @property
+    def flags(self) -> Any:
+        """The flags of the array in memory, as NumPy has them."""
+    @property
+    def device(self) -> Any:
+        """The device "cpu"."""
+    @property
+    def flat(self) -> Tensor:
+        """The elements one after the other."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+import numpy as np
 
 from ..core.registry import FUNCTIONS, OPS
 from ..core.tensor import Tensor
@@ -24,13 +27,14 @@ as_strided            x.unfold(axis, size, step), or np.lib.stride_tricks.as_str
 as_subclass           x
 asin                  x.arcsin()
 asinh                 x.arcsinh()
+at                    x.index_add(index, values), or minigrad.where(mask, values, x)
 atan                  x.arctan()
 atan2                 minigrad.arctan2(x, y)
 atanh                 x.arctanh()
 baddbmm               x + a @ b
 bernoulli             (minigrad.rand(*x.shape) < x).double()
 bfloat16              x.float(): NumPy has no bfloat16
-bincount              np.bincount(x.data)
+bincount              np.bincount(x)
 bitwise_left_shift    np.left_shift(x.data, n)
 bitwise_right_shift   np.right_shift(x.data, n)
 bmm                   x @ y
@@ -40,45 +44,44 @@ cholesky_inverse      minigrad.inv(x @ x.mT)
 cholesky_solve        minigrad.solve(a @ a.mT, x)
 clamp_max             x.clip(max=...)
 clamp_min             x.clip(min=...)
-cummax                np.maximum.accumulate(x.data, axis), which has no gradient
-cummin                np.minimum.accumulate(x.data, axis), which has no gradient
+cummax                np.maximum.accumulate(x, axis)
+cummin                np.minimum.accumulate(x, axis)
 cross                 minigrad.cross(x, y), along the last axis
 diag_embed            x[..., None] * minigrad.eye(x.shape[-1])
-diagflat              minigrad.diag(x.ravel())
+diagflat              minigrad.diagflat(x)
 digamma               scipy.special.digamma(x)
 dist                  (x - y).norm()
 dsplit                minigrad.split(x, n, axis=2)
 eig                   np.linalg.eig(x.data), without gradient; for symmetric matrices minigrad.eigh(x)
-element_size          x.data.itemsize
+element_size          x.itemsize
 eq                    x == y
 equal                 minigrad.array_equal(x, y)
 erfc                  1 - x.erf()
 erfinv                scipy.special.erfinv(x)
 expand_as             x.expand(y.shape)
-fill                  minigrad.full_like(x, value)
 fix                   x.trunc()
-fmod                  x - y * (x / y).trunc()
+fmod                  minigrad.fmod(x, y)
 frac                  x - x.trunc()
-frexp                 np.frexp(x.data)
+frexp                 np.frexp(x)
 gcd                   np.gcd(x.data, y)
 ge                    x >= y
 ger                   x.outer(y)
 grad_fn               x.is_leaf, and draw_graph(x)
 gt                    x > y
 hardshrink            minigrad.where(x.abs() > 0.5, x, 0.0)
-histc                 np.histogram(x.data, bins)
-histogram             np.histogram(x.data, bins)
+histc                 np.histogram(x, bins)
+histogram             np.histogram(x, bins)
 hsplit                minigrad.split(x, n, axis=1)
-i0                    scipy.special.i0(x)
+i0                    np.i0(x)
 igamma                scipy.special.gammainc(x, y)
 igammac               scipy.special.gammaincc(x, y)
 index                 x[index]
 index_copy            minigrad.where(mask, values, x)
 index_fill            x.masked_fill(mask, value)
 index_put             x.index_add(index, values), or minigrad.where(mask, values, x)
-index_reduce          x.index_add(index, values)
+index_reduce          x.index_add(index, values), which sums
 inverse               minigrad.inv(x)
-is_contiguous         x.data.flags.c_contiguous
+is_contiguous         x.flags.c_contiguous
 is_floating_point     x.dtype.kind == "f"
 is_inference          not x.requires_grad
 is_nonzero            bool(x)
@@ -87,14 +90,13 @@ is_set_to             x.data is y.data
 is_signed             x.dtype.kind in "fi"
 isneginf              x == -np.inf
 isposinf              x == np.inf
-itemsize              x.dtype.itemsize
-kthvalue              x.sort(axis=-1)[..., k - 1]
+kthvalue              np.sort(x, axis=-1)[..., k - 1]
 lcm                   np.lcm(x.data, y)
 ldexp                 x * 2.0**y
 le                    x <= y
 lerp                  x + weight * (y - x)
 lgamma                scipy.special.gammaln(x)
-logcumsumexp          x.exp().cumsum(axis).log()
+logcumsumexp          np.logaddexp.accumulate(x, axis)
 logdet                minigrad.slogdet(x)[1]
 logit                 (x / (1 - x)).log()
 lt                    x < y
@@ -104,7 +106,7 @@ matrix_exp            scipy.linalg.expm(x.data), which has no gradient
 median                minigrad.median(x), which averages the two in the middle
 mm                    x @ y
 mode                  scipy.stats.mode(x.data)
-msort                 x.sort(axis=0)
+msort                 np.sort(x, axis=0)
 multinomial           np.random.default_rng().choice(len(x), n, p=x.data)
 mv                    x @ y
 mvlgamma              scipy.special.gammaln(x[..., None] - np.arange(p) / 2).sum(-1) + p * (p - 1) / 4 * np.log(np.pi)
@@ -137,7 +139,7 @@ resize_as             x.reshape(y.shape)
 retains_grad          x.retain_grad()
 scatter               minigrad.scatter(values, index=..., shape=...)
 scatter_add           x.index_add(index, values)
-scatter_reduce        x.index_add(index, values)
+scatter_reduce        x.index_add(index, values), which sums
 select                x[index]
 select_scatter        minigrad.where(mask, values, x)
 diagonal_scatter      minigrad.where(mask, values, x)
@@ -147,7 +149,7 @@ sgn                   x.sign()
 short                 x.astype(np.int16)
 solve                 minigrad.solve(a, x)
 split_with_sizes      x.split(np.cumsum(sizes)[:-1], axis=0)
-stride                x.data.strides
+stride                tuple(n // x.itemsize for n in x.strides)
 sum_to_size           x.sum(axis=..., keepdims=True)
 svd                   minigrad.svd(x, full_matrices=False), whose last part is V transposed
 symeig                minigrad.eigh(x)
@@ -158,8 +160,8 @@ true_divide           x / y
 type                  x.astype(dtype)
 type_as               x.astype(y.dtype)
 unflatten             x.reshape(...)
-unique                np.unique(x.data)
-unique_consecutive    np.unique(x.data)
+unique                np.unique(x)
+unique_consecutive    x[np.concatenate([[True], x.data[1:] != x.data[:-1]])]
 unsafe_chunk          x.chunk(n)
 unsafe_split          x.chunk(n)
 unsafe_split_with_sizes  x.split(np.cumsum(sizes)[:-1], axis=0)
@@ -193,9 +195,9 @@ INSTEAD = dict(line.split(maxsplit=1) for line in _TABLE.splitlines() if line)
 
 _KINDS = {
     "everything is in the memory of the CPU, on one device": """
-cuda device get_device hpu ipu xpu mtia is_cpu is_cuda is_hpu is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_ort
+cuda get_device hpu ipu xpu mtia is_cpu is_cuda is_hpu is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_ort
 is_vulkan is_xla is_xpu pin_memory is_pinned is_shared record_stream to_mkldnn is_distributed share_memory_""",
-    "the memory of a tensor is that of the ndarray x.data: see x.data.strides, x.data.ctypes and x.data.base": """
+    "the memory of a tensor is that of the ndarray x.data: see x.strides, x.data.ctypes and x.data.base": """
 const_data_ptr data_ptr dim_order layout storage storage_offset storage_type untyped_storage as_strided_scatter
 hash_tensor""",
     "there are no sparse tensors; scipy.sparse works on x.data": """
@@ -205,8 +207,8 @@ to_sparse_csr values resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_""
     "there are no quantised tensors": """
 dequantize int_repr is_quantized q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
 qscheme""",
-    "complex numbers have no gradients here; write real and imaginary parts, or np.real(x.data) and its kind": """
-angle cdouble cfloat chalf conj conj_physical imag is_complex is_conj is_neg isreal real resolve_conj resolve_neg""",
+    "complex numbers have no gradients here; write real and imaginary parts, and np.angle(x.data) and its kind": """
+angle cdouble cfloat chalf conj_physical is_complex is_conj is_neg isreal resolve_conj resolve_neg""",
     "there is no Fourier transform with gradients; np.fft works on x.data": "istft stft",
     "this routine of LAPACK has no gradient here; write minigrad.solve, inv or qr, or scipy.linalg on x.data": """
 geqrf lu lu_solve orgqr ormqr""",
@@ -225,7 +227,10 @@ def advice(name: str) -> str:
     if name in KINDS:
         return KINDS[name]
     if name in OPS or name in FUNCTIONS:
-        return f"write minigrad.{name}(x, ...)"
+        home = "minigrad" if name in vars(sys.modules["minigrad"]) else "np"  # some answer NumPy alone
+        return f"write {home}.{name}(x, ...)"
+    if hasattr(np.ndarray, name):
+        return f"it is there of the array: x.data.{name}"
     if name.endswith("_") and not name.startswith("_"):
         base = name[:-1]
         otherwise = f"write x.{base}(...)" if hasattr(Tensor, base) else advice(base)

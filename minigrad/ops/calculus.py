@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
@@ -41,6 +42,17 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     for _ in range(n):
         x = step(getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1))))
     return x
+
+
+@numpy_form(np.ediff1d)
+def _np_ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
+    """The differences of neighbours of the flattened ary, with `to_begin` before and `to_end` after them."""
+    differences = diff(ravel(ary))
+    for end in (np.asarray(unwrap(end)) for end in (to_begin, to_end) if end is not None):
+        if not np.can_cast(end.dtype, ary.dtype, "same_kind"):
+            raise TypeError(f"np.ediff1d: expected ends that fit dtype {ary.dtype}, got {end.dtype}")
+    parts = [ravel(part) for part in (to_begin, differences, to_end) if part is not None]
+    return concatenate([astype(part, differences.dtype) for part in parts])
 
 
 def _end(value: Any, x: Any, axis: int) -> Any:

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core.errors import GradientError
 from ..core.forms import spoken
-from ..core.nested import needs_gradient, on_arrays
+from ..core.nested import on_arrays
 from ..core.registry import function
-from ..core.tensor import DISPATCH, Tensor, wrap
+from ..core.tensor import DISPATCH, wrap
 
 __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
@@ -84,29 +83,8 @@ for _numpy in (
     np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.may_share_memory,
     np.shares_memory, np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str,
     np.array2string, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.argpartition, np.digitize,
-    np.linalg.matrix_rank, np.fix,
+    np.linalg.matrix_rank, np.fix, np.angle, np.iscomplex, np.isreal, np.imag, np.isin, np.array_equiv,
+    np.diag_indices_from, np.tril_indices_from, np.triu_indices_from, np.common_type, np.min_scalar_type,
+    np.einsum_path,
 ):  # fmt: skip
     _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")
-
-
-# -- functions of values, without a rule ---------------------------------------------------------------
-
-
-def _untracked(numpy: Callable[..., Any], instead: str, skip: str | None = None) -> None:
-    """Answer a NumPy function with what it makes of arrays, and refuse it where a gradient would be lost.
-
-    No gradient comes from the first argument, if it is called `skip`.
-    """
-
-    def call(*args: Any, **options: Any) -> Any:
-        if needs_gradient([args[skip is not None :], [x for name, x in options.items() if name != skip]]):
-            raise GradientError(f"np.{numpy.__name__}: its result would carry no gradient; {instead}")
-        result = on_arrays(numpy, args, options)
-        return Tensor(result) if numpy is np.full_like else result
-
-    DISPATCH[numpy] = call
-
-
-_untracked(np.full_like, "write np.broadcast_to(value, shape)", skip="a")
-_untracked(np.unique, "index the tensor with what np.unique(x.detach(), return_index=True) returns")
-_untracked(np.bincount, "write index_add(zeros(n), x, weights)")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from ..core.changes import mark_changed
+from ..core.device import device
+from ..core.errors import GradientError
+from ..core.nested import on_arrays
+from ..core.protocols import writable
 from ..core.registry import function
 from ..core.tensor import Tensor
 from .axes import Axis, ints, one_axis, shape_of
 from .elementwise import add, divide, multiply, subtract
+from .indexing import compress, getitem
 from .joining import concatenate, unstack
 from .reduction import max as maximum_of
 from .reduction import min as minimum_of
@@ -103,8 +110,28 @@ def _alpha(f: Any, sign: str) -> Any:
     return method
 
 
+def _in_place(name: str, otherwise: str) -> Any:
+    """A method of NumPy's that writes into x, and returns None; where a gradient flows it is refused."""
+
+    def method(self: Tensor, *args: Any, **options: Any) -> None:
+        if options.keys() & {"dim", "descending"}:
+            raise TypeError(f"{name}: PyTorch returns a pair, NumPy sorts in place; write np.sort(x) and np.argsort(x)")
+        if not writable(self, name, args, options):
+            raise GradientError(f"{name}: in place, the gradient of x would be lost; write {otherwise}")
+        on_arrays(getattr(self.data, name), args, options)
+        mark_changed(self.data)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"As NumPy's, in place, where no gradient flows through x; otherwise write {otherwise}."
+    return method
+
+
 _METHODS: dict[str, Any] = {
-    "view": reshape,
+    "view": lambda self, *shape: reshape(self, *shape) if shape else getitem(self, ...),
+    "compress": lambda self, condition, axis=None: compress(condition, self, axis),
+    "sort": _in_place("sort", "np.sort(x)"),
+    "partition": _in_place("partition", "np.partition(x, kth)"),
+    "fill": _in_place("fill", "np.full_like(x, value)"),
     "numel": lambda self: self.data.size,
     "dim": lambda self: self.data.ndim,
     "t": lambda self: self if self.ndim < 2 else swapaxes(self, 0, 1),
@@ -125,3 +152,18 @@ _METHODS: dict[str, Any] = {
 }
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
+
+
+def _device(self: Tensor) -> device:
+    """The device "cpu"."""
+    return device()
+
+
+for _name in ("itemsize", "strides", "flags"):
+    _doc = f"The {_name} of the array in memory, as NumPy has them."
+    setattr(Tensor, _name, property(attrgetter(f"data.{_name}"), doc=_doc))
+for _name, _property in {
+    "device": property(_device),
+    "flat": property(ravel, doc="The elements one after the other."),
+}.items():
+    setattr(Tensor, _name, _property)

@@ -250,6 +250,30 @@ def solve(a, b, /):
     return np.linalg.solve(a, b)
 
 
+@numpy_form(np.linalg.tensorinv)
+def _np_tensorinv(a: Any, ind: int = 2) -> Tensor:
+    """The inverse of a as a map of its last axes to its first `ind`, to be used with `tensordot`."""
+    if ind <= 0:
+        raise ValueError(f"np.linalg.tensorinv: expected ind > 0, got {ind}")
+    shape = shape_of(a)
+    if not shape:
+        raise TypeError("np.linalg.tensorinv: expected an array with axes, got a number")
+    size = int(np.prod(shape[ind:]))
+    return reshape(inv(reshape(a, size, -1)), (*shape[ind:], *shape[:ind]))
+
+
+@numpy_form(np.linalg.tensorsolve)
+def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
+    """The x with tensordot(a, x, x.ndim) = b; the `axes` of a are moved behind the others first."""
+    if axes is not None:
+        a = moveaxis(a, axes, range(np.ndim(a) - len(axes), np.ndim(a)))
+    shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]
+    size = int(np.prod(shape))
+    if np.size(a) != size**2:
+        raise np.linalg.LinAlgError(f"np.linalg.tensorsolve: expected a square map, got shape {shape_of(a)}")
+    return reshape(solve(reshape(a, size, size), reshape(b, -1)), shape)
+
+
 def _cofactors(x: Any) -> Any:
     """The signed determinants of the minors: the derivative of det, also of a singular matrix."""
     n = x.shape[-1]

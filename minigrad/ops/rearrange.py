@@ -108,6 +108,22 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     return getitem(joined, np.where(places < 0, places + np.size(joined), places))
 
 
+@numpy_form(np.trim_zeros)
+def _np_trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
+    """filt without the zeros at its front ("f" in `trim`) and back ("b"), along all axes or `axis`."""
+    options = {} if axis is None else {"axis": axis}
+    array = np.asarray(unwrap(filt))
+    whole: Any = np.trim_zeros(array, trim, **options)  # refuses what it refuses
+    if not whole.size:
+        return Tensor(whole)
+    starts, stops = np.zeros(array.ndim, int), np.array(array.shape)
+    if "f" in trim.lower():
+        starts = stops - np.trim_zeros(array, "f", **options).shape
+    if "b" in trim.lower():
+        stops = np.array(np.trim_zeros(array, "b", **options).shape)
+    return getitem(filt, tuple(map(slice, starts, stops)))
+
+
 # -- windows -----------------------------------------------------------------------------------------
 
 

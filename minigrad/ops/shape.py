@@ -122,6 +122,10 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 def transpose(x: Any, *axes: Any) -> Tensor:
     """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
     order = ints(axes)
+    if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
+        raise ValueError(
+            f"transpose: {order} leaves the axes as they are, as in NumPy; to exchange them, as PyTorch does, write x.T"
+        )
     if len(order) == 2 < np.ndim(x):
         raise ValueError(
             f"transpose: expected the order of all {np.ndim(x)} axes, as in NumPy, got {order}; to exchange two axes, "

@@ -17,7 +17,7 @@ from .shape import moveaxis, ravel, reshape
 __all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
 
 
-@function(numpy=np.sort, methods="sort")
+@function(numpy=np.sort)
 def sort(x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None) -> Tensor:
     """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
     if kind is not None and stable is not None:

@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from ..core.forms import numpy_form
 from ..core.nested import without_tensors
 from ..core.registry import function, op, ufunc
 from ..core.tensor import DISPATCH, Tensor
 from ..core.tensor import unwrap as untracked
+from .axes import shape_of
 from .compare import floor_divide
-from .elementwise import absolute, exp_share, multiply, power, remainder, safe_divide, where
-from .indexing import getitem
-from .shape import astype
+from .elementwise import absolute, exp_share, power, remainder, safe_divide, where
+from .indexing import getitem, take_along_axis
+from .joining import stack
+from .shape import astype, broadcast_to
 
 __all__ = [
     "cbrt", "exp2", "logaddexp2", "fmax", "fmin", "copysign", "heaviside", "deg2rad", "rad2deg", "sinc", "float_power",
-    "xlogy", "divmod", "fmod", "unwrap", "select", "piecewise", "polyval",
+    "xlogy", "divmod", "fmod", "unwrap", "select", "piecewise",
 ]  # fmt: skip
 
 LN2 = math.log(2)
@@ -161,10 +164,13 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     return y
 
 
-@function(numpy=np.polyval)
-def polyval(p: Any, x: Any) -> Tensor:
-    """The polynomial with the coefficients p, highest power first, at x."""
-    y: Any = multiply(x, 0)
-    for i in range(np.shape(p)[0]):
-        y = y * x + getitem(p, i)
-    return y
+@numpy_form(np.choose)
+def _np_choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
+    """At each place the element of the choice whose number stands there in a."""
+    index = np.asarray(untracked(a))
+    np.choose(index, [np.zeros((), bool)] * len(choices), mode=mode)  # type: ignore[call-overload]  # checks numbers
+    if mode != "raise":
+        index = index % len(choices) if mode == "wrap" else index.clip(0, len(choices) - 1)
+    shape = np.broadcast_shapes(index.shape, *map(shape_of, choices))
+    options = stack([broadcast_to(choice, shape) for choice in choices])
+    return getitem(take_along_axis(options, np.broadcast_to(index, shape)[None], 0), 0)

@@ -1,5 +1,7 @@
 """Optimizers and learning-rate schedules."""
 
+import typing as _typing
+
 from . import schedules as lr_scheduler  # its name in PyTorch
 from .adam import Adam as Adam
 from .adam import AdamW as AdamW
@@ -7,3 +9,10 @@ from .optimizer import Optimizer as Optimizer
 from .optimizer import clip_grad_norm_ as clip_grad_norm_
 from .schedules import *
 from .sgd import SGD as SGD
+
+if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from ..missing import missing
+
+        missing("minigrad.optim", name)

@@ -8,6 +8,7 @@ is whatever passes between two calls of `step`.
 from __future__ import annotations
 
 import math
+import typing as _typing
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -366,3 +367,11 @@ class ReduceLROnPlateau:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`."""
         self.best, self.bad, self.resting = state["best"], state["bad"], state["resting"]
+
+
+if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+
+    def __getattr__(name: str) -> _typing.NoReturn:
+        from ..missing import missing
+
+        missing("minigrad.optim.lr_scheduler", name)

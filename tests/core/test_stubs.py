@@ -46,7 +46,7 @@ def test_the_stub_is_up_to_date() -> None:
 
 def test_the_stub_names_every_method() -> None:
     text = stubs.stubs()
-    for name in [*stubs.methods(), "T", "mT"]:
+    for name in [*stubs.methods(), *stubs.properties(), "T", "mT"]:
         assert f"    def {name}(self" in text
 
 

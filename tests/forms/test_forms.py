@@ -27,6 +27,11 @@ CALLS = 1000 if INTENSE else 25
 NOT_CALLED = {
     np.einsum: "its subscripts have a test of their own",
     np.bincount: "its result is as long as its largest element says",
+    np.apply_along_axis: "it calls a function of the user's",
+    np.apply_over_axes: "it calls a function of the user's",
+    np.common_type: "about dtypes",
+    np.min_scalar_type: "about dtypes",
+    np.einsum_path: "about the order of products",
     np.empty_like: "what it returns is not set",
     np.may_share_memory: "about memory",
     np.shares_memory: "about memory",
@@ -46,8 +51,7 @@ UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linal
 """Functions that presume a symmetric matrix, whose gradient is that of its symmetric part; and vectors up to a sign."""
 REFUSED = {
     **dict.fromkeys(WRITING, "would lose its gradient|a leaf that requires gradients cannot be changed in place"),
-    np.unique: "its result would carry no gradient",
-    np.full_like: "its result would carry no gradient",
+    np.poly: "expected a vector of zeros",  # of a matrix its eigenvalues, which can be complex
     np.cross: "expected vectors of 3 elements",  # those of 2 are deprecated in NumPy
     np.take: "is out of bounds",  # which NumPy does not see where the result has no elements
     np.gradient: "places that require gradients",

@@ -62,7 +62,11 @@ def test_sizes_and_dtypes() -> None:
     ("call", "kind", "message"),
     [
         (lambda: X.max(dim=1), TypeError, "write x.max.axis=...., and x.argmax"),
-        (lambda: X.sort(dim=1), TypeError, "write x.sort.axis=...., and x.argsort"),
+        (lambda: X.sort(dim=1), TypeError, r"write np.sort\(x\) and np.argsort\(x\)"),
+        (lambda: X.sort(), mg.GradientError, r"sort: a leaf that requires gradients cannot be changed in place"),
+        (lambda: (X * 2).sort(), mg.GradientError, r"the gradient of x would be lost; write np.sort\(x\)"),
+        (lambda: X.transpose(0, 1), ValueError, "write x.T"),
+        (lambda: X.transpose(-2, -1), ValueError, "write x.T"),
         (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
         (lambda: X.split(2, dim=0), TypeError, "write x.chunk"),
         (lambda: X.repeat(2, 1, 1), TypeError, "write tile"),

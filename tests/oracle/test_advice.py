@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import Tensor
+import nn
+from minigrad import Tensor, missing
 from minigrad.ops.advice import INSTEAD, KINDS, advice
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
@@ -58,6 +61,58 @@ def test_functions_of_the_same_name_mean_the_same() -> None:
             compared += 1
             break
     assert compared > 40
+
+
+MODULES = [
+    (torch, mg, "minigrad"), (torch.nn, nn, "nn"), (torch.nn.functional, nn.functional, "nn.functional"),
+    (torch.optim, mg.optim, "minigrad.optim"),
+    (torch.optim.lr_scheduler, mg.optim.lr_scheduler, "minigrad.optim.lr_scheduler"),
+    (torch.utils.data, mg, "minigrad"), (torch.utils.data, nn, "nn"),
+]  # fmt: skip
+
+
+def public(module: ModuleType) -> list[str]:
+    """The names of a module of PyTorch that are its own."""
+    found = {name: getattr(module, name, None) for name in dir(module) if not name.startswith("_")}
+    home = {
+        name: v.__name__ if isinstance(v, ModuleType) else getattr(v, "__module__", None) for name, v in found.items()
+    }
+    own = [name for name in found if (home[name] or "torch").startswith(("torch", "_VariableFunctions"))]
+    return [name for name in own if name not in ("TYPE_CHECKING", "Tensor", "inf", "torch")]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(("theirs", "ours", "name"), MODULES, ids=lambda m: getattr(m, "__name__", m))
+def test_every_name_of_pytorchs_modules_is_here_or_says_what_to_write(theirs: Any, ours: Any, name: str) -> None:
+    names = public(theirs)
+    silent = [n for n in names if n not in vars(ours) and not missing.advice(name, n)]
+    assert not silent and len(names) > 15
+    gone = next(n for n in names if n not in vars(ours))
+    with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute '{gone}': \w"):
+        getattr(ours, gone)
+    with pytest.raises(AttributeError, match=rf"^module '{name}' has no attribute 'no_such_name'$"):
+        _ = ours.no_such_name
+
+
+TABLES = {**missing.TORCH, **missing.DATA, **missing.NN, **missing.FUNCTIONAL, **missing.OPTIM}
+
+
+def test_what_is_here_is_in_no_table() -> None:
+    for table, home in ((missing.TORCH, mg), (missing.NN, nn), (missing.DATA, nn), (missing.FUNCTIONAL, nn.functional)):
+        assert not table.keys() & vars(home).keys()
+    assert not missing.OPTIM.keys() & vars(mg.optim).keys()
+
+
+@pytest.mark.parametrize("name", [n for n in dir(torch.nn) if n in missing.NN and n in
+    ("CELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "Mish", "ReLU6", "SELU", "Softmin", "Softshrink", "Softsign",
+     "Tanhshrink", "PReLU", "Threshold")])  # fmt: skip
+def test_advice_for_layers_computes_what_pytorchs_do(name: str) -> None:
+    x = np.linspace(-4, 8, 30).reshape(3, 10)
+    given = {"Softmin": (-1,), "Threshold": (0.3, 2.0)}.get(name, ())
+    expected = getattr(torch.nn, name)(*given).double()(torch.tensor(x)).detach().numpy()
+    names = {"x": Tensor(x), "minigrad": mg, "np": np, "nn": nn, "weight": 0.25, "threshold": 0.3, "value": 2.0}
+    found = eval(missing.NN[name].partition(", which")[0], names)
+    np.testing.assert_allclose((found(Tensor(x)) if callable(found) else found).data, expected, atol=1e-7)
 
 
 X = np.array([[0.9, 0.2, 0.4], [0.3, 0.8, 0.6], [0.5, 0.7, 0.95]])
@@ -109,7 +164,6 @@ UNARY = [
     "is_signed",
     "isneginf",
     "isposinf",
-    "itemsize",
     "lgamma",
     "logdet",
     "logit",
@@ -142,16 +196,15 @@ def test_advice_computes_what_pytorch_does(name: str) -> None:
         np.testing.assert_allclose(np.asarray(f), np.asarray(e), rtol=1e-7, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", INSTEAD)
+@pytest.mark.parametrize("name", {**TABLES, **INSTEAD})
 def test_advice_names_what_there_is(name: str) -> None:
-    import nn
-
-    for method in re.findall(r"\bx\.(\w+)", INSTEAD[name]):
-        assert hasattr(Tensor, method) and method != name
-    for path in re.findall(r"\b((?:minigrad|np|nn|scipy)(?:\.\w+)+)", INSTEAD[name]):
+    text = {**TABLES, **INSTEAD}[name]
+    for method in re.findall(r"\bx\.(\w+)", text):
+        assert hasattr(Tensor, method) and method != (name if name in INSTEAD else "")
+    for path in re.findall(r"\b((?:minigrad|np|nn|scipy)(?:\.\w+)+)", text):
         start, *rest = path.split(".")
         found: Any = {"minigrad": mg, "np": np, "nn": nn, "scipy": scipy}[start]
-        if rest[0] == "stats":
-            continue  # is imported by who uses it
+        if start == "scipy":  # whose modules are imported by who uses them
+            importlib.import_module(f"scipy.{rest[0]}")
         for part in rest:
             found = getattr(found, part)

@@ -41,6 +41,20 @@ def on_arrays(text: str, step: float = 0.0, along: Any = None) -> list[Any]:
     return flat(eval(text, {**moved, **FREE}))
 
 
+def leaves_at(step: float = 0.0, along: Any = None) -> dict[str, Tensor]:
+    return {name: Tensor(x + step * along[name] if along else x, requires_grad=True) for name, x in TRACKED.items()}
+
+
+def tracked(value: Any) -> list[Tensor]:
+    return [f for f in flat(value) if isinstance(f, Tensor) and f.requires_grad]
+
+
+def slope_of(results: list[Tensor], leaves: dict[str, Tensor], along: Any, gs: list[Any]) -> Tensor:
+    """The derivative of the results, weighted with gs, in a direction; it can be differentiated again."""
+    grads = mg.gradients(results, list(leaves.values()), gs, create_graph=True, allow_unused=True)
+    return Tensor(0.0) + sum((g * along[name]).sum() for name, g in zip(leaves, grads) if g is not None)
+
+
 def agree(found: list[Any], expected: list[Any]) -> None:
     assert len(found) == len(expected)
     for f, e in zip(found, expected):
@@ -52,7 +66,7 @@ def agree(found: list[Any], expected: list[Any]) -> None:
 @pytest.mark.parametrize("text", EXPRESSIONS)
 def test_as_numpy(text: str) -> None:
     expected = on_arrays(text)
-    leaves = {name: Tensor(x, requires_grad=True) for name, x in TRACKED.items()}
+    leaves = leaves_at()
     if text in LEFT and text not in OTHERWISE:
         with pytest.raises(REFUSALS, match=r"\w"):
             eval(text, {**leaves, **FREE})
@@ -61,20 +75,28 @@ def test_as_numpy(text: str) -> None:
     if text in LEFT:
         return
     agree([f.detach() if isinstance(f, Tensor) else f for f in found], expected)
-    results = [f for f in found if isinstance(f, Tensor) and f.requires_grad]
+    results = tracked(found)
     if not results:
         return
     along = {name: rng.standard_normal(x.shape) for name, x in TRACKED.items()}
     along["A"] = along["A"] + along["A"].T  # the derivatives of functions of symmetric matrices are symmetric
     gs = [rng.standard_normal(f.shape).astype(f.dtype) for f in results]
-    grads = mg.gradients(results, list(leaves.values()), gs, allow_unused=True)
-    slope = sum(float((g.data * along[name]).sum()) for name, g in zip(leaves, grads) if g is not None)
+    derivative = slope_of(results, leaves, along, gs)
+    slope = derivative.item()
     h = 1e-3 if any(f.dtype == np.float32 for f in results) else 1e-6
     places = [i for i, f in enumerate(found) if isinstance(f, Tensor) and f.requires_grad]
     ends = [[on_arrays(text, step, along)[i] for i in places] for step in (h, -h)]
     difference = sum(float(np.nansum((a - b) * g)) for a, b, g in zip(*ends, gs)) / (2 * h)
-    if np.isfinite(slope):
-        assert slope == pytest.approx(difference, rel=1e-4, abs=1e-4)
+    if not np.isfinite(slope):
+        return
+    assert slope == pytest.approx(difference, rel=1e-4, abs=1e-4)
+    if derivative.requires_grad and h < 1e-3:
+        slopes = []
+        for moved in (leaves_at(h, along), leaves_at(-h, along)):
+            ys = tracked(eval(text, {**moved, **FREE}))
+            slopes.append(slope_of(ys, moved, along, gs).item())
+        curvature = slope_of([derivative], leaves, along, [np.ones(())]).item()
+        assert curvature == pytest.approx((slopes[0] - slopes[1]) / (2 * h), rel=1e-4, abs=1e-4)
 
 
 @pytest.mark.parametrize("text", SPOKEN)

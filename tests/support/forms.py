@@ -302,6 +302,22 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "condlist": lambda d: [d.mask()],
     "choicelist": lambda d: [d.values(d.shape)],
     "funclist": lambda d: [1.0, lambda x, *_: x],
+    "i": lambda d: d.values(d.shape[-1:], np.int8) % 5,
+    **dict.fromkeys(["filt", "element", "test_elements", "seq_of_zeros", "u", "keys", "y2"], Chooser.array),
+    **dict.fromkeys(["ar1", "ar2", "stop", "to_end", "to_begin"], Chooser.partner),
+    "z": Chooser.array,
+    "w": lambda d: d.one(None, d.values(d.shape)),
+    "cov": lambda d: d.one(False, True, "unscaled"),
+    "choices": Chooser.arrays,
+    "trim": lambda d: d.one("fb", "f", "b", "x"),
+    **dict.fromkeys(
+        ["assume_unique", "return_indices", "retstep", "endpoint", "full", "invert", "deg_"], lambda d: d.often(0.5)
+    ),
+    "num": lambda d: d.one(0, 1, 2, 5),
+    "base": lambda d: d.one(2.0, 10.0),
+    "N": lambda d: d.one(None, 2, 0),
+    "density": lambda d: d.one(None, True, False),
+    "range": lambda d: d.one(None, (0.0, 2.0)),
     **dict.fromkeys(["return_index", "return_inverse", "return_counts", "sorted"], lambda d: True),
 }
 """How to draw an argument, by the name of its parameter in NumPy's signature."""

@@ -38,12 +38,15 @@ np.minimum(x, y); np.fmax(x, 0.5); np.fmin(x, 0.5); np.clip(x, 0.3, 0.6); np.cli
 np.remainder(y, x); np.mod(y, x); np.fmod(y, x); np.divmod(y, x); np.floor_divide(y, x); np.copysign(x, -y)
 np.heaviside(x - 0.5, 0.5); np.deg2rad(x); np.rad2deg(x); np.degrees(x); np.radians(x); np.sinc(x); np.nan_to_num(n)
 np.where(m, x, y); np.where(x > 0.5, x, 0); np.where(m); np.select([m, x > 0.5], [x, y], 0.0)
-np.piecewise(x, [x < 0.5], [lambda t: t**2, lambda t: 3 * t]); np.modf(x); np.ldexp(x, 2); np.i0(x)
+np.piecewise(x, [x < 0.5], [lambda t: t**2, lambda t: 3 * t]); np.modf(3 * x); np.ldexp(x, 2); np.i0(x)
+np.frexp(x); np.conj(x); np.conjugate(x); np.real(x); np.imag(x); np.angle(x); np.real_if_close(x); np.nextafter(x, y)
+np.choose(c, [v, v * 2]); np.choose(k, [x[:, :2], y[:, :2], 0.5, 1.0], mode="clip")
 Rounding and questions:
 np.round(x, 1); np.around(x, decimals=1); np.floor(x); np.ceil(x); np.trunc(x); np.rint(x); np.fix(x); np.isnan(n)
 np.isinf(x); np.isfinite(n); np.isclose(x, y); np.allclose(x, x); np.array_equal(x, y); np.signbit(x); np.greater(x, y)
 np.less_equal(x, y); np.equal(x, y); np.logical_and(m, x > 0.5); np.logical_not(m); np.any(m, axis=0); np.all(m)
 np.iscomplexobj(x); np.isscalar(x); np.shares_memory(x, x)
+np.isreal(x); np.iscomplex(x); np.isneginf(x); np.isposinf(x); np.array_equiv(x, y); np.isin(x, y); np.isrealobj(x); np.min_scalar_type(x); np.result_type(x, y)
 Reductions:
 np.sum(x); np.sum(x, axis=0); np.sum(x, axis=(0, 1)); np.sum(x, axis=-1, keepdims=True); np.sum(a=x, axis=1)
 np.sum(x, where=m); np.sum(x, initial=2.0); np.sum(x, dtype=np.float32); np.mean(x); np.mean(x, axis=1, where=m)
@@ -56,8 +59,10 @@ np.cumprod(x, axis=0); np.cumulative_sum(v); np.nansum(n); np.nanmean(n, axis=0)
 np.nanmax(n, axis=0); np.nanmin(n); np.nanprod(n, axis=1); np.nanmedian(n, axis=0); np.nanquantile(n, 0.4)
 np.nanpercentile(n, 40, axis=1); np.nancumsum(n, axis=1); np.nancumprod(n); np.count_nonzero(m); np.argmax(x, axis=1)
 np.argmin(x); np.nanargmax(n, axis=1); np.add.reduce(x, axis=0); np.multiply.reduce(x, axis=1); np.maximum.reduce(x, axis=1)
-np.logaddexp.reduce(x, axis=1); np.add.accumulate(x, axis=1); np.maximum.accumulate(x); np.add.outer(v, w)
-np.cov(x); np.cov(v, w4); np.cov(x, rowvar=False, bias=True); np.cov(x, aweights=v); np.corrcoef(x); np.histogram(v)
+np.logaddexp.reduce(x, axis=1); np.add.accumulate(x, axis=1); np.maximum.accumulate(x); np.minimum.accumulate(x, axis=1); np.add.outer(v, w)
+np.subtract.reduce(x); np.hypot.reduce(x, axis=(0, 1)); np.fmax.reduce(x, axis=1, keepdims=True); np.divide.accumulate(x, axis=1); np.logaddexp.accumulate(v)
+np.add.reduceat(v, [0, 2, 1]); np.multiply.reduceat(x, [0, 2], axis=1); np.power.outer(v, w)
+np.cov(x); np.cov(v, w4); np.cov(x, rowvar=False, bias=True); np.cov(x, aweights=v); np.corrcoef(x)
 Shape:
 np.reshape(x, (4, 3)); np.reshape(x, -1, order="F"); np.ravel(x); np.ravel(x, order="F"); np.transpose(x)
 np.transpose(t, (2, 0, 1)); np.permute_dims(t, (1, 0, 2)); np.matrix_transpose(x); np.swapaxes(t, 0, 2)
@@ -66,7 +71,7 @@ np.broadcast_arrays(x, v); np.atleast_1d(s); np.atleast_2d(v); np.atleast_3d(x);
 np.ndim(x); np.shape(x); np.size(x); np.flip(x, axis=0); np.flip(m=x); np.fliplr(x); np.flipud(x); np.rot90(x); np.roll(x, 1, axis=1)
 np.repeat(x, 2, axis=0); np.repeat(v, [1, 0, 2, 1]); np.tile(x, (2, 1)); np.resize(x, (2, 5)); np.pad(x, 1)
 np.pad(x, ((0, 1), (2, 0)), mode="edge"); np.pad(x, 1, mode="reflect"); np.pad(x, 1, mode="wrap"); np.pad(x, 1, constant_values=2.0)
-np.lib.stride_tricks.sliding_window_view(x, 2, axis=1); np.lib.stride_tricks.sliding_window_view(x, (2, 2)); np.trim_zeros(v)
+np.lib.stride_tricks.sliding_window_view(x, 2, axis=1); np.lib.stride_tricks.sliding_window_view(x, (2, 2)); np.trim_zeros(np.concatenate([[0.0], v, [0.0]])); np.trim_zeros(np.pad(x, 1)); np.trim_zeros(np.pad(v, 2), "f")
 np.zeros_like(x); np.ones_like(x); np.full_like(x, 2.0); np.empty_like(x).shape
 Joining and splitting:
 np.concatenate([x, y], axis=1); np.concatenate([x, y], axis=None); np.concat([x, y]); np.stack([x, y], axis=-1); np.vstack([x, v])
@@ -76,9 +81,13 @@ np.vsplit(x, 3); np.meshgrid(v, w); np.meshgrid(v, w, indexing="ij"); np.insert(
 np.r_[v, w]; np.c_[w, w]
 Indexing and sorting:
 np.take(x, [0, 2], axis=1); np.take(v, [5, -1], mode="wrap"); np.take_along_axis(x, k, axis=1); np.compress([True, False, True], x, axis=0)
-np.extract(m, x); np.choose(c, [v, v * 2]); np.sort(x, axis=0); np.sort(x, axis=None); np.argsort(x, axis=1); np.partition(v, 2)
-np.argpartition(v, 2); np.searchsorted(np.sort(v), 0.5); np.nonzero(m); np.argwhere(m); np.flatnonzero(m); np.unique(v); np.lexsort([v])
-np.digitize(v, [0.3, 0.6]); np.tril(A); np.triu(A, 1); np.diag(v); np.diag(A, 1); np.diagonal(A); np.diagflat(v); np.trace(A); np.bincount(c)
+np.extract(m, x); np.sort(x, axis=0); np.sort(x, axis=None); np.argsort(x, axis=1); np.partition(v, 2)
+np.argpartition(v, 2); np.searchsorted(np.sort(v), 0.5); np.nonzero(m); np.argwhere(m); np.flatnonzero(m); np.lexsort([v]); np.partition(x, 1, axis=0)
+np.digitize(v, [0.3, 0.6]); np.tril(A); np.triu(A, 1); np.diag(v); np.diag(A, 1); np.diagonal(A); np.diagflat(v); np.trace(A); np.diag_indices_from(A); np.tril_indices_from(A, -1); np.triu_indices_from(A)
+Sets and counts:
+np.unique(v); np.unique(np.round(x, 1), return_counts=True); np.unique(x, axis=0); np.unique(c, return_index=True, return_inverse=True); np.unique_all(v); np.unique_counts(v); np.unique_inverse(v); np.sort(np.unique_values(v))
+np.union1d(v, w); np.intersect1d(v, v[:2]); np.setdiff1d(v, v[:2]); np.setxor1d(v, v[:2]); np.bincount(c); np.bincount(c, v); np.bincount(c, weights=v, minlength=4)
+np.histogram(v); np.histogram(v, bins=3, range=(0, 1)); np.histogram(w4, [0.2, 0.5, 0.9], weights=v); np.histogram(v, 3, density=True); np.histogram_bin_edges(v, 4); np.histogram2d(v, w4); np.histogramdd(x)
 Linear algebra:
 np.matmul(x, v); np.dot(x, v); np.vdot(x, y); np.inner(x, y); np.outer(v, w); np.tensordot(x, y, axes=2); np.tensordot(t, x, axes=([1, 2], [0, 1]))
 np.einsum("ij,kj->ik", x, y); np.einsum("ii", A); np.einsum("ij->j", x); np.kron(A, B); np.cross(w, A); np.vecdot(x, y); np.matvec(A, w); np.vecmat(w, A)
@@ -89,13 +98,15 @@ np.linalg.pinv(x); np.linalg.lstsq(x.T, v)[0]; np.linalg.matrix_power(A, 3); np.
 np.linalg.norm(x); np.linalg.norm(v, 1); np.linalg.norm(v, np.inf); np.linalg.norm(v, 3); np.linalg.norm(x, "nuc"); np.linalg.norm(x, 2)
 np.linalg.norm(x, 1); np.linalg.norm(x, axis=1); np.linalg.norm(t, axis=(1, 2)); np.linalg.vector_norm(x, axis=0); np.linalg.matrix_norm(x)
 np.linalg.matmul(x, v); np.linalg.outer(v, w); np.linalg.trace(A); np.linalg.diagonal(A); np.linalg.tensordot(x, y); np.linalg.vecdot(x, y)
-np.linalg.cross(w, A); np.linalg.matrix_transpose(x); np.linalg.cond(A); np.linalg.matrix_rank(A); np.linalg.eig(A); np.linalg.eigvals(A); np.linalg.tensorinv(A, 1)
+np.linalg.cross(w, A); np.linalg.matrix_transpose(x); np.linalg.cond(A); np.linalg.matrix_rank(A); np.linalg.eig(A); np.linalg.eigvals(A); np.linalg.tensorinv(A, 1); np.linalg.tensorsolve(A, w); np.linalg.tensorinv(np.reshape(np.kron(A, B @ B.T), (3, 3, 9)), 2)
 Calculus and polynomials:
-np.diff(x); np.diff(x, n=2, axis=1); np.diff(v, prepend=0.0); np.diff(v, append=v[:1]); np.ediff1d(v); np.gradient(v); np.gradient(x, 0.5, axis=1); np.gradient(x)
+np.diff(x); np.diff(x, n=2, axis=1); np.diff(v, prepend=0.0); np.diff(v, append=v[:1]); np.ediff1d(v); np.ediff1d(x, to_end=w, to_begin=0.5); np.gradient(v); np.gradient(x, 0.5, axis=1); np.gradient(x)
 np.trapezoid(x, axis=1); np.trapezoid(v, dx=0.5); np.convolve(v, w); np.convolve(v, w, mode="same"); np.correlate(v, w); np.interp(w, [0, 0.5, 1], [1.0, 3, 2])
-np.interp([0.2, 0.4], [0, 0.5, 1], w); np.polyval(v, w); np.vander(w); np.polyfit(w, w * w, 1); np.roots(v); np.unwrap(v)
+np.interp([0.2, 0.4], [0, 0.5, 1], w); np.polyval(v, w); np.vander(w); np.vander(w, 2, increasing=True); np.polyfit(w, w * w, 1); np.polyfit(w4, v, 2, w=v); np.polyfit(w4, x.T, 1, cov="unscaled"); np.polyfit(w4, v, 1, cov=True); np.polyfit(w4, v, 1, full=True)[:2]
+np.polyadd(v, w); np.polysub(w, v); np.polymul(v, w); np.polydiv(v, w); np.polyder(v); np.polyder(v, 2); np.polyint(v); np.polyint(v, 2, k=[1.0, 2.0]); np.poly(w); np.roots(v); np.unwrap(v)
+np.linspace(s, 2.0, 5); np.linspace(v, w4, 4, endpoint=False, axis=1); np.linspace(0, s, 5, retstep=True); np.logspace(s, 1.0, 4); np.geomspace(s, 2.0, 4); np.geomspace(-v, -w4, 3, axis=-1); np.full_like(x, s); np.full_like(w, s, shape=(2, 2))
 Functions of functions:
-np.apply_along_axis(np.sum, 1, x); np.vectorize(np.sin)(v); np.fromiter((2 * e for e in v), float); np.array([v[0], v[1]]); np.fft.fft(v)
+np.apply_along_axis(np.sum, 1, x); np.apply_along_axis(lambda r: r[:2] * r[1], 0, x); np.apply_over_axes(np.sum, t, [0, 2]); np.vectorize(np.sin)(v); np.fromiter((2 * e for e in v), float); np.array([v[0], v[1]]); np.fft.fft(v)
 """)
 
 IDIOMS = listed("""
@@ -107,12 +118,12 @@ float(v.sum() > 1); bool(v[0] > 0); v[0].item() if hasattr(v[0], "item") else v[
 Indexing:
 x[0]; x[-1]; x[0, 1]; x[:, 1]; x[..., 0]; x[1:]; x[::2]; x[::-1]; x[:, ::-1]; x[None]; x[:, np.newaxis]; x[[0, 2]]; x[[0, 2], [1, 3]]; x[m]; x[x > 0.5]
 x[:, [0, 0, 1]]; x[np.arange(3), [0, 1, 2]]; x[np.ix_([0, 2], [1, 3])]; x[c[:2]]; x[0][1]; v[-2:]; t[0, ..., 1]; x[()]; x[np.array([True, False, True])]; x[slice(1, None)]
-x[np.argsort(x[:, 0])]; x[np.triu_indices(3)]; [row.sum() for row in x]; v[v.argmax()]; x[~m]; x.flat[3]
+x[np.argsort(x[:, 0])]; x[np.triu_indices(3)]; [row.sum() for row in x]; v[v.argmax()]; x[~m]; x.flat[3]; [e for e in x.flat]
 Methods:
 x.sum(); x.sum(axis=0); x.sum(1, keepdims=True); x.mean(axis=(0, 1)); x.std(ddof=1); x.var(0); x.prod(); x.max(); x.max(axis=1); x.min(0); x.argmax(); x.argmin(axis=1)
 x.cumsum(); x.cumsum(axis=1); x.cumprod(0); x.any(); x.all(axis=0); x.reshape(4, 3); x.reshape((2, -1)); x.reshape(-1); x.ravel(); x.flatten(); x.T; t.mT; x.transpose(); t.transpose(2, 0, 1)
 x.swapaxes(0, 1); x.squeeze(); x.repeat(2); x.repeat(2, axis=0); x.take([0, 1]); x.clip(0.3, 0.6); x.round(1); x.astype(float); x.astype("float32"); x.copy(); x.dot(v); A.diagonal(); A.trace()
-x.argsort(axis=1); x.nonzero(); x.tolist(); x.item(3); x.shape; x.ndim; x.size; x.dtype; x.nbytes; x.conj(); x.real; x.fill(0.0); x.sort(); x.view(); x.partition(2); x.compress([True, False], axis=0); x.itemsize; x.strides; x.flags
+x.argsort(axis=1); x.nonzero(); x.tolist(); x.item(3); x.shape; x.ndim; x.size; x.dtype; x.nbytes; x.conj(); x.real; x.imag; x.device; x.fill(0.0); x.sort(); x.view(); x.partition(2); x.compress([True, False], axis=0); x.itemsize; x.strides; x.flags
 Programs of a line:
 np.exp(x) / np.exp(x).sum(axis=1, keepdims=True); np.log(np.sum(np.exp(x - x.max()))) + x.max(); 1 / (1 + np.exp(-x)); np.tanh(x @ y.T) @ w; np.sqrt(((x[:, None] - x) ** 2).sum(-1) + 1e-9)
 ((x - y) ** 2).mean(); np.abs(x - y).max(); -(y * np.log(x)).sum(); np.where(x > 0.5, x, 0.1 * x); np.linalg.norm(x[:, None] - y, axis=-1); v @ np.linalg.solve(x.T @ x + np.eye(4), v)
@@ -124,9 +135,9 @@ f"{v.sum():.3f}"; repr(x)[:6]; np.dot(v, v) ** 0.5; np.prod(x.shape); np.isnan(x
 TORCH = listed("""
 Making tensors:
 torch.tensor([1.0, 2.0]); torch.zeros(2, 3); torch.ones((2, 3)); torch.full((2,), 3.0); torch.arange(5); torch.linspace(0, 1, 5); torch.eye(3); torch.zeros_like(x); torch.ones_like(x); torch.full_like(x, 2.0); torch.from_numpy(array)
-torch.rand(2, 3).shape; torch.randn(2, 3).shape; torch.randint(0, 5, (2, 3)).shape; torch.rand_like(x).shape; torch.arange(2, 8, 2); torch.tensor([1, 2]).float(); torch.tensor(2.0).item()
+torch.as_tensor([1.0, 2.0]); torch.empty(2, 3).shape; torch.empty_like(x).shape; torch.zeros(2, device="cpu"); torch.device("cpu").type; torch.ones(2, 3, device=x.device); torch.randperm(5).shape; torch.rand(2, 3).shape; torch.randn(2, 3).shape; torch.randint(0, 5, (2, 3)).shape; torch.rand_like(x).shape; torch.arange(2, 8, 2); torch.tensor([1, 2]).float(); torch.tensor(2.0).item()
 Asking:
-x.shape; x.size(); x.size(0); x.size(-1); x.dim(); x.ndim; x.numel(); len(x); x.dtype == torch.float64; x.requires_grad; x.is_leaf; x.grad is None; x.tolist(); x.detach().numpy(); x.sum().item(); x.cpu(); x.to("cpu"); x.double(); x.detach(); x.clone(); x.data
+x.shape; x.size(); x.size(0); x.size(-1); x.device.type; x.dim(); x.ndim; x.numel(); len(x); x.dtype == torch.float64; x.requires_grad; x.is_leaf; x.grad is None; x.tolist(); x.detach().numpy(); x.sum().item(); x.cpu(); x.to("cpu"); x.double(); x.detach(); x.clone(); x.data
 Shape:
 x.view(-1); x.view(4, 3); x.reshape(2, -1); x.t(); x.T; x.mT; x.permute(1, 0); torch.permute(x, (1, 0)); x.unsqueeze(0); x.unsqueeze(-1); torch.unsqueeze(x, dim=1); x.unsqueeze(1).squeeze(1); x.flatten(); t.flatten(1); t.flatten(start_dim=0, end_dim=1); torch.flatten(t, 1); x.contiguous().view(-1)
 v.expand(3, 4); v.expand(3, -1); v.expand(2, 3, 4); torch.cat([x, y]); torch.cat([x, y], dim=1); torch.cat((x, y), -1); torch.stack([x, y]); torch.stack([x, y], dim=1); x.chunk(2, dim=1); torch.chunk(x, 3); x.unbind(0); x.unbind(dim=1); x.swapaxes(0, 1); torch.swapaxes(x, 0, 1); x.movedim(0, 1); x.flip(0); torch.flip(x, dims=(0, 1)); x.roll(1, 0); torch.roll(x, 1, 1); x.tile(2); torch.tile(x, (2, 1))
@@ -148,48 +159,30 @@ nn.functional.nll_loss(x, labels); nn.SmoothL1Loss()(x, y); nn.Softmax(dim=-1)(x
 """)
 
 LEFT = {
-    "np.modf(x)": "write `x - np.trunc(x)` and `np.trunc(x)`",
-    "np.ldexp(x, 2)": "write `x * 2.0**2`",
-    "np.i0(x)": "`scipy.special.i0` has a derivative",
-    "np.maximum.accumulate(x)": "of the ufunc methods, `reduce` of add, multiply, maximum, minimum, logaddexp, `add.accumulate` and `outer` have rules",
-    "np.histogram(v)": "counts have no derivative: write `np.histogram(v.data)`",
     "np.array(x)": "an ndarray cannot carry a gradient: `x.clone()`, or `x.detach()` where none is needed",
     "np.asarray(x)": "an ndarray cannot carry a gradient: `x` itself, or `x.detach()`",
     "np.array([v[0], v[1]])": "NumPy asks for numbers: write `np.stack([v[0], v[1]])`, or `mg.tensor([...])`, which stacks at any depth",
-    "np.trim_zeros(v)": "write `v[first:last]`",
     "np.r_[v, w]": "NumPy does not ask tensors here: write `np.concatenate`",
     "np.c_[w, w]": "NumPy does not ask tensors here: write `np.column_stack`",
-    "np.choose(c, [v, v * 2])": "write `np.select` or `np.where`",
-    "np.unique(v)": "index with `np.unique(v.detach(), return_index=True)[1]`",
-    "np.lexsort([v])": "positions have no derivative: write `np.lexsort([v.data])`",
+    "np.nextafter(x, y)": "a step of one rounding has no derivative: write `np.nextafter(x.data, y)`",
+    "np.histogram2d(v, w4)": "counts have no derivative: write `np.histogram2d(v.data, w4.data)`",
+    "np.histogramdd(x)": "counts have no derivative: write `np.histogramdd(x.data)`",
+    "np.lexsort([v])": "NumPy does not ask the tensors in a list; positions have no derivative: write `np.lexsort([v.data])`",
     "np.linalg.eig(A)": "its results are complex: `np.linalg.eigh` for symmetric matrices",
     "np.linalg.eigvals(A)": "its results are complex: `np.linalg.eigvalsh` for symmetric matrices",
-    "np.linalg.tensorinv(A, 1)": "write `np.linalg.inv` of a reshaped matrix",
-    "np.ediff1d(v)": "write `np.diff(v.ravel())`",
-    "np.vander(w)": "write `w[:, None] ** np.arange(n)[::-1]`",
-    "np.polyfit(w, w * w, 1)": "write `np.linalg.lstsq(w[:, None] ** [1, 0], y)[0]`",
-    "np.roots(v)": "roots are complex",
-    "np.apply_along_axis(np.sum, 1, x)": "write the function with `axis=`, or `np.stack([f(row) for row in x])`",
+    "np.roots(v)": "its results are complex; for a real root write Newton's method on `np.polyval`",
     "np.vectorize(np.sin)(v)": "it computes with numbers: write the function with arrays",
     "np.fromiter((2 * e for e in v), float)": "it asks for numbers, with a warning: write `np.stack([2 * e for e in v])`",
     "np.fft.fft(v)": "complex numbers have no gradients here",
-    "x.flat[3]": "write `x.ravel()[3]`",
-    "x.conj()": "complex numbers have no gradients here",
-    "x.real": "complex numbers have no gradients here",
-    "x.fill(0.0)": "write `np.full_like(x, 0.0)`; `x.data[...] = 0.0` where no graph needs x",
-    "x.view()": "`view` is PyTorch's, with a shape; an array's is `x.data.view()`",
-    "x.partition(2)": "in place in NumPy: write `np.partition(x, 2)`",
-    "x.compress([True, False], axis=0)": "write `np.compress(condition, x, axis=0)`, or `x[condition]`",
-    "x.itemsize": "write `x.dtype.itemsize`",
-    "x.strides": "write `x.data.strides`",
-    "x.flags": "write `x.data.flags`",
-    "x.sort()": "NumPy sorts in place and PyTorch returns a pair; here it returns the sorted tensor",
+    "x.fill(0.0)": "in place, where no gradient flows; otherwise `np.full_like(x, 0.0)`",
+    "x.sort()": "in place in NumPy, and here where no gradient flows; a pair in PyTorch. Write `np.sort(x)`",
+    "x.partition(2)": "in place, where no gradient flows; otherwise `np.partition(x, 2)`",
     "np.add.reduce([x, y])": "NumPy does not ask the tensors in a list: write `x + y`, or `np.sum(np.stack([x, y]), axis=0)`",
     "np.minimum.reduce([x, y, x * y])": "NumPy does not ask the tensors in a list: write `np.min(np.stack([...]), axis=0)`",
     "x.max(dim=1)": "PyTorch returns a pair: write `x.amax(dim=1)` and `x.argmax(dim=1)`",
     "x.min(dim=1)": "PyTorch returns a pair: write `x.amin(dim=1)` and `x.argmin(dim=1)`",
     "x.median()": "PyTorch takes the lower of the two in the middle: write `minigrad.median(x)`, their mean",
-    "x.sort(dim=1)": "PyTorch returns a pair: write `x.sort(axis=1)` and `x.argsort(axis=1)`",
+    "x.sort(dim=1)": "PyTorch returns a pair: write `np.sort(x, 1)` and `x.argsort(axis=1)`",
     "x.std()": "divided by n here, as in NumPy: write `x.std(correction=1)`",
     "x.var(dim=0)": "divided by n here, as in NumPy: write `x.var(axis=0, correction=1)`",
     "torch.where(x > 0.5)": "write `(x > 0.5).nonzero()`",
@@ -198,11 +191,10 @@ LEFT = {
     "x.mm(y.T)": "write `x @ y.T`",
     "nn.functional.pad(x, (1, 1))": "write `minigrad.pad`, whose widths are NumPy's",
     "nn.Conv2d(3, 8, 3)": "there are no convolution layers: `x.unfold` and a product",
-    "torch.cuda.is_available()": "everything is on the CPU",
 }
 """Why an expression does not work, or means something else; what to write."""
 
-OTHERWISE = {"x.sort()", "x.std()", "x.nonzero()"}
+OTHERWISE = {"x.std()", "x.nonzero()"}
 """Those of them that are taken, and mean what NumPy means, or what is said."""
 
 DIFFERENCES = [  # name, in NumPy and here, in PyTorch, what is refused
@@ -210,10 +202,15 @@ DIFFERENCES = [  # name, in NumPy and here, in PyTorch, what is refused
         "transpose",
         "`x.transpose(2, 0, 1)` orders all axes",
         "exchanges two axes",
-        "two axes of a tensor of three or more: `swapaxes`",
+        "two axes of a tensor of three or more: `swapaxes`; `x.transpose(0, 1)` of a matrix: `x.T`",
     ),
     ("max, min", "`x.max(axis=1)` is a tensor", "`x.max(dim=1)` is a pair", "`dim=`: `amax`, `argmax`"),
-    ("sort", "a tensor, in rising order", "a pair", "`dim=`: `sort(axis=...)`, `argsort`"),
+    (
+        "sort",
+        "`np.sort(x)` is a tensor; `x.sort()` is in place",
+        "`x.sort()` is a pair",
+        "the method where a gradient flows: `np.sort`, `np.argsort`",
+    ),
     ("median", "the mean of the two in the middle", "the lower of them", "the method: `minigrad.median`"),
     (
         "split",
@@ -221,6 +218,7 @@ DIFFERENCES = [  # name, in NumPy and here, in PyTorch, what is refused
         "into parts of this size",
         "`dim=`: `chunk`, `array_split`",
     ),
+    ("meshgrid", '`indexing="xy"` unless told', '`indexing="ij"` unless told', "nothing: write `indexing=`"),
     ("repeat", "each element", "the whole, as `tile` does", "more than one count: `tile`"),
     ("std, var", "divided by n", "divided by n - 1", "`dim=` without `correction=`"),
     ("size", "the number of elements", "`x.size()` is the shape", "nothing: `x.size` is a number that can be called"),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 import minigrad as mg
+from minigrad.ops.parts import _fraction
 
 from .base import Draw, Sample, add
 from .elementwise import binary, by_element, unary
@@ -81,3 +82,19 @@ add(
     lambda d: Sample([d.array(shape := d.shape(max_ndim=2)), d.array(d.partner(shape), 0.3, 3)]),
     analytic=False,
 )
+
+
+add(
+    "fraction",
+    by_element(lambda x: math.modf(x)[0]),
+    lambda d: Sample([d.rng.integers(-3, 3, s := d.shape()) + d.array(s, 0.1, 0.9)]),
+    call=_fraction,
+    analytic=False,
+)
+add(
+    "ldexp",
+    lambda x, i: x * 2.0**i,
+    lambda d: Sample([d.array(s := d.shape())], {"i": d.rng.integers(-4, 5, s[-1:])}),
+    analytic=False,
+)
+add("conjugate", lambda x: x, lambda d: Sample([d.array(d.shape())]), analytic=False)

@@ -1,0 +1,390 @@
+"""Names of PyTorch's modules that are not here: what to write instead, in the AttributeError.
+
+`ops/advice.py` is about names of tensors. This module is imported when a name is missing, and not before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NoReturn
+
+
+def _table(text: str) -> dict[str, str]:
+    return dict(line.split(maxsplit=1) for line in text.strip().splitlines() if line)
+
+
+TORCH = _table("""
+FloatTensor           minigrad.tensor(data, dtype=np.float32)
+DoubleTensor          minigrad.tensor(data, dtype=np.float64)
+HalfTensor            minigrad.tensor(data, dtype=np.float16)
+LongTensor            minigrad.tensor(data, dtype=np.int64)
+IntTensor             minigrad.tensor(data, dtype=np.int32)
+ShortTensor           minigrad.tensor(data, dtype=np.int16)
+CharTensor            minigrad.tensor(data, dtype=np.int8)
+ByteTensor            minigrad.tensor(data, dtype=np.uint8)
+BoolTensor            minigrad.tensor(data, dtype=bool)
+Generator             np.random.default_rng(seed), which every function that draws takes as generator=
+Size                  tuple: x.shape is one
+arcsinh_              x = x.arcsinh()
+asarray               minigrad.tensor(data), which copies, or minigrad.Tensor(data), which shares memory with an array
+autograd              minigrad.gradients(y, xs), and minigrad.grad, vjp, jvp, hvp, jacobian, hessian of functions
+bartlett_window       np.bartlett(n)
+bernoulli             (minigrad.rand(*x.shape) < x).double()
+bincount              np.bincount(x, weights)
+binomial              minigrad.tensor(rng.binomial(n, p))
+blackman_window       np.blackman(n)
+block_diag            scipy.linalg.block_diag(*[x.data for x in xs]), or np.block
+bool                  bool, as dtype
+broadcast_shapes      np.broadcast_shapes(*shapes)
+broadcast_tensors     np.broadcast_arrays(*xs)
+bucketize             minigrad.searchsorted(boundaries, x)
+can_cast              np.can_cast(a, b)
+cartesian_prod        np.stack(np.meshgrid(*xs, indexing="ij"), axis=-1).reshape(-1, len(xs))
+cdist                 minigrad.norm(x[:, None] - y, axis=-1)
+chain_matmul          np.linalg.multi_dot(xs)
+combinations          x[np.array([*itertools.combinations(range(len(x)), r)])]
+compile               the function itself: there is nothing to compile
+concat                minigrad.cat(xs)
+cumulative_trapezoid  ((y[1:] + y[:-1]) / 2 * np.diff(x)).cumsum()
+distributed           minigrad.start_parallel(...), minigrad.DataParallel or minigrad.MPIParallel
+double                minigrad.float64
+float                 minigrad.float32
+half                  minigrad.float16
+long                  minigrad.int64
+int                   minigrad.int32
+short                 minigrad.int16
+empty_permuted        minigrad.zeros(shape)
+empty_strided         minigrad.zeros(shape)
+eye_                  minigrad.eye(n)
+fft                   np.fft on x.data, which has no gradient: complex numbers have none here
+finfo                 np.finfo(dtype)
+fork                  minigrad.start_parallel(...)
+frombuffer            minigrad.Tensor(np.frombuffer(buffer, dtype))
+from_file             minigrad.Tensor(np.memmap(path, dtype))
+func                  minigrad.grad, vjp, jvp, hvp, jacobian, hessian; there is no vmap: write the batch axis
+get_default_dtype     float64: functions that make tensors take dtype=
+get_device_module     nothing: everything is on the CPU
+get_file_path         pathlib.Path
+hamming_window        np.hamming(n)
+hann_window           np.hanning(n)
+histogramdd           np.histogramdd(x.data, bins)
+hub                   nn.load(folder), which reads published models
+iinfo                 np.iinfo(dtype)
+inference_mode        minigrad.no_grad()
+initial_seed          minigrad.manual_seed(seed), and remember it
+is_storage            isinstance(x.data, np.ndarray)
+isin                  np.isin(x, y)
+isreal                np.isreal(x)
+kaiser_window         np.kaiser(n, beta)
+lgamma                scipy.special.gammaln(x)
+load                  nn.load_weights(path, model), or np.load; pickles are not read
+lobpcg                np.linalg.eigh(x)
+logspace              np.logspace(start, stop, num)
+lstm                  there are no recurrent layers; write the loop over steps
+normal                minigrad.randn(*shape) * std + mean
+norm_except_dim       minigrad.norm(v, axis=...)
+numel                 x.numel()
+nn                    import nn, which comes with minigrad
+pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_indices(len(x), 1)
+poisson               minigrad.tensor(rng.poisson(x.data))
+polar                 r * np.cos(angle) and r * np.sin(angle)
+promote_types         np.promote_types(a, b)
+randint_like          minigrad.randint(low, high, x.shape)
+range                 minigrad.arange(start, stop + step, step)
+row_stack             np.vstack(xs)
+rsub                  y - x
+save                  nn.save_weights(path, model), or np.save
+scalar_tensor         minigrad.tensor(value)
+seed                  minigrad.manual_seed(seed)
+segment_reduce        np.add.reduceat(x, starts)
+select_copy           x[index].clone()
+set_default_dtype     dtype= where tensors are made, model.float() and model.double()
+set_default_tensor_type  dtype= where tensors are made
+set_printoptions      np.set_printoptions(...)
+sigmoid_              x = x.sigmoid()
+slice_copy            x[start:stop].clone()
+std_mean              x.std(axis, correction=1) and x.mean(axis)
+special               scipy.special on tensors: erf, gammaln, expit and others have derivatives
+stft                  np.fft on x.data, which has no gradient
+t                     x.t()
+testing               np.testing on x.data
+trapz                 np.trapezoid(y, x)
+tril_indices          np.tril_indices(n)
+triu_indices          np.triu_indices(n)
+unique_dim            np.unique(x, axis=...)
+unravel_index         np.unravel_index(index, shape)
+typename              type(x).__name__
+utils                 nn.ArrayBatches(x, y, batch_size=...) for torch.utils.data.DataLoader of a TensorDataset
+version               minigrad.__version__
+vander                np.vander(x)
+view_as_real          the real and the imaginary part, as two tensors
+vmap                  the batch axis: operations take leading axes; or np.stack([f(x) for x in xs])
+wait                  nothing: operations are done when they return
+where_                minigrad.where(condition, x, y)
+zeros_                minigrad.zeros(shape)
+is_tensor             isinstance(x, minigrad.Tensor)
+from_dlpack           minigrad.from_numpy(np.from_dlpack(x))
+to_dlpack             x.data.__dlpack__()
+newaxis               None, or np.newaxis
+pca_lowrank           minigrad.svd(x, full_matrices=False)
+svd_lowrank           minigrad.svd(x, full_matrices=False)
+lu_unpack             scipy.linalg.lu(x.data), which has no gradient
+frobenius_norm        minigrad.norm(x)
+nuclear_norm          np.linalg.norm(x, "nuc")
+while_loop            while
+profiler              minigrad.profile()
+signal                scipy.signal on x.data
+distributions         scipy.stats on x.data; the log-density is a line of NumPy
+set_anomaly_enabled   minigrad.detect_anomaly()
+is_anomaly_check_nan_enabled  minigrad.detect_anomaly()
+is_anomaly_enabled    minigrad.detect_anomaly()
+cosine_similarity     nn.functional.cosine_similarity(x, y)
+multiprocessing       minigrad.start_parallel(...)
+set_num_interop_threads   minigrad.set_num_threads(n)
+get_num_interop_threads   minigrad.get_num_threads()
+init_num_threads      minigrad.set_num_threads(n)
+jacfwd                minigrad.jacobian(f)
+jacrev                minigrad.jacobian(f)
+jit                   the function itself: there is nothing to compile
+numpy                 import numpy as np: its functions take tensors
+scipy                 scipy itself, whose scipy.special has derivatives here
+tree_map              the loop; minigrad.trees.leaves and rebuilt take trees apart
+tree_util             minigrad.trees.leaves and rebuilt
+lax                   Python's loops and conditions, and NumPy's functions
+pmap                  minigrad.start_parallel(...), or the batch axis
+make_vjp              minigrad.vjp(f, x)
+make_jvp              minigrad.jvp(f, x, v)
+make_hvp              minigrad.hvp(f, x, v)
+hessian_vector_product  minigrad.hvp(f, x, v)
+holomorphic_grad      real and imaginary parts; complex numbers have no gradients here
+multigrad_dict        minigrad.grad(f): a dict of arrays is an argument
+checkpoint            nothing: what no rule reads is not saved
+random                np.random.default_rng(seed), or minigrad.manual_seed
+""")
+
+DATA = _table("""
+DataLoader            nn.ArrayBatches(x, y, batch_size=..., shuffle=True)
+TensorDataset         nn.ArrayBatches(x, y, batch_size=...)
+Dataset               a list or a generator of batches; nn.as_batches takes both
+IterableDataset       a generator of batches; nn.as_batches takes it
+random_split          x[order[:n]] and x[order[n:]] with order = np.random.default_rng(seed).permutation(len(x))
+Subset                x[indices]
+ConcatDataset         np.concatenate, or itertools.chain
+ChainDataset          itertools.chain
+StackDataset          nn.ArrayBatches(x, y, batch_size=...)
+Sampler               nn.ArrayBatches(x, batch_size=..., shuffle=True, seed=...)
+BatchSampler          nn.ArrayBatches(x, batch_size=...)
+RandomSampler         nn.ArrayBatches(x, batch_size=..., shuffle=True)
+SequentialSampler     nn.ArrayBatches(x, batch_size=..., shuffle=False)
+SubsetRandomSampler   nn.ArrayBatches(x[indices], batch_size=...)
+WeightedRandomSampler x[rng.choice(len(x), n, p=weights / weights.sum())]
+DistributedSampler    nothing: with nn.Trainer each rank reads its rows of a batch
+default_collate       np.stack([...])
+default_convert       minigrad.tensor(data)
+distributed           nothing: with nn.Trainer each rank reads its rows of a batch
+get_worker_info       nothing: batches are made in the process itself
+""")
+
+NN = _table("""
+Bilinear              np.einsum("...i,oij,...j->...o", x, weight, y)
+Buffer                model.register_buffer(name, array)
+CELU                  nn.ELU(), which is the same for alpha 1
+Container             nn.Module
+CosineEmbeddingLoss   s = nn.functional.cosine_similarity(x, y); np.where(t == 1, 1 - s, np.maximum(0, s)).mean()
+CosineSimilarity      nn.functional.cosine_similarity(x, y)
+DataParallel          minigrad.DataParallel
+GLU                   x, gate = np.split(x, 2, axis=-1); x * gate.sigmoid()
+GaussianNLLLoss       (np.log(var) + (x - target) ** 2 / var).mean() / 2
+GroupNorm             nn.LayerNorm of x.reshape(n, groups, -1)
+HingeEmbeddingLoss    np.where(y == 1, x, np.maximum(0, margin - x)).mean()
+Hardshrink            minigrad.where(x.abs() > 0.5, x, 0.0)
+Hardsigmoid           (x / 6 + 0.5).clip(0, 1)
+Hardswish             x * (x / 6 + 0.5).clip(0, 1)
+Hardtanh              x.clip(-1, 1)
+LazyLinear            nn.Linear(in_features, out_features)
+LinearCrossEntropyLoss     minigrad.linear_cross_entropy(x, weight, target)
+LinearCrossEntropyOptions  minigrad.linear_cross_entropy(x, weight, target)
+MarginRankingLoss     np.maximum(0, margin - y * (x1 - x2)).mean()
+Mish                  x * x.softplus().tanh()
+MultiheadAttention    nn.MultiHeadAttention, whose masks say True for what is allowed
+MultiLabelSoftMarginLoss   nn.BCEWithLogitsLoss()
+MultiMarginLoss       np.maximum(0, margin - x[rows, y][:, None] + x), summed over the other classes
+MultiLabelMarginLoss  np.maximum(0, 1 - (x[:, y] - x[:, others])), summed
+NLLLoss2d             nn.NLLLoss()
+PReLU                 minigrad.where(x > 0, x, weight * x)
+PairwiseDistance      minigrad.norm(x - y + 1e-6, axis=-1)
+ParameterDict         a Module with the parameters as attributes
+ParameterList         a Module with the parameters as attributes
+PoissonNLLLoss        (np.exp(x) - target * x).mean()
+RReLU                 nn.LeakyReLU()
+ReLU6                 x.clip(0, 6)
+SELU                  1.0507009873554805 * minigrad.elu(x, 1.6732632423543772)
+SoftMarginLoss        minigrad.softplus(-y * x).mean()
+Softmin               minigrad.softmax(-x)
+Softshrink            x.sign() * (x.abs() - 0.5).clip(min=0)
+Softsign              x / (1 + x.abs())
+Tanhshrink            x - x.tanh()
+Threshold             minigrad.where(x > threshold, x, value)
+TransformerDecoder    nn.Decoder(...), or nn.ModuleList of nn.TransformerDecoderLayer
+TransformerEncoder    nn.Encoder(...), or nn.ModuleList of nn.TransformerEncoderLayer
+TripletMarginLoss     np.maximum(0, margin + minigrad.norm(a - p, axis=-1) - minigrad.norm(a - n, axis=-1)).mean()
+TripletMarginWithDistanceLoss  np.maximum(0, margin + distance(a, p) - distance(a, n)).mean()
+Unflatten             x.reshape(...)
+SyncBatchNorm         nn.BatchNorm1d(n)
+factory_kwargs        dtype=, which layers with parameters take
+modules               nn itself
+parallel              minigrad.DataParallel
+parameter             nn.Parameter
+UninitializedParameter     nn.Parameter, whose shape is given
+UninitializedBuffer   model.register_buffer(name, array)
+""")
+
+FUNCTIONAL = _table("""
+batch_norm            nn.BatchNorm1d(n)(x)
+bilinear              np.einsum("...i,oij,...j->...o", x, weight, y)
+celu                  minigrad.elu(x), which is the same for alpha 1
+cosine_embedding_loss s = nn.functional.cosine_similarity(x, y); np.where(t == 1, 1 - s, np.maximum(0, s)).mean()
+gaussian_nll_loss     (np.log(var) + (x - target) ** 2 / var).mean() / 2
+glu                   x, gate = np.split(x, 2, axis=-1); x * gate.sigmoid()
+group_norm            minigrad.layer_norm of x.reshape(n, groups, -1)
+gumbel_softmax        minigrad.softmax((x - np.log(-np.log(minigrad.rand(*x.shape)))) / tau)
+hardshrink            minigrad.where(x.abs() > 0.5, x, 0.0)
+hardsigmoid           (x / 6 + 0.5).clip(0, 1)
+hardswish             x * (x / 6 + 0.5).clip(0, 1)
+hardtanh              x.clip(-1, 1)
+hinge_embedding_loss  np.where(y == 1, x, np.maximum(0, margin - x)).mean()
+linear_cross_entropy  minigrad.linear_cross_entropy(x, weight, target)
+margin_ranking_loss   np.maximum(0, margin - y * (x1 - x2)).mean()
+mish                  x * x.softplus().tanh()
+multi_head_attention_forward   nn.MultiHeadAttention
+multi_margin_loss     np.maximum(0, margin - x[rows, y][:, None] + x), summed over the other classes
+multilabel_margin_loss         np.maximum(0, 1 - (x[:, y] - x[:, others])), summed
+multilabel_soft_margin_loss    nn.functional.binary_cross_entropy_with_logits(x, y)
+pad                   np.pad(x, widths), whose widths begin with the first axis
+pairwise_distance     minigrad.norm(x - y + 1e-6, axis=-1)
+pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_indices(len(x), 1)
+poisson_nll_loss      (np.exp(x) - target * x).mean()
+prelu                 minigrad.where(x > 0, x, weight * x)
+relu6                 x.clip(0, 6)
+rrelu                 minigrad.leaky_relu(x, slope)
+selu                  1.0507009873554805 * minigrad.elu(x, 1.6732632423543772)
+soft_margin_loss      minigrad.softplus(-y * x).mean()
+softmin               minigrad.softmax(-x)
+softshrink            x.sign() * (x.abs() - 0.5).clip(min=0)
+softsign              x / (1 + x.abs())
+tanhshrink            x - x.tanh()
+threshold             minigrad.where(x > threshold, x, value)
+triplet_margin_loss   np.maximum(0, margin + minigrad.norm(a - p, axis=-1) - minigrad.norm(a - n, axis=-1)).mean()
+triplet_margin_with_distance_loss  np.maximum(0, margin + distance(a, p) - distance(a, n)).mean()
+""")
+
+OPTIM = _table("""
+ASGD                  nn.MovingAverage beside minigrad.optim.SGD
+LBFGS                 scipy.optimize.minimize(minigrad.value_and_grad(loss), w, jac=True, method="L-BFGS-B")
+SparseAdam            minigrad.optim.Adam
+swa_utils             nn.MovingAverage, or nn.average_weights
+ChainedScheduler      LambdaLR with the product of the factors
+CyclicLR              LambdaLR with a function of the epoch
+MultiplicativeLR      LambdaLR, whose factor is of the first learning rate
+LRScheduler           Schedule
+swap_in_optimizer_params_and_state  optimizer.load_state_dict(state)
+""")
+
+_INSIDE = """
+AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats Block
+BoolType BroadcastingList1 BroadcastingList2 BroadcastingList3 BufferDict CallStack Capsule ClassType Code
+CompilationUnit CompleteArgumentSpec DFIterDataPipe DataChunk DeepCopyMemoTable DeviceObjType DictType DispatchKey
+DispatchKeySet EPOCH_DEPRECATION_WARNING EnumType ErrorReport ExcludeDispatchKeyGuard ExecutionPlan FatalError
+FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor InferredType
+IntType InterfaceType IterDataPipe JITException ListType LockingLogger LoggerBase MapDataPipe ModuleDict Node NoneType
+NoopLogger NumberType OperatorInfo OptionalType PRIVATE_OPS ParameterDict PyObjectType RRefType SUM ScalingType
+StaticModule StreamObjType StringType SwizzleType Tag TensorType ThroughputBenchmark TracingState TupleType Type
+USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH UnionType Use Value ao argument_validation assert_int_or_pair
+batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
+batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit boolean_dispatch
+choose_qparams_optimized classes classproperty common_types compiled_with_cxx11_abi compiler cpp dataloader datapipes
+dataset export functional functional_datapipe futures fx grad graph graph_settings grouped_mm
+guaranteed_datapipes_determinism handle_torch_function has_lapack has_mkl has_openmp has_spectral has_torch_function
+has_torch_function_unary has_torch_function_variadic import_ir_module import_ir_module_from_buffer intrinsic
+is_inference_mode_enabled is_warn_always_enabled jagged library masked merge_type_from_type_comment monitor
+native_batch_norm native_group_norm native_layer_norm native_norm nested non_deterministic overrides package parse_ir
+parse_schema parse_type_comment prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
+qat quasirandom reproducibility_notes return_types runtime_validation runtime_validation_disabled sampler
+scaled_grouped_mm scaled_mm set_flush_denormal set_warn_always sspaddmm tf32_notes torch torch_version types
+unify_type_list version windows
+"""
+
+_KINDS = {
+    "|".join(_INSIDE.split()): "that is inside PyTorch, and has no counterpart",
+    r"(Script|LiteScript|ConcreteModule|PyTorchFile|Disable|Serialization|Deserialization|Sym|sym_).*": (
+        "that is inside PyTorch, and has no counterpart"
+    ),
+    r"\w*(Storage|StorageBase)": "the memory of a tensor is that of the ndarray x.data",
+    r".*(contiguous_format|preserve_format|channels_last|memory_format|channels_last_3d|strided)": (
+        "memory lies as in NumPy's arrays: see x.strides"
+    ),
+    r".*determin.*|.*matmul_precision": "results are the same at every run: there is nothing to set",
+    r"Ada\w+|Muon|[NR]Adam|RMSprop|Rprop|LARS": "there are SGD, Adam and AdamW",
+    r"(cuda|accelerator|backends|cpu|xpu|mps|mtia|hip|Stream|Event|amp|autocast\w*|GradScaler|get_default_device|"
+    r"set_default_device|\w*autocast\w*|\w*(cudnn|miopen|mkldnn|vulkan)\w*|AcceleratorError|OutOfMemoryError|numa|"
+    r"is_vulkan_available|thread_safe_generator)": "everything is in the memory of the CPU, on one device",
+    r"(Lazy)?(Conv|Fold|Unfold$|Pixel|ChannelShuffle|Upsampl|.*(Pool|Unpool|Pad)\dd|CrossMapLRN2d|LocalResponse|"
+    r"(Batch|Instance)Norm\dd|LazyBatchNorm|LazyInstanceNorm|Softmax2d|Dropout[23]d).*":
+        "there are no layers of images; x.unfold and a product do what a convolution does",
+    r".*(conv\dd|conv_|convolution|_pool\dd|unpool\dd|interpolate|upsample|grid_sample|affine_grid|pixel_|"
+    r"channel_shuffle|GRID_SAMPLE|local_response|instance_norm|dropout[23]d|constant_pad).*|fold|conv_tbc":
+        "there are no functions of images; x.unfold and a product do what a convolution does",
+    r".*(RNN|LSTM|GRU|rnn_|lstm|gru).*": "there are no recurrent layers; write the loop over steps, or attention",
+    r".*(alpha_dropout|AlphaDropout|feature_dropout|native_dropout).*|[dD]ropout1d":
+        "there is one dropout, minigrad.dropout(x, p), of single elements",
+    r".*(EmbeddingBag|embedding_bag|embedding_renorm).*": "write minigrad.embedding(weight, indices).sum(axis=...)",
+    r".*(CTC|ctc|AdaptiveLogSoftmax).*": "there is no such loss",
+    r".*(quant|qint|quint|fbgemm|observer|QUInt|QInt|q_scale|q_zero|q_per|int_repr|per_tensor|per_channel).*|(hspmm|hsmm|dsmm|saddmm|spmm|smm)":
+        "there are no quantised and no sparse tensors",
+    r".*(sparse|Sparse|coalesce|ccol|crow|_indices_copy|values_copy|indices_copy).*": (
+        "there are no sparse tensors; scipy.sparse works on x.data"
+    ),
+    r".*(complex|cfloat|cdouble|chalf|Complex|view_as_real).*|real|imag|conj\w*":
+        "complex numbers have no gradients here; write real and imaginary parts",
+    r"bfloat16|BFloat16\w*|float8\w*|float4\w*|int[1-7]|uint[1-7]|bits\w*|uint16|uint32|uint64|BFloat.*":
+        "a dtype of NumPy stands in its place: np.float16, np.float32, np.float64, np.int8 to np.uint64",
+}  # fmt: skip
+
+
+def _kind(name: str) -> str:
+    return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), "")
+
+
+def advice(module: str, name: str) -> str:
+    """The sentence for a name that `module` has not; "" where nothing is known of it."""
+    from .core.tensor import Tensor
+    from .ops import advice as of_tensors
+
+    tables = {
+        "nn": (NN, DATA),
+        "nn.functional": (FUNCTIONAL,),
+        "minigrad.optim": (OPTIM,),
+        "minigrad.optim.lr_scheduler": (OPTIM,),
+    }.get(module, (TORCH, DATA, FUNCTIONAL))
+    for table in tables:
+        if name in table:
+            text = table[name]
+            said = text.removeprefix("nothing: ")
+            return said if said != text or text.startswith("there ") else f"write {text}"
+    if module in ("minigrad", "nn.functional"):
+        if name.endswith("_copy"):
+            return f"write x.{name[:-5]}(...).clone()"
+        if name.endswith("_") and (hasattr(Tensor, name[:-1]) or name[:-1] in FUNCTIONAL):
+            return f"tensors are not changed in place; {advice(module, name[:-1]).replace('write ', 'write x = ')}"
+        if hasattr(Tensor, name):
+            return f"write x.{name}(...)"
+        if found := of_tensors.advice(name):
+            return found
+    return _kind(name)
+
+
+def missing(module: str, name: str) -> NoReturn:
+    """What a module answers for a name that it has not."""
+    found = "" if name.startswith("__") else advice(module, name)
+    text = f"module {module!r} has no attribute {name!r}"
+    raise AttributeError(f"{text}: {found}" if found else text, name=name)

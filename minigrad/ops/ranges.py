@@ -1,0 +1,73 @@
+"""Ranges whose ends are tensors, and arrays filled with one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.forms import numpy_form
+from ..core.tensor import Tensor, unwrap
+from .axes import shape_of
+from .elementwise import log10, multiply, power, where
+from .shape import astype, broadcast_to, clone, expand_dims, moveaxis, reshape
+
+
+def _weak(x: Any) -> Any:
+    """The array of x; a number of Python's as it is, since it changes no dtype."""
+    return x if isinstance(x, (int, float)) else np.asarray(unwrap(x))
+
+
+@numpy_form(np.linspace)
+def linspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+    axis: int = 0, *, device: Any = None,
+) -> Any:  # fmt: skip
+    """`num` numbers, evenly spaced from `start` to `stop` along a new `axis`; without `endpoint` `stop` is left out."""
+    steps = int(num) - 1 if endpoint else int(num)
+    if num < 0:
+        raise ValueError(f"linspace: expected num >= 0, got {num}")
+    shape = np.broadcast_shapes(shape_of(start), shape_of(stop))
+    share = (np.arange(num) / (steps or 1)).reshape(-1, *[1] * len(shape))
+    share = share.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
+    y = (1 - share) * start + share * stop
+    y = moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
+    return (y, (stop - start) / (steps or np.nan)) if retstep else y
+
+
+@numpy_form(np.logspace)
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Tensor:
+    """`base` to the powers that `linspace` gives."""
+    exponents = linspace(start, stop, num, endpoint)
+    if np.ndim(base):
+        ndim = max(exponents.ndim - 1, np.ndim(base))
+        exponents = reshape(exponents, -1, *[1] * (ndim + 1 - exponents.ndim), *exponents.shape[1:])
+        base = expand_dims(base, 0)
+    y = power(base, exponents)
+    return moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
+
+
+@numpy_form(np.geomspace)
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
+    """`num` numbers from `start` to `stop`, each the same multiple of the one before; the ends have one sign."""
+    ends = [np.asarray(unwrap(x)) for x in (start, stop)]
+    if not all(map(np.all, ends)):
+        raise ValueError("geomspace: expected ends that are not 0")
+    sign = np.sign(ends[0]).astype(np.result_type(*ends, 0.0))
+    y = logspace(log10(multiply(start, sign)), log10(multiply(stop, sign)), num, endpoint) * sign
+    places = np.arange(num).reshape(-1, *[1] * (y.ndim - 1))
+    y = where(places == 0, start, y)  # the ends are exact
+    y = where((places == num - 1) & (places > 0), stop, y) if endpoint else y
+    return moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
+
+
+@numpy_form(np.full_like)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    device: Any = None,
+) -> Tensor:  # fmt: skip
+    """`fill_value`, which may be a tensor, in the shape and the dtype of a, unless others are given."""
+    like = np.empty_like(unwrap(a), dtype, shape=shape)
+    return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))
