@@ -13,7 +13,7 @@ Layers, losses, masks:
     LogSoftmax, MSELoss, Module, ModuleDict, ModuleList, MultiHeadAttention, MultiHeadCrossAttention,
     MultiHeadSelfAttention, NLLLoss, Parameter, RMSNorm, ReLU, RelativePositionBias, RotaryPositions,
     Sequential, SiLU, Sigmoid, SinusoidalPositions, SmoothL1Loss, Softmax, Softplus, Tanh,
-    TransformerDecoderLayer, TransformerEncoderLayer, activation_named, attention_mask_of, attentions_of,
+    TransformerDecoderLayer, TransformerEncoderLayer, activation_named, attentions_of,
     causal_mask, evaluating, gate_heads, norm_named, padding_mask_of, prune_heads, record_attention,
     sinusoidal_table, valid_lens_mask, with_weights
 
@@ -21,7 +21,7 @@ Models:
     Decoder, DecodingState, Encoder, EncoderClassifier, EncoderConfig, EncoderModel, InputEmbedding,
     LanguageModel, LanguageModelConfig, LoRALinear, MaskedLanguageModel, Model, ModelConfig, SentenceEncoder,
     TokenClassifier, Transformer, TransformerConfig, attribute, differing, fit_weights, load, load_adapter,
-    load_model, load_weights, lora, merge_lora, misfit, model_from_dict, model_to_dict, record_hidden, save,
+    load_model, load_run, load_weights, lora, merge_lora, misfit, model_from_dict, model_to_dict, record_hidden, save,
     save_adapter, save_weights, sentence_encoder, settings_of
 
 Training:

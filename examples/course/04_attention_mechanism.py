@@ -616,9 +616,9 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
         q, k, v = (xs * 3 if len(xs) == 1 else [*xs, xs[-1]])[:3]  # (x, x, x), (x_q, x_kv, x_kv) or all three
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
-        for masks in itertools.product((None, padding), (None, attention_mask)):
-            ours = layer(*xs, mask=nn.attention_mask_of(*masks))
-            text = multi_head_formula(layer, q, k, v, *masks)
+        for real, mask in itertools.product((None, padding), (None, attention_mask)):
+            ours = layer(*xs, mask=mask if real is None else real[:, None, None] & (True if mask is None else mask))
+            text = multi_head_formula(layer, q, k, v, real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, text)]
             worst = max(worst, gap(ours, text), *(gap(a, b) for a, b in zip(*grads)))

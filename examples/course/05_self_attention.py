@@ -88,7 +88,7 @@ class Resolver(nn.EncoderClassifier):
         n, it = np.arange(len(ids)), where(ids, ["it"])
         if blocked is not None:
             mask[n, it, blocked] = False
-        x = self.encoder(self.embedding(ids), nn.attention_mask_of(None, mask))  # (N, L, d)
+        x = self.encoder(self.embedding(ids), mask[:, None])  # (N, L, d)
         return self.output(x[n, it])
 
     def answer(self, ids: np.ndarray, blocked: Any = None) -> np.ndarray:

@@ -22,28 +22,32 @@ last = 0  # the time of the last change: older than a node, and nothing need be 
 _changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 
 
-def _owner(array: np.ndarray) -> np.ndarray:
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """The array whose memory a view looks into; itself, if it is none."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
+def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
+    """The changes noted for an array that owns its memory: addresses from where to where, and when."""
+    found = _changed.get(id(owner))
+    return found[1] if found is not None and found[0]() is owner else {}
+
+
 def mark_changed(array: np.ndarray) -> None:
     """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will refuse."""
     global last
-    owner = _owner(array)
-    key = id(owner)
-    entry = _changed.get(key)
-    if entry is None or entry[0]() is not owner:
-        entry = _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), {})
-    last = entry[1][byte_bounds(array)] = tick()
+    owner = owner_of(array)
+    key, ranges = id(owner), _ranges(owner)
+    if not ranges:
+        _changed[key] = (weakref.ref(owner, lambda _: _changed.pop(key, None)), ranges)
+    last = ranges[byte_bounds(array)] = tick()
 
 
 def last_change(array: np.ndarray) -> int:
     """The time of the last change that was noted for the memory of an array; 0 for none."""
-    owner = _owner(array)
-    entry = _changed.get(id(owner))
-    return max(entry[1].values()) if entry is not None and entry[0]() is owner else 0
+    return max(_ranges(owner_of(array)).values(), default=0)
 
 
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
@@ -53,12 +57,11 @@ def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
             check_unchanged(name, since, value)
         if not isinstance(value, np.ndarray):
             continue
-        owner = _owner(value)
-        entry = _changed.get(id(owner))
-        if entry is None or entry[0]() is not owner:
+        ranges = _ranges(owner_of(value))
+        if not ranges:
             continue
         low, high = byte_bounds(value)
-        if any(when > since and low < end and start < high for (start, end), when in list(entry[1].items())):
+        if any(when > since and low < end and start < high for (start, end), when in list(ranges.items())):
             raise GradientError(
                 f"{name}: an array of shape {value.shape} that its gradient needs was changed "
                 "in place after it was used; change it after backward(), or use a clone() of it"

@@ -185,7 +185,8 @@ class Backward:
             g = grads.pop(node, None)
             if g is None:
                 continue
-            if node.notes is not None or node in self.targets:
+            notes = node.notes
+            if (notes is not None and (notes.hooks or notes.retain)) or node in self.targets:
                 g = self._notice(node, g)
                 owned.discard(node)
             if node.op is None:

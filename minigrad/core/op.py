@@ -68,7 +68,7 @@ class Op:
         self.methods: tuple[str, ...] = ()
 
         shapes = tuple(f"{operand}_shape" for operand in operands)
-        self.frame = ("y", *operands, *self.options, *shapes, "needs", "saved")
+        self.frame = ("y", *operands, "needs", "saved", *self.options, *shapes)
         all_rules = [vjp] if vjp is not None else [*rules.values()]
         self.reads = {rule: _parameters(rule)[1:] for rule in all_rules}
         self.fills_buffers = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("grad_buffers",)
@@ -168,10 +168,10 @@ _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 def _caller(op: Op) -> Callable[..., Tensor]:
     """The function that an op is for its users."""
     forward, arity, saves, get_mode = op.forward, len(op.operands), op.saves, MODE.get
-    record = _recorder(op)
+    record, has_axis = _recorder(op), not {"axis", "keepdims"}.isdisjoint(op.options)
 
     def call(*args: Any, **options: Any) -> Tensor:
-        if options:
+        if options and has_axis:
             options = spoken(op.name, options)
         if len(args) != arity and not op.variadic:
             args, options = op.sorted_out(args, options)
@@ -211,18 +211,20 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
     """The function that makes the node of a call: an edge for each operand that wants a gradient and has a rule."""
     joint, defaults, variadic = op.vjp, op.options, op.variadic
     ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
-    short = not variadic and all(read in ("y", *op.operands) for reads in op.reads.values() for read in reads)
+    read = {name for reads in op.reads.values() for name in reads}
+    more = bool(read - {"y", *op.operands})  # than the result and the operands
+    shaped = not read.isdisjoint(f"{name}_shape" for name in op.operands)
 
     def record(
         inputs: list[Node | None], arrays: list[Any], options: Any, y: ndarray, saved: Any, mode: Any
     ) -> Node | None:
-        frame = [y, *arrays]  # in the order of op.frame, from which the rules' values are picked
-        if not short:
-            shapes = [np.shape(x) for x in arrays]
-            frame = [y, tuple(arrays)] if variadic else frame
-            frame += [options.get(name, default) for name, default in defaults.items()]
-            frame += [tuple(shapes)] if variadic else shapes
+        frame = [y, tuple(arrays)] if variadic else [y, *arrays]  # in the order of op.frame, as far as it is read
+        if more:
             frame += [tuple([node is not None for node in inputs]), saved]
+            frame += [options.get(name, default) for name, default in defaults.items()]
+        if shaped:
+            shapes = [np.shape(x) for x in arrays]
+            frame += [tuple(shapes)] if variadic else shapes
         edges: list[Edge] = []
         if joint is None:
             for i, rule, pick in ruled:

@@ -34,7 +34,7 @@ def op(
     definition: Callable[..., Any] | None = None,
     **rules: Rule,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare and register an op; the top of this file says how.
+    """Declare and register an op; the top of `op.py` says how.
 
     `numpy` is the NumPy function, or tuple of them, whose calls on Tensors this op answers, and
     `methods` names the methods of `Tensor` that it becomes.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..core.changes import owner_of
 from ..core.graph import Node, topological
 from ..report import Report
 
@@ -18,9 +19,8 @@ __all__ = ["memory_report"]
 def _buffers(value: Any, found: dict[int, np.ndarray]) -> None:
     """Add the arrays in a saved value to `found`: each buffer once, whatever views there are of it."""
     if isinstance(value, np.ndarray):
-        while isinstance(value.base, np.ndarray):
-            value = value.base
-        found[id(value)] = value
+        owner = owner_of(value)
+        found[id(owner)] = owner
     elif isinstance(value, (tuple, list)):
         for part in value:
             _buffers(part, found)

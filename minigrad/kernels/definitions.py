@@ -56,6 +56,8 @@ def _in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def wrapper(*args: Any, **options: Any) -> Any:
+        if type(args[0]) is np.ndarray and args[0].dtype.char in "fd":  # as nearly always: nothing to look up
+            return forward(*args, **options)
         kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
         if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
             return forward(*args, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def checked_p(p: float) -> float:
 def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
     """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1 / (1 - p')."""
     dropped = min(max(1, round(checked_p(p) * _LEVELS)), _LEVELS - 1) if p else 0
-    n = int(np.prod(shape))
+    n = math.prod(shape)
     words = default_generator(generator).integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 

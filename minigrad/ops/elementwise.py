@@ -15,9 +15,8 @@ from ..core.tensor import Tensor, unwrap
 __all__ = [
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "sign", "power", "square",
     "reciprocal", "remainder", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logaddexp", "hypot",
-    "sin",
-    "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh",
-    "maximum", "minimum", "where", "masked_fill", "clip",
+    "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh",
+    "arctanh", "maximum", "minimum", "where", "masked_fill", "clip",
 ]  # fmt: skip
 
 # -- division where a slope may be infinite ----------------------------------------------------------

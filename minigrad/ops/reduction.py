@@ -16,21 +16,9 @@ from .elementwise import where as choose
 from .shape import astype
 
 __all__ = [
-    "sum",
-    "mean",
-    "var",
-    "std",
-    "max",
-    "min",
-    "prod",
-    "ptp",
-    "average",
-    "logsumexp",
-    "cumsum",
-    "cumprod",
-    "cumulative_sum",
-    "cumulative_prod",
-]
+    "sum", "mean", "var", "std", "max", "min", "prod", "ptp", "average", "logsumexp", "cumsum", "cumprod",
+    "cumulative_sum", "cumulative_prod",
+]  # fmt: skip
 
 
 def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from ..core.tensor import Tensor
 from ..kernels import BLOCK
 from .settings import checked_count, checked_number
 
-__all__ = ["FlatGroup", "Optimizer", "Work", "clip_grad_norm_", "sum_of_squares"]
+__all__ = ["FlatGroup", "Optimizer", "Work", "clip_grad_norm_", "has_gradient", "sum_of_squares"]
 
 
 class FlatGroup:
@@ -287,6 +287,11 @@ class Optimizer:
             for i in mine:
                 for name in group.state:
                     own[i][name][...] = states[i][name]
+
+
+def has_gradient(p: Tensor) -> bool:
+    """`p.grad is not None`, which would make a tensor of it: asked of every parameter, several times a step."""
+    return p._node is not None and p._node.grad is not None
 
 
 def sum_of_squares(x: np.ndarray) -> float:

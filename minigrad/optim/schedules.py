@@ -51,13 +51,12 @@ class Schedule:
     def set(self, count: int) -> None:
         """Go to this step, of 1, 2, 3, ..."""
         self.count = checked_count(type(self).__name__, "count", count)
-        rates = [self.rate(base, count) for base in self.base]
-        for group, rate in zip(self.optimizer.param_groups, rates):
+        for group, rate in zip(self.optimizer.param_groups, self.rates(count)):
             group["lr"] = checked_number(type(self).__name__, f"learning rate at step {count}", rate)
 
-    def rate(self, base: float, count: int) -> float:
-        """The learning rate at step `count` of a group whose own is `base`."""
-        return base * self.factor(count)
+    def rates(self, count: int) -> list[float]:
+        """The learning rate of each group at a step, of 1, 2, 3, ..."""
+        return [base * self.factor(count) for base in self.base]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the schedule is."""
@@ -126,20 +125,19 @@ class LambdaLR(Schedule):
             raise ValueError(f"LambdaLR: expected one function, or {many} for {many} groups, got {len(self.lambdas)}")
         self._begin(optimizer)
 
-    def set(self, count: int) -> None:
-        """Go to this step, of 1, 2, 3, ...: epoch `count` - 1."""
-        self.count = checked_count("LambdaLR", "count", count)
-        for group, base, factor in zip(self.optimizer.param_groups, self.base, self.lambdas):
-            group["lr"] = checked_number("LambdaLR", f"learning rate at step {count}", base * factor(count - 1))
+    def rates(self, count: int) -> list[float]:
+        """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
+        return [base * factor(count - 1) for base, factor in zip(self.base, self.lambdas)]
 
 
 class _ByEpoch(Schedule):
     """A schedule given by a formula of the group's own learning rate and the epoch, from 0."""
 
-    def rate(self, base: float, count: int) -> float:
-        return self.at(base, count - 1)
+    def rates(self, count: int) -> list[float]:
+        """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
+        return [self._rate(base, count - 1) for base in self.base]
 
-    def at(self, base: float, epoch: int) -> float:
+    def _rate(self, base: float, epoch: int) -> float:
         raise NotImplementedError
 
 
@@ -151,8 +149,7 @@ class StepLR(_ByEpoch):
         self.gamma = checked_number("StepLR", "gamma", gamma)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * self.gamma ** (epoch // self.step_size)
 
 
@@ -164,8 +161,7 @@ class MultiStepLR(_ByEpoch):
         self.gamma = checked_number("MultiStepLR", "gamma", gamma)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * self.gamma ** bisect_right(self.milestones, epoch)
 
 
@@ -176,8 +172,7 @@ class ExponentialLR(_ByEpoch):
         self.gamma = checked_number("ExponentialLR", "gamma", gamma)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * self.gamma**epoch
 
 
@@ -192,8 +187,7 @@ class LinearLR(_ByEpoch):
         self.total_iters = checked_count("LinearLR", "total_iters", total_iters)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * (self.start + (self.end - self.start) * min(1.0, epoch / self.total_iters))
 
 
@@ -205,8 +199,7 @@ class ConstantLR(_ByEpoch):
         self.total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * (self.early if epoch < self.total_iters else 1.0)
 
 
@@ -218,8 +211,7 @@ class PolynomialLR(_ByEpoch):
         self.power = checked_number("PolynomialLR", "power", power)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return base * (1 - min(1.0, epoch / self.total_iters)) ** self.power
 
 
@@ -231,8 +223,7 @@ class CosineAnnealingLR(_ByEpoch):
         self.eta_min = checked_number("CosineAnnealingLR", "eta_min", eta_min)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         return self.eta_min + (base - self.eta_min) * 0.5 * (1 + math.cos(math.pi * epoch / self.T_max))
 
 
@@ -245,8 +236,7 @@ class CosineAnnealingWarmRestarts(_ByEpoch):
         self.eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         length = self.T_0
         if self.T_mult == 1:
             epoch %= length
@@ -258,7 +248,7 @@ class CosineAnnealingWarmRestarts(_ByEpoch):
 class OneCycleLR(_ByEpoch):
     """Up to `max_lr`, then down to nearly nothing, in `total_steps`: Smith, Topin (2017), arXiv:1708.07120.
 
-    From max_lr / div_factor up in the share `pct_start` of the steps, then down to that start divided by
+    From max_lr / div_factor up in the fraction `pct_start` of the steps, then down to that start divided by
     `final_div_factor`; "cos" or "linear". PyTorch's moves the momentum the other way as well, by
     default; this one leaves it alone.
     """
@@ -277,8 +267,7 @@ class OneCycleLR(_ByEpoch):
         self.peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
         self._begin(optimizer)
 
-    def at(self, base: float, epoch: int) -> float:
-        """The learning rate of an epoch."""
+    def _rate(self, base: float, epoch: int) -> float:
         if epoch > self.total_steps:
             raise ValueError(f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for")
         if epoch <= self.peak:
@@ -291,7 +280,7 @@ class OneCycleLR(_ByEpoch):
         return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-class SequentialLR(_ByEpoch):
+class SequentialLR(Schedule):
     """One schedule after another: `schedulers[i]` until the epoch `milestones[i]`, each counting from its own start.
 
     The schedules are to be made in this order: the first knows the learning rates that all begin with.
@@ -312,11 +301,10 @@ class SequentialLR(_ByEpoch):
             schedule.base = list(self.schedulers[0].base)
         self._begin(optimizer)
 
-    def set(self, count: int) -> None:
-        """Go to this step, of 1, 2, 3, ..."""
-        self.count = checked_count("SequentialLR", "count", count)
+    def rates(self, count: int) -> list[float]:
+        """The learning rate of each group at a step, of 1, 2, 3, ..."""
         i = bisect_right(self.milestones, count - 1)
-        self.schedulers[i].set(count - (self.milestones[i - 1] if i else 0))
+        return self.schedulers[i].rates(count - (self.milestones[i - 1] if i else 0))
 
 
 class ReduceLROnPlateau:

@@ -26,9 +26,9 @@ def from_bfloat16(halves: np.ndarray) -> np.ndarray:
 
 
 def add_up_in_bfloat16(comm: Any, array: np.ndarray) -> None:
-    """Make a flat array the sum over all ranks: each sums a share of it, and all get what it found."""
-    share = -(-len(array) // comm.size)
-    sent = np.zeros((comm.size, share), np.uint16)
+    """Make a flat array the sum over all ranks: each sums a stretch of it, and all get what it found."""
+    length = -(-len(array) // comm.size)
+    sent = np.zeros((comm.size, length), np.uint16)
     sent.reshape(-1)[: len(array)] = to_bfloat16(array)
     received = np.empty_like(sent)
     comm.Alltoall(sent, received)

@@ -4,7 +4,7 @@ NumPy's matrix products use all cores, its other operations one. Threads do not 
 operations of a Transformer are so short that two threads mostly wait for the interpreter's lock. So a
 batch is split over processes, forked from this one, each with a core to itself. Parameters are in
 memory that all see; each process has gradients of its own, which are then summed, clipped and applied
-by all processes together, each for a share of the parameters.
+by all processes together, each for a part of the parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from ..core.random import default_generator, manual_seed
 from ..core.tensor import Tensor
 from ..optim import Optimizer
-from ..optim.optimizer import Work, sum_of_squares
+from ..optim.optimizer import Work, has_gradient, sum_of_squares
 from ..runtime import get_num_threads, threads
 from .protocol import Alone
 from .surroundings import surroundings, unchanged
@@ -103,7 +103,7 @@ class DataParallel(Alone):
             alone = sum(group.size for group in self.optimizer._groups) < _SMALL
             others = [] if alone else self._workers
             self._send(others, "sum", runs)
-            work = self._share(runs, 0, 1 + len(others))
+            work = self._own_work(runs, 0, 1 + len(others))
             squares = self._summed(work)
             if others:
                 squares += sum(self._answers())
@@ -143,13 +143,14 @@ class DataParallel(Alone):
         for worker, seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
             self._send([worker], "run", seed, shard, add)
         losses = [self._backward(shards[0], add)]
-        with_gradient = set(self._with_gradient())
+        own = set(self._with_gradient())
+        elsewhere: set[int] = set()
         for loss, found in self._answers():
             losses.append(loss)
-            with_gradient.update(found)
-        for i, p in enumerate(self._parameters()):
-            if i in with_gradient and p.grad is None:
-                p.grad = np.zeros(p.shape, p.dtype)
+            elsewhere.update(found)
+        parameters = self._parameters()
+        for i in elsewhere - own:
+            parameters[i].grad = np.zeros(parameters[i].shape, parameters[i].dtype)
         return losses[: len(shards)]
 
     # -- what every process does -----------------------------------------------------------------
@@ -161,9 +162,9 @@ class DataParallel(Alone):
         return [p for group in self.optimizer._groups for p in group.parameters]
 
     def _with_gradient(self) -> list[int]:
-        return [i for i, p in enumerate(self._parameters()) if p.grad is not None]
+        return [i for i, p in enumerate(self._parameters()) if has_gradient(p)]
 
-    def _share(self, runs: list[list[slice]], rank: int, processes: int) -> Work:
+    def _own_work(self, runs: list[list[slice]], rank: int, processes: int) -> Work:
         work = self.optimizer.work(runs)
         return work[len(work) * rank // processes : len(work) * (rank + 1) // processes]
 
@@ -251,7 +252,7 @@ class DataParallel(Alone):
                 manual_seed(seed)
                 return self._run(shard, add), None
             if kind == "sum":
-                self._work = self._share(args[0], rank, self.processes)
+                self._work = self._own_work(args[0], rank, self.processes)
                 return self._summed(self._work), None
             self.optimizer.update(self._work, *args)
             return None, None
@@ -264,7 +265,7 @@ class DataParallel(Alone):
         for group in self.optimizer._groups:
             group.gathered()
             for p, place in zip(group.parameters, group.places):
-                if p.grad is None:
+                if not has_gradient(p):
                     group.grad[place] = 0
         return loss, self._with_gradient()
 

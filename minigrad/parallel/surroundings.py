@@ -6,6 +6,7 @@ import functools
 import types
 from collections.abc import Iterator
 from contextvars import copy_context
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -29,28 +30,45 @@ def surroundings(loss: Any) -> list[Any]:
     """
     modes = [(variable.name, value) for variable, value in copy_context().items() if variable is not MODE]
     found: list[Any] = [value for name, value in sorted(modes) if name.partition(".")[0] in _OWN]
-    for module in {id(m): m for root in _modules(loss, _DEPTH) for m in root.modules()}.values():
-        found.append(module)
-        for value in vars(module).values():
-            if isinstance(value, np.ndarray):
-                found += [value, last_change(value)]
-            elif isinstance(value, dict):
-                found += [hook for hook in value.values() if callable(hook)]
-            elif not isinstance(value, (Tensor, list)) or (isinstance(value, Tensor) and value.is_leaf):
+    modules = {id(module): module for module in _modules(loss, _DEPTH)}
+    waiting = [*modules.values()]
+    while waiting:  # one plain loop: it is taken before every step
+        for value in vars(waiting.pop()).values():
+            kind = _kind(type(value))
+            if kind == "module" and id(value) not in modules:
+                modules[id(value)] = value
+                waiting.append(value)
+            elif kind == "array":
+                found += (value, last_change(value))
+            elif kind == "dict":
+                found += filter(callable, value.values())
+            elif kind == "setting" or kind == "module" or (kind == "tensor" and value.is_leaf):
                 found.append(value)
-    return found
+    return [*modules.values(), *found]
+
+
+@functools.lru_cache
+def _kind(cls: type) -> str:
+    """What the values of a class are here."""
+    kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
+    return "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+
+
+def _is_module(cls: type) -> bool:
+    return hasattr(cls, "named_parameters") and hasattr(cls, "modules")
 
 
 def unchanged(before: list[Any], now: list[Any]) -> bool:
     """Whether two `surroundings` are the same: plain values by what they are, others by which they are."""
-    return len(before) == len(now) and all(
-        a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b) for a, b in zip(before, now)
+    return len(before) == len(now) and (
+        all(map(is_, before, now))
+        or all(a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b) for a, b in zip(before, now))
     )
 
 
 def _modules(reached: Any, depth: int) -> Iterator[Any]:
     """The modules that a function, a method or an object holds; not those inside others."""
-    if hasattr(type(reached), "named_parameters") and hasattr(type(reached), "modules"):
+    if _is_module(type(reached)):
         yield reached
         return
     if depth > 0:

@@ -15,7 +15,7 @@ import numpy as np
 
 from minigrad.core.tensor import unwrap
 
-__all__ = ["attention_mask_of", "causal_mask", "padding_mask_of", "valid_lens_mask"]
+__all__ = ["causal_mask", "padding_mask_of", "valid_lens_mask"]
 
 
 def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.ndarray:
@@ -75,33 +75,3 @@ def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
         raise ValueError(f"valid_lens: expected lengths from 0 to {shape[2]}, got {lens.min()} to {lens.max()}")
     lens = lens.reshape(shape[0], -1, 1)
     return np.arange(shape[2]) < lens
-
-
-def attention_mask_of(padding_mask: Any = None, attention_mask: Any = None) -> np.ndarray | None:
-    """Both masks as one that broadcasts to (N, h, L_q, L_kv); None if there is none.
-
-    `padding_mask` is (N, L_kv); `attention_mask` is (L_q, L_kv), or for each sequence (N, L_q, L_kv), or
-    for each head (N, h, L_q, L_kv).
-    """
-    both = []
-    for name, mask, axes in (("padding_mask", padding_mask, (2,)), ("attention_mask", attention_mask, (2, 3, 4))):
-        if mask is None:
-            continue
-        mask = np.asarray(unwrap(mask))
-        if mask.dtype != bool:
-            raise TypeError(f"{name}: expected booleans, True = may attend, got dtype {mask.dtype}")
-        if mask.ndim not in axes:
-            raise ValueError(f"{name}: expected {' or '.join(map(str, axes))} axes, got shape {mask.shape}")
-        if name == "padding_mask":
-            mask = mask[:, None, None, :]
-        elif mask.ndim < 4:
-            mask = mask[None, None] if mask.ndim == 2 else mask[:, None]
-        both.append(mask)
-    if len(both) == 2:
-        try:
-            return both[0] & both[1]
-        except ValueError:
-            raise ValueError(
-                f"padding_mask {both[0].shape} and attention_mask {both[1].shape} do not fit each other"
-            ) from None
-    return both[0] if both else None

@@ -13,6 +13,7 @@ from minigrad.core.tensor import Tensor, unwrap
 
 from ..layers import init
 from ..layers.cache import AttentionCache, KeysAndValues
+from ..layers.init import skipped
 from ..layers.linear import Embedding, Linear
 from ..layers.masks import padding_mask_of
 from ..layers.module import Module
@@ -38,7 +39,7 @@ class Model(Module):
 
     def __init__(self, config: ModelConfig, generator: Generator | None = None, init: bool = True) -> None:
         self.config = config
-        with _drawing(init):
+        with skipped(not init):
             self._build(config, generator)
             self._reset(generator)
 
@@ -95,10 +96,6 @@ class Model(Module):
         )  # fmt: skip
 
     output: Linear
-
-
-def _drawing(init_weights: bool) -> Any:
-    return init.skipped(not init_weights)
 
 
 class DecodingState:

@@ -15,7 +15,9 @@ from minigrad.serialization import load_arrays, save_arrays
 from ..layers.module import Module
 from .kinds import model_from_dict, model_to_dict
 
-__all__ = ["differing", "fit_weights", "load_model", "load_weights", "misfit", "save_weights", "settings_of"]
+__all__ = [
+    "differing", "fit_weights", "load_model", "load_run", "load_weights", "misfit", "save_weights", "settings_of",
+]  # fmt: skip
 
 _LARGEST_TABLE = 1 << 27  # numbers of a table of positions, which no file holds
 _FREE = ("dropout", "attention_dropout", "activation_dropout", "dtype")  # the weights fit any of them
@@ -117,6 +119,20 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
             raise ValueError(f"{where}: changed since {path} was written: {differ}")
         load_weights(path, model)
     return model
+
+
+def load_run(path: str | Path) -> Any:
+    """The model of a run directory with its best weights, or of a file of weights, in evaluation mode.
+
+    It is made from the settings that stand beside the weights of every model of `nn`; weights of other modules
+    (ValueError) go by `load_weights` into one that you have built.
+    """
+    path = Path(path)
+    path = path / "best.safetensors" if path.is_dir() else path
+    settings = _made_with(path)
+    if settings is None:
+        raise ValueError(f"{path}: no settings of a model of nn stand beside these weights; build it, and load_weights")
+    return load_model(settings, str(path), path).eval()
 
 
 def _made_with(path: str | Path) -> Any:

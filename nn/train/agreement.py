@@ -27,8 +27,6 @@ _STEPS = [1, 2, 10, 100, 1000, 10_000, 100_000]  # at which schedules are compar
 def facts(trainer: Any) -> dict[str, Any]:
     """What all ranks must have the same of, by name; long things as checksums."""
     optimizer = trainer.optimizer.state_dict()
-    schedule = trainer.schedule
-    rates = [schedule.factor(step) for step in _STEPS] if isinstance(schedule, Schedule) else plain(schedule)
     return {
         "the code of minigrad": _code(),
         "the script": _script(),
@@ -44,13 +42,26 @@ def facts(trainer: Any) -> dict[str, Any]:
         **{f"{k} of group {i}": v for i, group in enumerate(optimizer["groups"]) for k, v in group.items()},
         "the optimizer's state": digest(optimizer["arrays"]),
         "the objective": plain(trainer.objective),
-        "the schedule": rates,
+        "the schedule": _rates(trainer.schedule),
         "the average": None if trainer.average is None else digest(plain(trainer.average)),
         "score": trainer.score is not None,
         "random numbers": digest(get_rng_state()),
         "the batches": digest(plain(trainer.train)),
         "the validation batches": digest(plain(trainer.valid)),
     }
+
+
+def _rates(schedule: Any) -> Any:
+    """The learning rates at some steps, which tell functions apart; what they are not given for is told apart too."""
+    if not isinstance(schedule, Schedule):
+        return plain(schedule)
+    rates: list[Any] = []
+    for step in _STEPS:
+        try:
+            rates.append(schedule.rates(step))
+        except ValueError as error:  # past the end of the schedule
+            rates.append(str(error))
+    return rates
 
 
 def digest(value: Any) -> str:
@@ -101,8 +112,8 @@ def _checksum(value: Any) -> str:
 
 def _code() -> str:
     """A checksum of the sources of minigrad and nn."""
-    room = Path(minigrad.__file__).parent
-    files = sorted([*room.rglob("*.py"), *(room.parent / "nn").rglob("*.py")])
+    package = Path(minigrad.__file__).parent
+    files = sorted([*package.rglob("*.py"), *(package.parent / "nn").rglob("*.py")])
     return digest([file.read_bytes().hex() for file in files])
 
 

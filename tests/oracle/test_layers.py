@@ -129,7 +129,7 @@ def test_multi_head_attention(which: str, sizes: dict[str, int]) -> None:
         attn_mask=None if mask is None else t(~mask), average_attn_weights=False,
     )  # fmt: skip
     outer = [(ours.out_proj.weight, theirs.out_proj.weight), (ours.out_proj.bias, theirs.out_proj.bias)]
-    allowed = None if padding is None and mask is None else nn.attention_mask_of(padding, mask)
+    allowed = mask if padding is None else padding[:, None, None] & (True if mask is None else mask)
     agree([q, k, v, *outer], ours(q[0], k[0], v[0], allowed), run()[0])
     with nn.record_attention(ours) as recorded:
         got = ours(q[0], k[0], v[0], allowed)

@@ -265,6 +265,7 @@ CHANGES: dict[str, Any] = {
     "a buffer": lambda m: setattr(m, "mask", np.array([0.0, 1.0])),
     "a buffer, loaded": lambda m: m.load_state_dict({**m.state_dict(), "mask": np.array([0.0, 1.0])}),
     "weights, loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": np.array([4.0, 1.0])}),
+    "a setting of a part": lambda m: setattr(m.inner, "factor", 2.0),
     "a part": lambda m: setattr(m, "inner", Doubled()),
     "a hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
 }

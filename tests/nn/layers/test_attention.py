@@ -182,8 +182,6 @@ def test_errors() -> None:
         attention(x, np.ones((4, 4), bool))
     with pytest.raises(ValueError, match="is_causal: expected at least as many keys as queries, got 2 and 3"):
         nn.MultiHeadAttention(8, 2)(x, x[:, :2], is_causal=True)
-    with pytest.raises(ValueError, match=r"padding_mask \(2, 1, 1, 3\) and attention_mask \(1, 1, 3, 4\) do not fit"):
-        nn.attention_mask_of(np.ones((2, 3), bool), np.ones((3, 4), bool))
     with pytest.raises(ValueError, match=r"linear: expected x \(..., in\) and weight .* x \(2, 3, 7\)"):
         attention(np.ones((2, 3, 7), np.float32))
 

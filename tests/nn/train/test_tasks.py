@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from nn.train import ArrayBatches, WindowBatches
+from nn.train.agreement import facts
 
 RNG = np.random.default_rng(0)
 TEXT = RNG.integers(0, 11, 400)
@@ -75,6 +77,24 @@ def test_every_task_learns_and_is_resumed_exactly(tmp_path: Path, task: Callable
         again.fit(resume=True)
         for (name, a), b in zip(weights(whole).items(), weights(again).values()):
             np.testing.assert_array_equal(a, b, err_msg=name)
+
+
+def test_a_run_directory_holds_what_rebuilds_its_model(tmp_path: Path) -> None:
+    for name in ("language model", "classifier"):
+        trainer = run(TASKS[name], tmp_path / name, max_steps=2, max_epochs=None)
+        trainer.fit()
+        before = mg.get_rng_state()
+        for path in (tmp_path / name, tmp_path / name / "last.safetensors"):
+            model = nn.load_run(path)
+            assert type(model) is type(trainer.model) and model.config == trainer.model.config and not model.training
+            for key, array in weights(trainer).items():
+                np.testing.assert_array_equal(model.state_dict()[key], array)
+        assert mg.get_rng_state() == before  # nothing was drawn
+    run(own, tmp_path / "own", max_steps=1, max_epochs=None).fit()
+    with pytest.raises(ValueError, match=r"best.safetensors: no settings of a model of nn stand beside these weights"):
+        nn.load_run(tmp_path / "own")
+    with pytest.raises(FileNotFoundError, match=r"nowhere"):
+        nn.load_run(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("stop", [3, 9, 17])
@@ -161,3 +181,27 @@ def test_what_does_not_belong_together_is_refused() -> None:
     with pytest.raises(ValueError, match="the schedule waits for larger values, but of losses smaller ones"):
         made(adam, schedule=optim.ReduceLROnPlateau(adam, mode="max"), valid=batches)
     made(adam, schedule=plateau, valid=batches).fit()
+
+
+SCHEDULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("Schedule", {"factor": lambda step: 1 / step}, {"factor": lambda step: 0.5}),
+    ("LambdaLR", {"lr_lambda": lambda epoch: 0.9**epoch}, {"lr_lambda": lambda epoch: 0.8**epoch}),
+    ("StepLR", {"step_size": 3}, {"step_size": 4}),
+    ("MultiStepLR", {"milestones": [7, 20]}, {"milestones": [7, 200]}),
+    ("CosineAnnealingLR", {"T_max": 70}, {"T_max": 80}),
+    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20}, {"max_lr": 2.0, "total_steps": 21}),
+    ("ReduceLROnPlateau", {"patience": 1}, {"patience": 2}),
+]
+
+
+@pytest.mark.parametrize("kind,options,others", SCHEDULES, ids=[kind for kind, *_ in SCHEDULES])
+def test_ranks_tell_schedules_of_every_kind_apart(kind: str, options: Any, others: Any) -> None:
+    def compared(options: Any) -> Any:
+        model = nn.Linear(2, 2)
+        adam = optim.Adam(model.parameters())
+        loss = lambda m, batch: mg.mean(m(batch))
+        schedule = getattr(optim, kind)(adam, **options)
+        trainer = nn.Trainer(model, adam, [], objective=loss, schedule=schedule, valid=[], max_steps=1)
+        return json.loads(json.dumps(facts(trainer)["the schedule"]))
+
+    assert compared(options) == compared(options) != compared(others)
