@@ -34,7 +34,7 @@ def surroundings(loss: Any) -> list[Any]:
     waiting = [*modules.values()]
     while waiting:  # one plain loop: it is taken before every step
         for value in vars(waiting.pop()).values():
-            kind = _kind(type(value))
+            kind = _kind(type(value))  # type: ignore[arg-type]  # a class is hashable
             if kind == "module" and id(value) not in modules:
                 modules[id(value)] = value
                 waiting.append(value)
