@@ -40,8 +40,6 @@ def main(argv: Sequence[str] | None = None) -> str:
     text = "\n".join(read_lines(args.text)) if args.text else tales()
     if len(text) < 20 * (args.context + 2):
         raise ValueError(f"{args.text or 'fables'}: {len(text)} letters are too few for a context of {args.context}")
-    if not args.prompt:
-        raise ValueError("--prompt: expected at least one letter")
     letters = sorted(set(text) | set(args.prompt))
     number = {letter: i for i, letter in enumerate(letters)}
     ids = lambda some: np.array([number[letter] for letter in some], int)
@@ -55,17 +53,16 @@ def main(argv: Sequence[str] | None = None) -> str:
         model, AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99), clip_norm=1.0),
         nn.WindowBatches(train, args.context, batch_size=16), max_steps=args.steps, validate_every=100,
         valid=nn.WindowBatches(valid, args.context, batch_size=16, shuffle=False), parallel=args.processes,
-        schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)), run_dir=args.out,
+        schedule=cosine_schedule(args.steps, warmup=min(50, args.steps // 2)),
+        run_dir=args.out and nn.RunDirectory(args.out, letters=letters),
     )  # fmt: skip
-    if trainer.run is not None:
-        trainer.run.expect_same(letters=letters)
     trainer.fit(resume=args.out is not None)
     if trainer.parallel.rank:  # the first of mpiexec's ranks writes
         return ""
     print(f"validation loss {trainer.best:.3f}, {trainer.best / np.log(2):.2f} bits a letter\n\n{args.prompt}", end="")
     settings = {"max_len": args.length, "do_sample": args.temperature > 0, "temperature": args.temperature or 1.0}
     written = args.prompt
-    for token in nn.stream(model, ids(args.prompt), **settings):
+    for token in nn.stream(model, ids(args.prompt or text[0]), **settings):
         print(letters[token], end="", flush=True)
         written += letters[token]
     print()

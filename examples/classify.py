@@ -18,7 +18,7 @@ from texts import opinions
 import minigrad as mg
 from minigrad.console import count, run_script
 from minigrad.optim import AdamW, cosine_schedule
-from nn import ArrayBatches, EncoderClassifier, EncoderConfig, ModelLoss, Trainer
+from nn import ArrayBatches, EncoderClassifier, EncoderConfig, ModelLoss, RunDirectory, Trainer
 from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
 
 
@@ -61,10 +61,9 @@ def main(argv: Sequence[str] | None = None) -> float:
     trainer = Trainer(
         model, AdamW(model.parameters(), lr=3e-3, clip_norm=1.0), batches, objective=ModelLoss(label_smoothing=0.1),
         valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(steps, warmup=min(50, steps // 4)),
-        score=accuracy, max_epochs=args.epochs, run_dir=args.out,
+        score=accuracy, max_epochs=args.epochs,
+        run_dir=args.out and RunDirectory(args.out, words=vocabulary.tokens, classes=labels),
     )  # fmt: skip
-    if trainer.run is not None:
-        trainer.run.expect_same(words=vocabulary.tokens, classes=labels)
     trainer.fit(resume=args.out is not None)
     if trainer.parallel.rank:  # the first of mpiexec's ranks tells the rest
         return accuracy(model)

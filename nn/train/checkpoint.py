@@ -53,11 +53,12 @@ class RunDirectory:
     """The directory of a run; `with` locks it, so that a second run in it is refused.
 
     The system releases the lock when the process ends, however that happens. Of the ranks of a job the first
-    locks it, and `writes`.
+    locks it, and `writes`. `facts` are what weights do not tell, such as the letters that ids stand for: they are
+    noted at first, and others are a ValueError later.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, **facts: Any) -> None:
+        self.path, self.facts = Path(path), facts
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.jsonl"
@@ -75,12 +76,21 @@ class RunDirectory:
             for part in self.path.glob(".*.part"):  # left by a run that was killed while it wrote
                 with suppress(OSError):
                     part.unlink()
+            try:
+                self._check_facts()
+            except BaseException:
+                self._unlock()
+                raise
         self._entered += 1
         return self
 
     def __exit__(self, *error: object) -> None:
         self._entered -= 1
-        if self._entered == 0 and self._lock is not None:
+        if self._entered == 0:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
             _locked.discard(self._lock)
             fcntl.flock(self._lock, fcntl.LOCK_UN)  # in forked processes too
             os.close(self._lock)
@@ -99,15 +109,12 @@ class RunDirectory:
                 errno.ENOENT, "the directory was removed or replaced while the run was under way", str(self.path)
             )
 
-    def expect_same(self, **facts: Any) -> None:
-        """Note what weights do not tell, such as the letters that ids stand for; a ValueError if it was otherwise."""
+    def _check_facts(self) -> None:
         path = self.path / "facts.json"
-        if not path.exists():
-            if self.writes:
-                write_json(path, facts)
-            return
-        found = read_json(path)
-        for name, fact in facts.items():
+        if self.facts and not os.path.lexists(path):
+            write_json(path, self.facts)
+        found = read_json(path) if self.facts else {}
+        for name, fact in self.facts.items():
             if checksum(found.get(name)) != checksum(fact):
                 raise ValueError(f"{path}: the run began with other {name}; give it the same, or take another folder")
 

@@ -36,7 +36,7 @@ class Scaled(nn.Module):
         return ((self.linear(x) * self.scale - y) ** 2).mean()
 
 
-def scaled_trainer(run_dir: Path | None = None, batches: Any = None, **options: Any) -> nn.Trainer:
+def scaled_trainer(run_dir: Any = None, batches: Any = None, **options: Any) -> nn.Trainer:
     mg.manual_seed(0)
     rng, model = np.random.default_rng(0), Scaled()
     data = [(rng.standard_normal((3, 2)), rng.standard_normal((3, 1))) for _ in range(4)]
@@ -136,6 +136,18 @@ def test_a_directory_takes_one_run(tmp_path: Path) -> None:
     assert first.step == 8
     with pytest.raises(FileExistsError, match="holds a run already; fit\\(resume=True\\) goes on with it"):
         scaled_trainer(tmp_path).fit()
+
+
+def test_what_weights_do_not_tell_stays_as_it_was(tmp_path: Path) -> None:
+    made = lambda letters: scaled_trainer(nn.RunDirectory(tmp_path, letters=letters), max_epochs=1)
+    made("abc").fit()
+    made("abc").fit(resume=True)
+    for _ in range(2):  # it is not locked afterwards
+        with pytest.raises(ValueError, match=f"^{tmp_path}/facts.json: the run began with other letters"):
+            made("abd").fit(resume=True)
+    (tmp_path / "facts.json").write_text('{"letters": "abc"')
+    with pytest.raises(ValueError, match=f"^{tmp_path}/facts.json: not JSON"):
+        made("abc").fit(resume=True)
 
 
 def test_two_runs_at_once_are_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path) -> None:
