@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.core.errors import MissingExtraError
 from minigrad.files.json import Settings, checksum
+from minigrad.optim.settings import checked_count
 from minigrad.serialization import read_json, write_json
 
 from ..models.kinds import model_to_dict
@@ -134,6 +135,9 @@ class Translator:
         10, unless given. `done` is called after each batch, with the number of sentences that are translated.
         """
         check_beam(beam_size, length_penalty)
+        checked_count("translate", "batch_size", batch_size)
+        if isinstance(texts, str):
+            raise TypeError(f"translate: expected a list of texts, got one: {texts[:60]!r}")
         result: list[Translation | None] = [None] * len(texts)
         ids, tokens = self.encode(texts) if texts else (np.empty((0, 0)), [])
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # like lengths together

@@ -10,6 +10,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.optim.settings import checked_count, checked_number
 
 from ..layers import init
 from ..layers.linear import Linear
@@ -76,8 +77,9 @@ def lora(
     "linear1", "gate", "linear2", or longer parts such as "decoder.layers.0.self_attention.q_proj". An
     optimizer is to be made afterwards, of the parameters that require gradients.
     """
-    if rank < 1:
-        raise ValueError(f"lora: expected a rank of at least 1, got {rank}")
+    checked_count("lora", "rank", rank)
+    checked_number("lora", "alpha", alpha)
+    checked_number("lora", "dropout", dropout, high=1.0)
     found = [entry for entry in linears_of(model) if ends_in(entry[0], targets)]
     names = [name for name, *_ in linears_of(model)]
     if missing := [t for t in targets if not any(ends_in(name, [t]) for name in names)]:

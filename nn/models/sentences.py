@@ -14,6 +14,7 @@ import numpy as np
 from minigrad.core.modes import no_grad
 from minigrad.files.json import Settings, read_if_any, read_json, read_list
 from minigrad.files.safetensors import SafetensorsFile
+from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
 from ..text.loading import load as load_text
@@ -56,10 +57,12 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             return self.encode([sentences])[0]
+        checked_count("encode", "batch_size", batch_size)
+        checked_count("encode", "threads", threads)
         rows = self.text.encode(sentences, max_len=self.max_len) if len(sentences) else []
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-        with ThreadPoolExecutor(max(1, threads)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             contexts = [copy_context() for _ in parts]
             found = list(pool.map(lambda c, part: c.run(self._vectors, [rows[i] for i in part]), contexts, parts))
         result = np.empty((len(rows), found[0].shape[1] if found else 0), np.float32)

@@ -19,6 +19,8 @@ from minigrad.extras import require
 from minigrad.files.atomic import write_bytes
 from minigrad.files.json import Settings
 
+from .tokenize import check_texts
+
 __all__ = ["ModelText"]
 
 MARKS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -81,6 +83,7 @@ class ModelText:
         language: str | None,
     ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
         """Ids and types of each text."""
+        check_texts([*texts, *(b for b in pairs if b is not None)])
         given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
         marks = self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs)) if special else 0
         if max_len is not None and max_len <= marks:

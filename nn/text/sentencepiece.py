@@ -15,6 +15,7 @@ from minigrad.extras import require
 from minigrad.files.json import Settings, read_json
 
 from .pretrained import ModelText
+from .tokenize import check_texts
 
 __all__ = ["MarianText", "pieces_of", "sentencepiece_tokenizer"]
 
@@ -126,6 +127,7 @@ class MarianText(ModelText):
     ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
         if any(pair is not None for pair in pairs):
             raise ValueError("encode: a Marian model takes no pairs")
+        check_texts(texts)
         found = []
         for text in texts:
             match = re.match(r"(>>.+?<<)\s*", text)

@@ -149,6 +149,7 @@ class BPETokenizer(Tokenizer):
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
 
     def split(self, text: str) -> list[str]:
+        check_texts([text])
         return list(self._tokenizer.encode(text).tokens)
 
     def join(self, tokens: Sequence[str]) -> str:
@@ -156,6 +157,17 @@ class BPETokenizer(Tokenizer):
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "model": json.loads(self.model)}
+
+
+def check_texts(texts: Iterable[Any]) -> None:
+    """An error for what is no text, or one that UTF-8 cannot hold, as of an argument in another encoding."""
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"expected texts, got {text!r:.60}")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{text!r:.60} is no text in UTF-8 ({error.reason})") from None
 
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:

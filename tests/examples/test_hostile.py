@@ -141,3 +141,14 @@ def test_damaged_files_of_every_script(
         line = shlex.split(CALLS[name])
         judge.case(f"{name}: {what}", lambda s=scripts[name], a=line: ended(s, a), bool, Path(file).name)
     judge.report("damaged files of scripts", 60, tell)
+
+
+@pytest.mark.parametrize("name", ["generate", "semantic_search", "translate_with"])
+def test_arguments_that_are_no_text(
+    room: Path, scripts: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As they come from a terminal of another encoding."""
+    monkeypatch.chdir(room)
+    line = [word.replace("the cat", "\udcff") for word in shlex.split(CALLS[name])]
+    said = called(scripts[name], line)
+    assert said.startswith("1: error: ") and said.count("\n") == 0 and "udcff" in said

@@ -144,8 +144,12 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lora: no linear map is named query; there are k_proj, linear1, linear2, out"):
         nn.lora(model(), targets=("q_proj", "query"))
-    with pytest.raises(ValueError, match="expected a rank of at least 1, got 0"):
+    with pytest.raises(ValueError, match="lora: expected rank >= 1, got 0"):
         nn.lora(model(), 0)
+    with pytest.raises(ValueError, match="lora: expected a finite alpha >= 0, got nan"):
+        nn.lora(model(), 2, float("nan"))
+    with pytest.raises(ValueError, match="lora: expected a finite dropout >= 0 and < 1, got 1"):
+        nn.lora(model(), 2, dropout=1)
     with pytest.raises(ValueError, match="there are adapters already"):
         nn.lora(nn.lora(model()))
     with pytest.raises(ValueError, match="the model has no adapters"):

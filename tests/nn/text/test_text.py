@@ -84,6 +84,8 @@ def test_bpe() -> None:
     pytest.importorskip("tokenizers")
     texts = ["low lower lowest", "new newer newest", "wide wider widest"] * 20
     split = BPETokenizer.train(texts, vocab_size=300)
+    with pytest.raises(ValueError, match="udcff.* is no text in UTF-8"):
+        split("\udcff")
     assert split("lower newest").__len__() < len("lower newest")
     for text in ["lower newest", "something 未见过 else!", "naïve"]:
         assert split.join(split(text)) == text
