@@ -146,14 +146,16 @@ def _made_with(path: str | Path) -> Any:
 
 def _check_sizes(data: Mapping[str, Any], file: SafetensorsFile, where: str) -> None:
     """An error for a model of other sizes than the arrays of the file."""
-    found = {size for entry in file.values() for size in entry.shape}
+    ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
+    shapes = [entry.shape for name, entry in file.items() if name.startswith(ours)]
+    found = {size for shape in shapes for size in shape}
     for name, value in data.items():
         if isinstance(value, int) and not isinstance(value, bool):
             if name in ("d_model", "d_ff", "embedding_size") or name.endswith("vocab_size"):
                 if value > 0 and value not in found:
                     raise ValueError(f"{where}: {name} is {value!r:.30}, but no array in {file.path} has this size")
-            elif name.endswith("layers") and value > len(file):
-                raise ValueError(f"{where}: {name} is {value!r:.30}, but {file.path} has {len(file)} arrays only")
+            elif name.endswith("layers") and value > len(shapes):
+                raise ValueError(f"{where}: {name} is {value!r:.30}, but {file.path} has {len(shapes)} arrays only")
             elif name.startswith(("num_", "head_")) and value > max(found, default=0):
                 raise ValueError(f"{where}: {name} is {value!r:.30}, more than any size of an array in {file.path}")
             elif name in ("max_len", "position_offset") and value * max(found, default=1) > _LARGEST_TABLE:

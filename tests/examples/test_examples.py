@@ -501,6 +501,17 @@ def test_the_last_state_of_a_run_translates_too(whole: Path) -> None:
         np.testing.assert_array_equal(array, arrays[f"model.{name}"], err_msg=name)
 
 
+def test_the_last_state_of_a_larger_model_loads_too(tmp_path: Path) -> None:
+    """The optimizer's flat arrays, as long as all parameters together, are no sizes of the model."""
+    model = nn.LanguageModel(nn.LanguageModelConfig(9, d_model=8, num_heads=2, num_layers=1, d_ff=8, max_len=256))
+    settings = nn.settings_of(model)
+    arrays = {f"model.{name}": array for name, array in model.state_dict().items()}
+    arrays["optimizer.0.exp_avg"] = np.zeros(700_000, np.float32)
+    save_arrays(tmp_path / "last.safetensors", arrays, {"trainer": {"model": settings}})
+    loaded = nn.load_model(settings, "config.json", tmp_path / "last.safetensors")
+    np.testing.assert_array_equal(next(loaded.parameters()).data, next(model.parameters()).data)
+
+
 def test_the_figures_are_those_of_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
     """With weights of 0 all tokens are equally likely."""
     copy = shutil.copytree(whole, tmp_path / "copy")
