@@ -228,6 +228,8 @@ def load_pairs(
     if args.data or args.source:
         pairs = read_pairs(args.data or args.source, args.target, args.reverse, left_out)
         fixed: list[Pair] = []
+        if len(pairs) < 3 - bool(args.valid) - bool(args.test):
+            raise ValueError(f"{args.data or args.source}: {len(pairs)} pairs are too few to learn, validate and test")
         args.test_size = min(args.test_size, max(1, len(pairs) // 6))  # a small file is mostly to learn from
         args.valid_size = min(args.valid_size, max(1, len(pairs) // 6))
     else:

@@ -215,9 +215,10 @@ def loss_curve(
         if found:
             loss.plot(*zip(*found), label=label, lw=1.3, **look)
     if vocabulary:
-        _level(loss, float(np.log(vocabulary)), "guessing")
+        _level(loss, float(np.log(vocabulary)), "guessing", "bottom")
         if label_smoothing:
-            _level(loss, smoothing_floor(label_smoothing, vocabulary), "least possible in training (label smoothing)")
+            floor = smoothing_floor(label_smoothing, vocabulary)  # the training loss comes down to it from above
+            _level(loss, floor, "least possible in training (label smoothing)", "top")
     loss.set_ylabel("loss per token (nats)")
     loss.set_yscale("log")
     low, high = loss.get_ylim()
@@ -235,10 +236,10 @@ def loss_curve(
     return _save(figure, path)
 
 
-def _level(axes: Any, value: float, name: str) -> None:
-    """A dashed line at a value, and its name."""
+def _level(axes: Any, value: float, name: str, side: str) -> None:
+    """A dashed line at a value, and its name above ("bottom") or below it ("top")."""
     axes.axhline(value, ls="--", lw=1, color="gray")
-    axes.text(1, value, f"{name} ", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=8)
+    axes.text(1, value, f"{name} ", transform=axes.get_yaxis_transform(), ha="right", va=side, fontsize=8)
 
 
 def smoothing_floor(label_smoothing: float, vocabulary: int) -> float:

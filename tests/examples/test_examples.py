@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -486,6 +486,13 @@ def test_what_is_left_out_of_a_file_is_told_in_one_line(tmp_path: Path, capsys: 
     train.build(train.parse([*data, "--d-model", "8", "--num-heads", "2", "--processes", "1"]), lambda *_: None)
     said = "left out of 34 rows: 1 a row of headings, 1 with an empty side, 1 there before, 1 of more than 8 tokens\n"
     assert capsys.readouterr().err == said
+
+
+def test_a_file_of_two_pairs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "two.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    for more, said in (([], "two.tsv: 2 pairs are too few"), (["--test", str(tmp_path / "two.tsv")], "")):
+        with pytest.raises(ValueError, match=said) if said else nullcontext():
+            train.load_pairs(train.parse(["--data", str(tmp_path / "two.tsv"), "--out", str(tmp_path / "run"), *more]))
 
 
 def test_another_directory_is_not_resumed(tmp_path: Path) -> None:

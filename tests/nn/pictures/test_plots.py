@@ -307,6 +307,7 @@ def test_levels_of_the_loss() -> None:
     target[7] += 0.9
     np.testing.assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
     assert plots.smoothing_floor(0.0, 50) == 0
+    assert [text.get_va() for text in figure.axes[0].texts] == ["bottom", "top"]  # losses lie between
 
 
 def test_a_font_that_came_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
