@@ -48,7 +48,7 @@ class Drawing:
         label = html.escape(alt, quote=True)
         return (
             f'<svg class="diagram" role="img" aria-label="{label}" viewBox="0 0 {self.width} {self.height}" '
-            f'style="max-width:{self.width}px">{"".join(self.parts)}</svg>'
+            f'style="max-width:{self.width}px;--own:{self.width}px">{"".join(self.parts)}</svg>'
         )
 
 

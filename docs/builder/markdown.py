@@ -95,14 +95,9 @@ def _headings(page: str) -> str:
 
 
 def _tables(page: str) -> str:
-    def cell(match: re.Match[str]) -> str:
-        bare = html.unescape(re.sub(r"<[^>]+>", "", match[2]))
-        return f'<td class="number">{match[2]}</td>' if number(bare) else match[0]
-
-    page = re.sub(r"<td( style=\"[^\"]*\")?>(.*?)</td>", cell, page)
-    page = re.sub(
-        r"(?<=<td>)<code>.*?</code>(?=.*?</td>)", lambda m: re.sub(r"([_.(,])(?=[\w ])", r"\1<wbr>", m[0]), page
-    )
+    page = page.replace('<td style="text-align:right">', '<td class="number">')
+    within = lambda found: re.sub(r"([_.(,])(?=\w)", r"\1<wbr>", found[0])  # where a long name may go on in a new line
+    page = re.sub(r"<td>.*?</td>", lambda cell: re.sub(r"<code>.*?</code>", within, cell[0]), page)
     return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace("</table>", "</table></div>")
 
 

@@ -119,10 +119,11 @@ def test_marks_of_prose(docs: SimpleNamespace) -> None:
 
 def test_markdown(docs: SimpleNamespace) -> None:
     page = docs.markdown.render(
-        "# T\n\n## A $x^2$\n\ncosts $5 and [b](b.md#c) `$y$`\n\n$$a_1$$\n\n| n | t |\n| --- | --- |\n| 1.5 | `a` |\n"
+        "# T\n\n## A $x^2$\n\ncosts $5 and [b](b.md#c) `$y$`\n\n$$a_1$$\n\n| n | t |\n| ---: | --- |\n| 1.5 | `a_b` |\n"
     )
     assert page.count("<math") == 2 and 'display="block"' in page and "costs $5" in page and "<code>$y$</code>" in page
     assert 'href="b.html#c"' in page and '<td class="number">1.5</td>' in page
+    assert "<code>a_<wbr>b</code>" in page and '<th style="text-align:right">n</th>' in page
 
 
 def test_quotes_are_curved_and_primes_are_not(docs: SimpleNamespace) -> None:
