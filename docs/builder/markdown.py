@@ -96,7 +96,8 @@ def _headings(page: str) -> str:
 
 def _tables(page: str) -> str:
     page = page.replace('<td style="text-align:right">', '<td class="number">')
-    within = lambda found: re.sub(r"([_.(,])(?=\w)", r"\1<wbr>", found[0])  # where a long name may go on in a new line
+    # where a long name may go on in a new line
+    within = lambda found: re.sub(r"(?<=\w)([_.(,])(?=\w)", r"\1<wbr>", found[0])
     page = re.sub(r"<td>.*?</td>", lambda cell: re.sub(r"<code>.*?</code>", within, cell[0]), page)
     return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace("</table>", "</table></div>")
 
