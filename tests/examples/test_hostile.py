@@ -117,13 +117,13 @@ def test_odd_numbers_for_every_option(
              for option in numbers_of(script, monkeypatch) for value in NUMBERS]  # fmt: skip
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     draw = np.random.default_rng(0)
-    for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:120].tolist()):
+    for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:100].tolist()):
         name, option, value = cases[i]
         monkeypatch.chdir(room)
         shutil.rmtree("out", ignore_errors=True)
         line = [*shlex.split(CALLS[name]), f"{option}={value}"]
         judge.case(f"{name} {option}={value:.20}", lambda s=scripts[name], a=line: ended(s, a), bool, None)
-    judge.report("odd numbers for options of scripts", 100, tell)
+    judge.report("odd numbers for options of scripts", 90, tell)
 
 
 def test_damaged_files_of_every_script(
@@ -132,7 +132,7 @@ def test_damaged_files_of_every_script(
     judge, draw = Judge(), np.random.default_rng(0)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     cases = [(name, file, case) for name, files in FILES.items() for file in files for case in file_damage(file, draw)]
-    for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:80].tolist()):
+    for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:60].tolist()):
         name, file, (what, damage) = cases[i]
         shutil.rmtree(tmp_path / "room", ignore_errors=True)
         directory = shutil.copytree(room, tmp_path / "room", ignore=shutil.ignore_patterns("out"))
@@ -140,7 +140,7 @@ def test_damaged_files_of_every_script(
         damage(directory)
         line = shlex.split(CALLS[name])
         judge.case(f"{name}: {what}", lambda s=scripts[name], a=line: ended(s, a), bool, Path(file).name)
-    judge.report("damaged files of scripts", 60, tell)
+    judge.report("damaged files of scripts", 50, tell)
 
 
 @pytest.mark.parametrize("name", ["generate", "semantic_search", "translate_with"])

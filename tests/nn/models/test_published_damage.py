@@ -19,7 +19,7 @@ from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "mat", "on", "</s>", "a"]
 SIZES = (len(WORDS), 8, 2, 1, 16)  # words, width, heads, layers, inner width
-MOST = 100_000 if INTENSE else 50  # cases of a family
+MOST = 100_000 if INTENSE else 38  # cases of a family
 EACH = 1000 if INTENSE else 40  # cases of one kind for one file
 ENCODER: dict[str, Any] = {
     "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,

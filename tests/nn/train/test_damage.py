@@ -269,11 +269,11 @@ def test_extreme_settings_of_a_run(parallel: int, tell: Tell) -> None:
 
     for kind, (_, names) in kinds.items():
         for name in names:
-            for value in EXTREMES[:: 1 if parallel == 1 or INTENSE else 3]:
+            for value in EXTREMES if INTENSE else EXTREMES[::2] if parallel == 1 else EXTREMES[-1:]:
                 judge.case(f"{kind} {name}={value}", lambda k=kind, n=name, v=value: run(k, n, v), finite, None)
     tell(f"{judge.counts.total()} runs with extreme settings: {dict(judge.counts)}")
     assert not judge.wrong, "\n".join(judge.wrong)
-    assert judge.counts["refused"] > 5 and judge.counts["harmless"] > 5
+    assert judge.counts["refused"] > 5
 
 
 def test_extreme_settings_of_what_writes() -> None:
