@@ -182,7 +182,7 @@ FREE = (
     "_eps", "epsilon", "rope_theta", "'factor'", "generation_config.json", "chat_template", "source.spm character",
     "vocab.txt character", "vocab.txt cut at 0.9", "continuing_subword_prefix", "config.json without", "tokenizer.json without",
     "('model', 'vocab', ", "tokenizer_config.json ('bos_token',) = None", "('pre_tokenizer',) = None", "('added_tokens',) = []",
-    "'lora_alpha'", "use_rslora", "safetensors a zero",
+    "'lora_alpha'", "'alpha_pattern'", "use_rslora", "safetensors a zero",
 )  # fmt: skip
 FAMILIES = [gpt2, llama, mistral, marian, sentences, classifier, adapter, adapter_and_head]
 
