@@ -638,6 +638,13 @@ def test_a_drawing_to_keep_and_to_print(page: Page) -> None:
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def test_sixty_tokens_are_printed_on_one_page(page: Page) -> None:
+    page.open({"encoder": random_weights(4, 1, 2, 60, 60)}, [f"t{i}" for i in range(60)], [])
+    page.run("dispatchEvent(new Event('beforeprint'))")
+    paper = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+    assert len(re.findall(rb"/Type /Page\b", paper)) == 1
+
+
 def test_forty_tokens_open_without_a_ball_of_wool(page: Page) -> None:
     page.open({"encoder": random_weights(4, 1, 4, 45, 45)}, [f"t{i}" for i in range(45)], [])
     assert float(page.run("document.getElementById('least').value")) == 0.3
