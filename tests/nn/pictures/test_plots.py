@@ -279,25 +279,22 @@ def test_text_heatmap(monkeypatch: pytest.MonkeyPatch) -> None:
         plots.text_heatmap(np.eye(2), ["a"], ["x", "y"])
 
 
-@pytest.mark.parametrize(
-    "text", ["$5 and $6", "\udcffa", "\ud83d", "$^$", "$\\frac{", "a_b^c", "\\alpha", "100 % of $x$"]
-)
-def test_text_from_data_is_drawn_as_text(tmp_path: Path, text: str) -> None:
+def test_text_from_data_is_drawn_as_text(tmp_path: Path) -> None:
     """A dollar begins no formula: neither an error nor another look than that of its characters."""
-    weights = np.eye(2)
-    figures = [
-        plots.attention_heatmap(weights, [text, "b"], ["a", text], text, tmp_path / "a.png"),
-        plots.attention_grid([weights[None]], [text, "b"], ["a", text], text, tmp_path / "b.png"),
-        plots.loss_curve([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], text, tmp_path / "c.png"),
-        plots.mask_picture({text: weights}, tmp_path / "d.png"),
-        plots.schedule_curve({text: lambda step: 1.0}, 3, tmp_path / "e.png"),
-    ]
-    from matplotlib.text import Text
-
-    shown = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)  # half a character is none
-    for figure in figures:
-        own = [found for found in figure.findobj(Text) if found.get_text() == shown]
-        assert own and not any(found.get_parse_math() for found in own)
+    odd = ["$5 and $6", "\udcffa", "\ud83d", "$^$", "$\\frac{", "a_b^c", "\\alpha", "100 % of $x$"]
+    weights, title = np.eye(len(odd)), "; ".join(odd)
+    figures = {
+        plots.attention_heatmap(weights, odd, odd[::-1], title, tmp_path / "a.png"): [*odd, *odd, title],
+        plots.attention_grid([weights[None]], odd, odd[::-1], title, tmp_path / "b.png"): [*odd, *odd, title],
+        plots.loss_curve([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], title, tmp_path / "c.png"): [title],
+        plots.mask_picture({text: np.eye(2) for text in odd}, tmp_path / "d.png"): odd,
+        plots.schedule_curve({text: lambda step: 1.0 for text in odd}, 3, tmp_path / "e.png"): odd,
+    }
+    for figure, expected in figures.items():
+        for text in expected:
+            shown = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)  # half a character is none
+            own = [found for found in figure.findobj(Text) if found.get_text() == shown]
+            assert len(own) >= expected.count(text) and not any(found.get_parse_math() for found in own), text
 
 
 def test_levels_of_the_loss() -> None:
