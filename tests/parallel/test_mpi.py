@@ -71,17 +71,12 @@ def run(size: int, *words: Any, code: int = 0) -> tuple[str, str]:
 # -- equal to one process ----------------------------------------------------------------------------
 
 
-@under_mpiexec
-def test_steps_of_two_ranks_equal_those_of_one_process() -> None:
-    """In all forms: buckets, overlap with backward, forked processes, 16 bits; told in tests/support/ranks.py."""
-    run(2, "steps")
-
-
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of two ranks on batches of all kinds."""
+    """Runs of two ranks on batches of all kinds; and steps in all forms: buckets, overlap with backward, forked
+    processes, 16 bits. These are held against one process in tests/support/ranks.py."""
     out = tmp_path_factory.mktemp("ranks")
-    assert run(2, "whole_runs", out, *ranks.KINDS, "dropout") == ("", "")
+    assert run(2, "whole_runs", out, "steps", *ranks.KINDS, "dropout") == ("", "")
     return out
 
 
@@ -106,7 +101,8 @@ def assert_equal_to_rounding(trainer: nn.Trainer, out: Path) -> None:
 
 @under_mpiexec
 def test_runs_of_two_ranks_equal_those_of_one_process(two_ranks: Path, one_process: dict[str, nn.Trainer]) -> None:
-    """Sentences of which each rank reads its own, from memory and from a file; lists; an objective's own split."""
+    """Steps in all forms; sentences of which each rank reads its own, from memory and from a file; lists; an objective's
+    own split."""
     for kind, trainer in one_process.items():
         assert_equal_to_rounding(trainer, two_ranks / kind)
 

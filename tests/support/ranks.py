@@ -296,7 +296,7 @@ def example_arguments(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 CASES = {
     f.__name__: f
-    for f in (steps, whole_runs, killed_run, resumed_run, slow_run, one_fails, last_save_fails, one_leaves, mismatches, examples)
+    for f in (whole_runs, killed_run, resumed_run, slow_run, one_fails, last_save_fails, one_leaves, mismatches, examples)
 }  # fmt: skip
 
 if __name__ == "__main__":
