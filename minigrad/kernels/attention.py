@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
+from ..ops.axes import shape_of
 from ..ops.linalg import matmul
 from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
@@ -137,7 +138,7 @@ def scaled_dot_product_attention(
     to (N, h, Lq, Lk): True = may attend. A row with nothing to attend to gives zeros, with zero
     gradient. `scale` replaces 1/√d; `dropout` is the probability of leaving out a weight.
     """
-    q, k, v = [np.shape(unwrap(x)) for x in (query, key, value)]
+    q, k, v = [shape_of(x) for x in (query, key, value)]
     fits = len(q) == len(k) == len(v) == 3 and q[0] == k[0] == v[0] and k[1] == v[1]
     if not fits or q[2] != k[2] or q[2] % num_heads or v[2] % num_heads:
         raise ValueError(

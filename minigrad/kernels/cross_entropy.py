@@ -17,6 +17,7 @@ from ..core.modes import is_grad_enabled
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops import reduction as reductions
+from ..ops.axes import shape_of
 from ..ops.elementwise import where
 from ..ops.losses import class_probability_loss, row_losses
 from ..ops.softmax import log_softmax
@@ -111,10 +112,10 @@ def cross_entropy(
     are the probabilities of the classes; of those every row counts, and the mean is that over rows.
     """
     check_reduction("cross_entropy", reduction)
-    if np.shape(targets) == np.shape(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
+    if shape_of(targets) == shape_of(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
         return class_probability_loss("cross_entropy", logits, targets, weight, label_smoothing, reduction)
     dtype = np.asarray(unwrap(logits)).dtype
-    goal = Targets("cross_entropy", np.shape(logits), targets, weight, ignore_index, label_smoothing, dtype)
+    goal = Targets("cross_entropy", shape_of(logits), targets, weight, ignore_index, label_smoothing, dtype)
     return reduced(_cross_entropy(logits, targets=goal), reduction, goal.total)
 
 
@@ -196,7 +197,7 @@ def linear_cross_entropy(
     if reduction not in ("mean", "sum"):
         raise ValueError(f"linear_cross_entropy: expected reduction 'mean' or 'sum', got {reduction!r}")
     dtype = np.asarray(unwrap(x)).dtype
-    shape = (*np.shape(x)[:-1], np.shape(weight)[0])
+    shape = (*shape_of(x)[:-1], shape_of(weight)[0])
     goal = Targets("linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype)
     divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
     tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias))

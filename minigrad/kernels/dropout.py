@@ -11,6 +11,7 @@ from ..core.random import default_generator
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from ..ops.activations import relu
+from ..ops.axes import shape_of
 from .blocks import BLOCK, row_blocks
 from .definitions import kernel
 
@@ -64,7 +65,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.
     """
     if not training or p == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
-    mask, scale = dropout_mask(np.shape(x), p, generator)
+    mask, scale = dropout_mask(shape_of(x), p, generator)
     return _dropout(x, mask=mask, scale=scale)
 
 
@@ -95,5 +96,5 @@ def relu_dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.ra
     """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
     if not training or p == 0:
         return relu(x)
-    mask, scale = dropout_mask(np.shape(x), p, generator)
+    mask, scale = dropout_mask(shape_of(x), p, generator)
     return _relu_dropout(x, mask=mask, scale=scale)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
+from ..ops.axes import shape_of
 from ..ops.elementwise import where
 from ..ops.indexing import as_indices, getitem
 from .definitions import kernel
@@ -60,7 +61,7 @@ def _embedding(weight, /, indices, padding_idx):
 @function()
 def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no gradient."""
-    indices, length = np.asarray(unwrap(indices)), np.shape(weight)[0]
+    indices, length = np.asarray(unwrap(indices)), shape_of(weight)[0]
     if indices.dtype.kind not in "iu":
         raise TypeError(f"embedding: expected integer indices, got dtype {indices.dtype}")
     if indices.size and not (indices.min() >= 0 and indices.max() < length):

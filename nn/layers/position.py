@@ -8,6 +8,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import shape_of
 
 from . import init
 from .module import Module, Parameter
@@ -48,7 +49,7 @@ class _Positions(Module):
     def forward(self, x: Any, positions: Any = 0) -> Tensor:
         """x (N, L, d_model) plus its positions: where it starts, or integers (L,) or (N, L)."""
         single = not np.ndim(positions)
-        end = int(positions) + np.shape(x)[1] if single else int(np.max(positions)) + 1
+        end = int(positions) + shape_of(x)[1] if single else int(np.max(positions)) + 1
         if end > self.max_len:
             raise ValueError(
                 f"{type(self).__name__}: a sequence of {end} positions is longer than the table of "
