@@ -57,12 +57,13 @@ class Node:
 class Notes:
     """What few nodes have: gradient hooks, the wish to keep the gradient, the line that made it."""
 
-    __slots__ = ("hooks", "retain", "grad_buffer", "writer", "line", "checksum")
+    __slots__ = ("hooks", "retain", "grad_buffer", "shown", "writer", "line", "checksum")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
         self.grad_buffer: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
+        self.shown = False  # whether the gradient in that buffer was handed out, so that a graph may have saved it
         self.writer: Backward | None = None  # the walk that may write there
         self.line: str | None = None
         self.checksum: int | None = None
@@ -301,10 +302,14 @@ class Backward:
                 if g is not buffer:
                     np.copyto(buffer, g)
                 node.grad = buffer
+                if node.notes.shown:  # type: ignore[union-attr]
+                    node.notes.shown = False  # type: ignore[union-attr]
+                    changes.mark_changed(buffer)
             elif node.grad is None:
                 node.grad = g if self.create_graph or (own and g is not _grad_buffer(node)) else g.copy()
             elif type(node.grad) is ndarray and not self.create_graph:
                 np.add(node.grad, g, out=node.grad)
+                changes.mark_changed(node.grad)
             else:
                 node.grad = node.grad + g
 

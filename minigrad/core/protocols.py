@@ -1,6 +1,6 @@
 """What NumPy asks of a Tensor: to answer `np.f(t)`, and to be written into by `t += x` and by `out=`.
 
-A tensor that needs no gradient is an array like any other, and so is a leaf under `no_grad()`. Where a gradient
+A tensor that needs no gradient is an array like any other, and so is every tensor under `no_grad()`. Where a gradient
 flows, `t += x` is `t = t + x`, a new tensor with the old one as it was; and what would lose the gradient is refused.
 """
 
@@ -73,20 +73,29 @@ def _write_into(out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any
 
 
 def writable(t: Tensor, name: str, *others: Any) -> bool:
-    """Whether `t` may be written into: no gradient flows into it or from it. An error for a leaf that has one."""
+    """Whether `t` may be written into: nothing is recorded, or no gradient flows into it or from it.
+
+    An error for a leaf that has one.
+    """
     recording = MODE.get().record
     if t._node is not None and recording and t._node.op is None:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations are recorded; "
             "do it under no_grad(), as in a step of training, or make a new tensor"
         )
-    return t.is_leaf and not needs_gradient(others)
+    return (t.is_leaf or not recording) and not needs_gradient(others)
 
 
 def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
     def operator(self: Tensor, other: Any) -> Tensor:
         if not writable(self, ufunc.__name__, other):
-            return DISPATCH[ufunc](self, other)
+            y = DISPATCH[ufunc](self, other)
+            if y.shape != self.shape:
+                raise ValueError(
+                    f"{ufunc.__name__}: a result of shape {y.shape} does not fit in place of shape {self.shape}; "
+                    "write t = t + u, with the operator that is meant"
+                )
+            return y
         ufunc(self._array, unwrap(other), out=self._array)
         mark_changed(self._array)
         return self

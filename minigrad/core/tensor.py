@@ -164,7 +164,10 @@ class Tensor(Methods):
 
         Leaves have one, and tensors on which `retain_grad()` was called.
         """
-        value = None if self._node is None else self._node.grad
+        node = self._node
+        value = None if node is None else node.grad
+        if node is not None and node.notes is not None:
+            node.notes.shown = True
         return wrap(value, None) if type(value) is ndarray else value
 
     @grad.setter

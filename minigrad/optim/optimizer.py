@@ -317,4 +317,5 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
     if norm > max_norm:
         for g in grads:
             g *= max_norm / (norm + 1e-6)
+            mark_changed(g)
     return norm

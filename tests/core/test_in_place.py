@@ -13,6 +13,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import GradientError, Tensor
+from minigrad.optim import SGD, clip_grad_norm_
 
 OPERATORS = [
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
@@ -61,6 +62,53 @@ def test_operators_where_a_gradient_flows_make_new_tensors() -> None:
     assert start.item() == 0.0 and total is not start
     total.backward()
     np.testing.assert_array_equal(x.grad.data, [3, 5])
+
+
+def test_what_was_computed_is_written_under_no_grad_and_keeps_its_graph() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = h = x * 2
+    z = x.exp()
+    with mg.no_grad():
+        y += 1
+        np.copyto(h, [7.0, 8.0], where=[True, False])
+        z *= 2
+    assert y is h and y.requires_grad
+    (y * y).sum().backward()
+    np.testing.assert_array_equal(y.data, [7, 5])
+    np.testing.assert_array_equal(x.grad.data, [28, 20])
+    with pytest.raises(GradientError, match="exp: an array of shape .* was changed in place"):
+        z.sum().backward()
+
+
+def test_what_does_not_fit_in_place_is_refused_wherever_a_gradient_flows() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for t in (x * 1, Tensor([1.0, 2.0])):
+        with pytest.raises(ValueError, match=r"\(3, ?2\)"):
+            t += x * np.ones((3, 2))
+    with pytest.raises(ValueError, match="broadcast"), mg.no_grad():
+        x += np.ones((3, 2))
+
+
+@pytest.mark.parametrize("with_optimizer", [False, True])
+@pytest.mark.parametrize("change", ["add", "clip", "anew"])
+def test_a_gradient_that_a_graph_read_and_that_changed_is_noticed(change: str, with_optimizer: bool) -> None:
+    p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
+    optimizer = SGD([p], lr=0.1) if with_optimizer else None
+    mg.linear(np.ones((3, 2)), p).sum().backward()
+    y = (q * p.grad).sum()
+    if change == "clip":
+        clip_grad_norm_([p], 0.1)
+    elif change == "add":
+        mg.linear(np.ones((3, 2)), p).sum().backward()
+    else:
+        optimizer.zero_grad() if optimizer else setattr(p, "grad", None)
+        mg.linear(np.ones((4, 2)), p).sum().backward()
+        if optimizer is None:  # each gradient has memory of its own
+            y.backward()
+            np.testing.assert_array_equal(q.grad.data, np.full((2, 2), 3.0))
+            return
+    with pytest.raises(GradientError, match="multiply: an array of shape .* was changed in place"):
+        y.backward()
 
 
 def test_operators_write_into_constants_as_into_arrays() -> None:
