@@ -75,8 +75,8 @@ def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
 
 
 def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
-    """What is positive in the result was neither cut off nor left out."""
-    return _masked(g, y > 0, scale)
+    """What is not 0 in the result was neither cut off nor left out."""
+    return _masked(g, y != 0, scale)
 
 
 @kernel(definition=relu_dropout_definition, x=_relu_dropout_rule)

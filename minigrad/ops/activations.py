@@ -14,7 +14,7 @@ from .elementwise import clip, expm1, logaddexp, where
 __all__ = ["relu", "sigmoid", "softplus", "log_sigmoid", "leaky_relu", "elu", "silu", "erf"]
 
 
-@op(methods="relu", x=lambda g, y: g * (y > 0))
+@op(methods="relu", x=lambda g, y: g * (y != 0))  # NaN passes it on
 def relu(x, /):
     """max(x, 0); its derivative at 0 is 0."""
     return np.maximum(x, 0)

@@ -175,8 +175,8 @@ arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: sa
 
 
 def _winner(g: Any, a: Any, b: Any) -> Any:
-    """g where a > b, half of it at a tie."""
-    return np.where(a > b, g, np.where(a == b, g / 2, 0))
+    """g where a > b or either is NaN, half of it at a tie."""
+    return np.where(a < b, 0, np.where(a == b, g / 2, g))
 
 
 maximum = ufunc(

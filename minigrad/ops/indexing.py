@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,7 @@ def _getitem(x, /, index):
 
 
 @op(x=lambda g, index: g[index])
-def scatter(x, /, index, shape):
-    """Zeros of `shape`, with x added at `index`: `y[index] += x`, in which repeated indices add up."""
+def _scatter(x, /, index, shape):
     y = np.zeros(shape, np.asarray(x).dtype)
     if _is_distinct(index):
         y[index] = x
@@ -38,7 +38,7 @@ def scatter(x, /, index, shape):
     return y
 
 
-_scattered: Any = either(scatter)
+_scattered: Any = either(_scatter)
 
 
 def _is_distinct(index: Any) -> bool:
@@ -62,10 +62,10 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
     return narrow
 
 
-def _plain_index(index: Any) -> Any:
+def plain_index(index: Any) -> Any:
     """An index with the arrays inside its tensors."""
     if isinstance(index, tuple):
-        return tuple([_plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part for part in index])
+        return tuple([plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part for part in index])
     index = unwrap(index)
     return as_indices(index) if isinstance(index, np.ndarray) else index
 
@@ -73,7 +73,13 @@ def _plain_index(index: Any) -> Any:
 @function(methods="__getitem__")
 def getitem(x: Any, index: Any) -> Tensor:
     """x[index], for every index that NumPy knows; the result is a view where NumPy's would be one."""
-    return _getitem(x, index=_plain_index(index))
+    return _getitem(x, index=plain_index(index))
+
+
+@function()
+def scatter(x: Any, index: Any, shape: Sequence[int]) -> Tensor:
+    """Zeros of `shape`, with x added at `index` (any NumPy index): `y[index] += x`; repeated indices add up."""
+    return _scatter(x, index=plain_index(index), shape=shape)
 
 
 @function(numpy=np.take, methods="take")
@@ -190,10 +196,10 @@ def masked_select(x: Any, mask: Any) -> Tensor:
 @function(methods="index_add")
 def index_add(x: Any, index: Any, values: Any) -> Tensor:
     """x with `values` added at `index` (any NumPy index); repeated indices add up."""
-    index = _plain_index(index)
+    index = plain_index(index)
     wanted = np.empty(np.shape(x), bool)[index].shape
     values = values if np.shape(values) == wanted else np.broadcast_to(values, wanted)
-    return add(x, scatter(values, index=index, shape=np.shape(x)))
+    return add(x, _scatter(values, index=index, shape=np.shape(x)))
 
 
 @function()

@@ -287,7 +287,7 @@ def _det_gradient(g: Any, y: Any, x: Any) -> Any:
     g, y = g[..., None, None], y[..., None, None]
     # each further derivative multiplies the error of the inverse by the condition of x once more
     limit = 1e4 if isinstance(x, Tensor) else 1e8
-    regular = np.all(np.linalg.cond(unwrap(x)) < limit) if x.size else True
+    regular = not x.size or (np.isfinite(unwrap(x)).all() and np.all(np.linalg.cond(unwrap(x)) < limit))
     return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
 
 

@@ -64,7 +64,8 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
         return l1_loss(input, target, reduction)
     d = _distance("smooth_l1_loss", input, target, reduction)
     size = absolute(d)  # whose square would have no second derivative at 0
-    return _of_elements(where(unwrap(size) < beta, square(d) / (2 * beta), size - beta / 2), reduction)
+    near = unwrap(size) < beta
+    return _of_elements(where(near, square(where(near, d, 0.0)) / (2 * beta), size - beta / 2), reduction)
 
 
 @function()
@@ -74,7 +75,9 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
         raise ValueError(f"huber_loss: expected delta > 0, got {delta}")
     d = _distance("huber_loss", input, target, reduction)
     size = absolute(d)
-    return _of_elements(where(unwrap(size) <= delta, square(d) / 2, (size - delta / 2) * delta), reduction)
+    near = unwrap(size) <= delta
+    losses = where(near, square(where(near, d, 0.0)) / 2, (size - delta / 2) * delta)
+    return _of_elements(losses, reduction)
 
 
 # -- probabilities -------------------------------------------------------------------------------------

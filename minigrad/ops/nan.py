@@ -10,9 +10,9 @@ from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .axes import Axis
-from .elementwise import sqrt, square
+from .elementwise import square
 from .elementwise import where as choose
-from .reduction import cumprod, cumsum, prod, var
+from .reduction import cumprod, cumsum, prod, root, var
 from .shape import astype, clone
 from .sorting import hundredths, ranked
 
@@ -78,7 +78,7 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
 @function(numpy=np.nanstd)
 def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
     """The square root of `nanvar`."""
-    return sqrt(nanvar(x, axis, keepdims, **options))
+    return root(nanvar(x, axis, keepdims, **options))
 
 
 def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any) -> Tensor:
@@ -115,7 +115,7 @@ def nancumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
 @function(numpy=np.nanmedian)
 def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis` of those that are not NaN; see `median`."""
-    return nanquantile(x, 0.5, axis, keepdims=keepdims)
+    return nanquantile(x, 0.5, axis, "midpoint", keepdims)
 
 
 @function(numpy=np.nanquantile)

@@ -17,7 +17,7 @@ from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .axes import all_axes, one_axis, shape_of
-from .indexing import getitem, take
+from .indexing import getitem, plain_index, take
 from .joining import concatenate
 from .reduction import mean
 from .shape import astype, clone, moveaxis, ravel
@@ -72,7 +72,7 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more:
     """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
     if more:
         raise TypeError(f"repeat: to repeat x as a whole along each axis, write tile(x, {(repeats, axis, *more)})")
-    return _picked(np.repeat, x, repeats, axis)
+    return _picked(np.repeat, x, plain_index(repeats), axis)
 
 
 numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis))

@@ -148,11 +148,13 @@ def std(
 ) -> Tensor:  # fmt: skip
     """The square root of `var`."""
     given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
-    squares = var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean)
+    return root(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
+
+
+def root(squares: Tensor) -> Tensor:
+    """The square root of variances; where nothing varies, its derivatives are 0, as those of a norm are."""
     constant = np.asarray(unwrap(squares)) == 0
-    if not constant.any():
-        return sqrt(squares)
-    return choose(constant, squares, sqrt(choose(constant, 1.0, squares)))  # the gradient at constants is 0
+    return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares))) if constant.any() else sqrt(squares)
 
 
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
@@ -220,8 +222,11 @@ def _fitted(weights: Any, shape: tuple[int, ...], axis: Axis) -> Any:
 
 
 def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
-    """g at the extreme elements of each slice, shared equally by those that tie; 0 where `initial` is more extreme."""
-    chosen = x == restored(y, x.shape, axis)
+    """g at the extreme elements of each slice (NaN, if there is one), shared equally by those that tie.
+
+    0 where `initial` is more extreme.
+    """
+    chosen = (x == restored(y, x.shape, axis)) | np.isnan(x)
     chosen = (chosen if where is None else chosen & np.asarray(unwrap(where))).astype(g.dtype)
     return safe_divide(restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True))
 

@@ -81,7 +81,7 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 @function(numpy=np.median)
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
-    return ranked("median", x, 0.5, axis, "linear", keepdims)
+    return ranked("median", x, 0.5, axis, "midpoint", keepdims)
 
 
 @function(numpy=np.quantile)
@@ -113,21 +113,29 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
     else:
         ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
         counts = np.full(missing[..., :1].shape, last.shape[-1])
-    y = moveaxis(_at_ranks(ordered, reshape(q, -1) * (np.maximum(counts, 1) - 1).astype(ranks.dtype), method), -1, 0)
+    ends = np.maximum(counts, 1) - 1
+    y = moveaxis(_at_ranks(ordered, reshape(q, -1) * ends.astype(ranks.dtype), ends, method), -1, 0)
     return reshape(y, (*ranks.shape, *(with_ones if keepdims else y.shape[1:])))
 
 
-def _at_ranks(ordered: Tensor, place: Tensor, method: str) -> Tensor:
-    """The elements at the places (..., k), which need not be whole, of rows in rising order (..., n)."""
+def _at_ranks(ordered: Tensor, place: Tensor, ends: np.ndarray, method: str) -> Tensor:
+    """The elements at the places (..., k), from 0 to `ends`, which need not be whole, of rising rows (..., n)."""
     whole: dict[str, Any] = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
     if method in whole:
         return take_along_axis(ordered, whole[method](place.data).astype(np.intp), -1)
     if method not in ("linear", "midpoint"):
         raise ValueError(f"quantile: method {method!r} is not supported; use linear, midpoint, {', '.join(whole)}")
     low, high = np.floor(place.data).astype(np.intp), np.ceil(place.data).astype(np.intp)
-    fraction = place - low.astype(place.dtype) if method == "linear" else np.asarray(0.5, place.dtype)
-    below, above = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
-    return below + where(low == high, 0, above - below) * fraction
+    below = take_along_axis(ordered, low, -1)
+    if method == "midpoint":
+        half = np.asarray(0.5, place.dtype)
+        return below * half + take_along_axis(ordered, high, -1) * half
+    # The line on which a place lies: at a whole one that to the right, at the last that to the left, so that the
+    # derivative by the place is one that there is.
+    start = np.maximum(np.minimum(low, ends - 1), 0)
+    rise = take_along_axis(ordered, np.minimum(start + 1, ends), -1) - take_along_axis(ordered, start, -1)
+    fraction = place - low.astype(place.dtype)
+    return below + where((low == high) & ~np.isfinite(rise.data), 0, rise) * fraction
 
 
 def hundredths(q: Any) -> Any:

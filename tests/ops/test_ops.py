@@ -288,6 +288,47 @@ def test_norm_of_zeros(ord: float, zeros: int) -> None:
     assert np.isfinite(x.grad.data).all() and x.grad.data[1] == 0
 
 
+def test_correlations_of_one_have_their_curvature() -> None:
+    """Also where rounding puts them a little above 1, to where they are brought back."""
+    x, y = np.array([0.1, 0.7, 0.4]), Tensor(np.array([0.2, 1.4, 0.8]))
+    for a in (x, x * 3, x + 0.1, x * 7 + 0.3):
+        r = lambda v, y=y: np.corrcoef(v, y)[0, 1]
+        exact = lambda v, y=y: np.sum((v - v.mean()) * (y - y.mean())) / mg.norm(v - v.mean()) / mg.norm(y - y.mean())
+        assert r(a).item() <= 1
+        np.testing.assert_allclose(mg.hessian(r)(a).data, mg.hessian(exact)(a).data, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("f", [np.std, np.nanstd, mg.norm], ids=lambda f: f.__name__)
+def test_what_has_a_tip_there_has_derivatives_of_0(f: Any) -> None:
+    x = np.zeros(3) if f is mg.norm else np.full(3, 2.0)
+    assert not mg.grad(f)(x).data.any() and not mg.hessian(f)(x).data.any()
+
+
+def test_nan_and_infinity_keep_their_share() -> None:
+    nan, inf = np.nan, np.inf
+    for f, x, y, slopes in (
+        (np.max, [1, nan, nan, 3], nan, [0, 0.5, 0.5, 0]), (np.min, [nan, 3], nan, [1, 0]),
+        (np.median, [-inf, -1], -inf, [0.5, 0.5]), (np.median, [inf, 1, 2], 2, [0, 0, 1]),
+        (np.median, [1e308, 1.5e308, 1.2e308], 1.2e308, [0, 0, 1]), (np.nanmedian, [nan, 1, inf], inf, [0, 0.5, 0.5]),
+    ):  # fmt: skip
+        t = Tensor(np.array(x, float), requires_grad=True)
+        value = f(t)
+        value.backward()
+        assert value.item() == y or np.isnan(y)
+        np.testing.assert_array_equal(t.grad.data, slopes)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(mg.grad(np.linalg.det)(np.array([[nan, 1.0], [1.0, 2.0]])).data[1, 1])
+
+
+@pytest.mark.parametrize("f", [mg.quantile, mg.nanquantile])
+def test_quantiles_by_their_rank_at_an_element(f: Any) -> None:
+    """The slope of the line to the right, and at the last element of that to the left."""
+    x = np.array([5.0, 1.0, 2.0])
+    slopes = mg.elementwise_grad(lambda q: f(x, q))(np.array([0.0, 0.25, 0.5, 0.75, 1.0]))
+    np.testing.assert_allclose(slopes.data, [2, 2, 6, 6, 6])
+    np.testing.assert_array_equal(f([1.0, 2.0, np.inf], Tensor([0.5, 0.5], True)).data, [2, 2])
+
+
 def test_arctan2_at_the_origin() -> None:
     a, b = (Tensor(np.zeros(2), requires_grad=True) for _ in range(2))
     mg.arctan2(a, b).backward(np.ones(2))
