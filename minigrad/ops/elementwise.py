@@ -72,6 +72,8 @@ def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
 @op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)
 def power(a, b, /):
     """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
+    if getattr(a, "dtype", np.dtype(float)).kind == "b":  # whose operator gives 8 bits
+        return np.power(a, b)
     return a**b  # an array's ** is faster than np.power for 2, 0.5 and -1
 
 

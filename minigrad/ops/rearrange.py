@@ -181,8 +181,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     if not shape:
         np.pad(np.zeros(()), pad_width, mode, **options)  # type: ignore[call-overload]  # refuses what it refuses
         return clone(x)
-    if needs_gradient([constant_values, options]):
-        raise TypeError("pad: what is put around x cannot be tensors that require gradients; use concatenate")
+    for name, value in {"constant_values": constant_values, **options}.items():
+        if needs_gradient(value):
+            raise TypeError(f"pad: {name}= cannot be tensors that require gradients; use concatenate")
     if mode == "constant" and not options:
         return _pad(x, widths=widths, value=unwrap(constant_values))
     if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":

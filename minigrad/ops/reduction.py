@@ -126,15 +126,16 @@ def var(
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
-    x = x if dtype is None else astype(x, dtype)
-    middle = _average(x, axis, where) if mean is None else mean if dtype is None else astype(mean, dtype)
+    middle = _average(x if dtype is None else astype(x, dtype), axis, where) if mean is None else mean
+    middle = middle if dtype is None else astype(middle, dtype)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
-    squares = sum(square(x - middle), axis, keepdims, where=where)
+    squares = sum(square(x - middle), axis, keepdims, where=where, dtype=dtype)
     if where is None:  # one count for all slices
-        count = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
-        return squares / np.asarray(np.maximum(count - float(given[0] if given else 0), 0), squares.dtype)
-    return squares / np.maximum(_count(x, axis, keepdims, where) - (given[0] if given else 0), 0)
+        count: Any = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
+    else:
+        count = _count(x, axis, keepdims, where)
+    return squares / np.asarray(np.maximum(count - float(given[0] if given else 0), 0), squares.dtype)
 
 
 def _average(x: Any, axis: Axis, where: Any) -> Tensor:
@@ -354,6 +355,8 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 def _cumulative(name: str, running: Any, initial: int, x: Any, axis: int | None, dtype: Any, include: bool) -> Tensor:
+    if isinstance(axis, tuple) and len(axis) == 1 and not include:  # as ufuncs take it
+        axis = axis[0]
     if axis is None and np.ndim(x) > 1:
         raise ValueError(f"{name}: expected axis= for an array of {np.ndim(x)} axes")
     y = running(x, axis, dtype=dtype)

@@ -66,7 +66,7 @@ def cov(
     mean, total = average(x, 1, weights, returned=True, keepdims=True)
     total = total[0, 0]
     lost = divisor_less if importance is None else multiply(weights, importance).sum() / total * divisor_less
-    d = subtract(x, mean)
+    d = astype(subtract(x, mean), x.dtype)
     return squeeze(matmul(d * weights, d.mT) / (total - lost))
 
 
