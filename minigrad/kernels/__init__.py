@@ -11,3 +11,4 @@ from .attention import softmax_in_place as softmax_in_place
 from .attention import split_heads as split_heads
 from .blocks import BLOCK as BLOCK
 from .blocks import row_blocks as row_blocks
+from .gelu import gelu_in_place as gelu_in_place

@@ -30,10 +30,10 @@ def gelu_definition(x: Any, approximate: str) -> Tensor:
 
 def _twice_cdf(x: np.ndarray, approximate: str) -> np.ndarray:
     """2 Φ(x), or what the tanh form has in its place."""
-    x = np.clip(x, -_FLAT, _FLAT)  # farther out it does not change, and squares need not overflow
     if approximate == "none":
         y = _erf(x * x.dtype.type(math.sqrt(0.5)))
     else:
+        x = np.clip(x, -_FLAT, _FLAT)  # farther out it does not change, and squares need not overflow
         y = x * x
         y *= _CUBIC
         y += 1
@@ -78,6 +78,16 @@ def _gelu(x, /, approximate):
         out = np.multiply(twice_cdf[block], 0.5, out=y[block])
         out *= flat[block]
     return y.reshape(x.shape), twice_cdf
+
+
+def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
+    """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be written to memory."""
+    flat = x.reshape(-1)
+    for block in row_blocks(flat.size, 1):
+        cdf = _twice_cdf(flat[block], approximate)
+        cdf *= 0.5
+        flat[block] *= cdf
+    return x
 
 
 @function(methods="gelu")

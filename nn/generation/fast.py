@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.kernels import gelu_in_place
 from minigrad.runtime import get_num_threads
 
 from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention, attend
@@ -114,9 +116,16 @@ class FastFeedForward(FeedForward):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features
-        first = h[..., :width]
-        first = np.maximum(first, 0, out=first) if self.activation == "relu" else unwrap(self.function(first))
-        return self.linear2(first * h[..., width:] if self.gate is not None else first)
+        if self.gate is not None:
+            return self.linear2(unwrap(self.function(h[..., :width])) * h[..., width:])
+        in_place = _IN_PLACE.get(self.activation)
+        return self.linear2(self.function(h) if in_place is None else in_place(h))
+
+
+_IN_PLACE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, 0, out=x), "gelu": gelu_in_place,
+    "gelu_tanh": lambda x: gelu_in_place(x, "tanh"),
+}  # fmt: skip
 
 
 def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -283,13 +292,14 @@ def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
 
 
 class FastEncoder(Encoder):
-    """A stack whose large batches are shared out to the cores."""
+    """A stack whose large batches are shared out to the cores, in parts that are small enough for the cache."""
 
     def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None) -> Tensor:
         n, count = len(x), get_num_threads()
         if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or self._watched():
             return super().forward(x, mask, caches, positions)
         x = plain(x)
+        count *= max(1, round(min(n, x.size / PART) / count))  # as many parts for each core
         ends = [n * i // count for i in range(count + 1)]
         run = super().forward
 
@@ -305,6 +315,7 @@ class FastEncoder(Encoder):
 
 
 LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole
+PART: float = 1 << 18  # about as many of them in a part; math.inf: a part for each core
 
 FAST: dict[type[Module], type[Module]] = {
     Linear: FastLinear, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,

@@ -4,6 +4,7 @@ from .adapters import *
 from .base import *
 from .config import *
 from .encoder import *
+from .images import *
 from .kinds import *
 from .language_model import *
 from .looking import *

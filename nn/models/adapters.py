@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ import numpy as np
 from minigrad.files.json import Settings, read_json, write_json
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 
+from ..layers import init
+from ..layers.linear import Linear
 from ..layers.module import Parameter
 from .base import Model
-from .lora import LoRALinear, ends_in, heads_of, linears_of
+from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
 from .pretrained.adopt import adopted
 from .pretrained.families import FAMILIES
 from .pretrained.folder import Origin, listed
@@ -27,14 +28,14 @@ __all__ = ["load_adapter", "save_adapter"]
 _STEM = "base_model.model."
 
 
-def _their_modules(model: Model) -> tuple[Origin, dict[str, tuple[str, ...]]]:
+def _their_modules(model: Model) -> tuple[Origin, dict[str, list[str]]]:
     """Their linear maps, by name, each with those of ours that it is made of."""
-    origin = model.origin or adopted(model)
-    names = {name for name, *_ in linears_of(model)}
+    origin, linears = model.origin or adopted(model), linears_of(model)
+    found = {theirs: [name.removesuffix(".weight") for name in place.ours] for theirs, place in origin.places.items()}
     return origin, {
-        theirs.removesuffix(".weight"): tuple(o.removesuffix(".weight") for o in place.ours)
-        for theirs, place in origin.places.items()
-        if theirs.endswith(".weight") and all(o.removesuffix(".weight") in names for o in place.ours)
+        theirs.removesuffix(".weight"): ours
+        for theirs, ours in found.items()
+        if theirs.endswith(".weight") and all(name in linears for name in ours)
     }
 
 
@@ -43,45 +44,41 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
 
     `base` is what PEFT is to take for the model below: the name or the folder of one.
     """
-    directory = Path(directory)
-    adapters = {name: linear for name, _, _, linear in linears_of(model, LoRALinear)}
-    if not adapters:
+    directory, linears = Path(directory), linears_of(model)
+    first = next((linear for linear in linears.values() if isinstance(linear, LoRALinear)), None)
+    if first is None:
         raise ValueError("save_adapter: the model has no adapters; nn.lora adds them")
     origin, modules = _their_modules(model)
+    heads = [theirs for theirs, ours in modules.items() if ours[0] in heads_of(model)]
     arrays: dict[str, np.ndarray] = {}
     ranks: dict[str, int] = {}
     for theirs, ours in modules.items():
-        parts = [adapters.get(name) for name in ours]
-        if any(parts):
-            sizes = [attrgetter(name)(model).out_features for name in ours]
-            a, b = _joined(parts, sizes)
+        parts = [linears[name] for name in ours]
+        if any(isinstance(part, LoRALinear) for part in parts):
+            a, b = _joined(parts)
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             ranks[theirs] = len(a)
-    first = next(iter(adapters.values()))
-    heads = {theirs: ours[0] for theirs, ours in modules.items() if ours[0] in dict(heads_of(model))}
-    for theirs, ours_name in heads.items():
-        for leaf, parameter in attrgetter(ours_name)(model).named_parameters():
-            arrays[f"{_STEM}{theirs}.{leaf}"] = parameter.data
+        if theirs in heads:
+            arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in parts[0].named_parameters()}
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
 
 
-def _joined(parts: Sequence[LoRALinear | None], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def _joined(parts: Sequence[Linear]) -> tuple[np.ndarray, np.ndarray]:
     """One adapter for maps that lie below one another: their A below one another, their B along a diagonal."""
-    present = [p for p in parts if p is not None]
-    a = np.concatenate([p.lora_a.data for p in present])
-    b = np.zeros((sum(sizes), len(a)), a.dtype)
+    a = np.concatenate([part.lora_a.data for part in parts if isinstance(part, LoRALinear)])
+    b = np.zeros((sum(part.out_features for part in parts), len(a)), a.dtype)
     row = column = 0
-    for part, size in zip(parts, sizes):
-        if part is not None:
-            b[row : row + size, column : column + part.rank] = part.lora_b.data
+    for part in parts:
+        if isinstance(part, LoRALinear):
+            b[row : row + part.out_features, column : column + part.rank] = part.lora_b.data
             column += part.rank
-        row += size
+        row += part.out_features
     return a, b
 
 
 def _adapter_settings(
-    origin: Origin, first: LoRALinear, ranks: Mapping[str, int], heads: Mapping[str, str], base: str
+    origin: Origin, first: LoRALinear, ranks: Mapping[str, int], heads: Sequence[str], base: str
 ) -> dict[str, Any]:
     tasks = {"classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "none": "FEATURE_EXTRACTION", "mlm": None}
     task = tasks.get(origin.head, "SEQ_2_SEQ_LM" if "decoder_start_token_id" in origin.settings else "CAUSAL_LM")
@@ -109,81 +106,68 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
     settings.text("bias", "none", choices=["none"])
     if settings.flag("use_dora", False):
         settings.fail("use_dora", "false (others are not supported)")
-    if (dropout := settings.number("lora_dropout", 0.0, 0)) >= 1:
+    if settings.number("lora_dropout", 0.0, 0) >= 1:
         settings.fail("lora_dropout", "less than 1")
     file = SafetensorsFile(directory / "adapter_model.safetensors")
-    _, modules = _their_modules(model)
-    if any(True for _ in linears_of(model, LoRALinear)):
-        raise ValueError("load_adapter: there are adapters already; merge_lora makes them part of the weights")
-    paths, others = _their_paths(file, modules, settings)
-    loaded = {path: _adapter(file, stem, model, modules[path]) for stem, path in paths.items()}
-    scales = {path: _scale(settings, path, len(a), file) for path, (a, _) in loaded.items()}
-    heads = [_head(file, name, model, modules[path.rpartition(".")[0]]) for name, path in others.items()]
-    for parameter in model.parameters():
-        parameter.requires_grad = False
-    for path, (a, parts) in loaded.items():
-        for name, b in zip(modules[path], parts):
-            holder, _, leaf = name.rpartition(".")
-            adapter = LoRALinear(attrgetter(name)(model), len(a), scales[path], dropout)
-            adapter.lora_a.replace(a.copy())
-            adapter.lora_b.replace(b)
-            setattr(attrgetter(holder)(model), leaf, adapter)
-    for parameter, array in heads:
-        parameter.replace(array)
-    for _, part in heads_of(model):
-        part.requires_grad_(True)
+    (_, modules), linears = _their_modules(model), linears_of(model)
+    found: dict[str, dict[str, str]] = {}  # by their map: what of it, and its name in the file
+    for name in file:
+        stem, leaf = re.fullmatch(r"(.*?)(?:\.(lora_[AB]\.weight|weight|bias))?", name).groups("")  # type: ignore[union-attr]
+        found.setdefault(stem, {})[leaf] = name
+    if wrong := [path for stem in found if (path := stem.removeprefix(_STEM)) not in modules]:
+        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(modules, 4)}")
+    lora = [stem for stem, names in found.items() if any(leaf.startswith("lora") for leaf in names)]
+    _check_targets(file, [stem.removeprefix(_STEM) for stem in lora], settings)
+    adapters: dict[str, LoRALinear] = {}
+    whole: list[tuple[Parameter, np.ndarray]] = []
+    for stem, names in found.items():
+        ours = modules[stem.removeprefix(_STEM)]
+        parts = [linears[name] for name in ours]
+        for leaf in names.keys() & {"weight", "bias"}:  # of a head
+            if (own := getattr(parts[0], leaf)) is None:
+                raise ValueError(f"{file.path}: {names[leaf]}: the map has no {leaf}")
+            whole.append((own, _fitting(file, names[leaf], own.shape, own.dtype)))
+        if stem in lora:
+            adapters |= zip(ours, _adapters(file, stem, parts, settings))
+    adapt(model, adapters)
+    for own, array in whole:
+        own.replace(array)
     return model
 
 
-def _their_paths(
-    file: SafetensorsFile, modules: Mapping[str, Any], settings: Settings
-) -> tuple[dict[str, str], dict[str, str]]:
-    """The maps of adapters, by the stem of their arrays; and what the names of other arrays mean, parts of a head."""
-    stems = {n.removesuffix(".lora_A.weight") for n in file if n.endswith(".lora_A.weight")}
-    paths = {stem: stem.removeprefix(_STEM) for stem in stems}
-    others = {n: n.removeprefix(_STEM) for n in file if n.rpartition(".lora_")[0] not in stems}
-    wrong = [p for p in paths.values() if p not in modules]
-    wrong += [p for p in others.values() if p.rpartition(".")[0] not in modules]
-    if wrong:
-        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(modules, 4)}")
+def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settings) -> None:
+    """The maps that have adapters are those that target_modules lists, where it does."""
     if not paths:
         raise ValueError(f"{file.path}: it has no adapters")
     targets = settings.take("target_modules", (str, list), None)
     if isinstance(targets, list):
         settings.list("target_modules", str)
-        if idle := [t for t in targets if not any(ends_in(path, [t]) for path in paths.values())]:
+        if idle := [t for t in targets if not any(ends_in(path, [t]) for path in paths)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(idle)} has no adapter in {file.path}")
-        if apart := [path for path in paths.values() if not ends_in(path, targets)]:
+        if apart := [path for path in paths if not ends_in(path, targets)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(apart)} is not among them, but in {file.path}")
-    return paths, others
 
 
-def _adapter(
-    file: SafetensorsFile, stem: str, model: Model, ours: Sequence[str]
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """A, and the rows of B for each of ours."""
-    linears = [attrgetter(name)(model) for name in ours]
-    ends = np.cumsum([linear.out_features for linear in linears])
-    names = f"{stem}.lora_A.weight", f"{stem}.lora_B.weight"
-    if names[1] not in file:
-        raise ValueError(f"{file.path}: {names[1]} is missing")
-    rank, dtype = file[names[0]].shape[:1], linears[0].weight.dtype
-    a = _fitting(file, names[0], (*rank, linears[0].in_features), dtype)
+def _adapters(file: SafetensorsFile, stem: str, parts: Sequence[Linear], settings: Settings) -> list[LoRALinear]:
+    """Those of maps that lie below one another in theirs: each has all of A, and its own rows of B."""
+    names, dtype = [f"{stem}.lora_{x}.weight" for x in "AB"], parts[0].weight.dtype
+    rank = file[names[0]].shape[:1] if names[0] in file else (0,)
+    ends = np.cumsum([part.out_features for part in parts])
+    a = _fitting(file, names[0], (*rank, parts[0].in_features), dtype)
     b = _fitting(file, names[1], (int(ends[-1]), *rank), dtype)
-    return a, [np.array(part) for part in np.split(b, ends[:-1])]
-
-
-def _head(file: SafetensorsFile, name: str, model: Model, ours: Sequence[str]) -> tuple[Parameter, np.ndarray]:
-    """A parameter of a head, and what it is to be."""
-    own = dict(attrgetter(ours[0])(model).named_parameters())
-    leaf = name.rpartition(".")[2]
-    if leaf not in own:
-        raise ValueError(f"{file.path}: {name}: the map has no {leaf}, but {listed(own)}")
-    return own[leaf], _fitting(file, name, own[leaf].shape, own[leaf].dtype)
+    scale, dropout = _scale(settings, stem.removeprefix(_STEM), len(a), file), settings.number("lora_dropout", 0.0)
+    with init.skipped():
+        adapters = [LoRALinear(part, len(a), scale, dropout) for part in parts]
+    for adapter, rows in zip(adapters, np.split(b, ends[:-1])):
+        adapter.lora_a.replace(a.copy())
+        adapter.lora_b.replace(rows.copy())
+    return adapters
 
 
 def _fitting(file: SafetensorsFile, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of the file, which must have this shape, and finite numbers."""
+    if name not in file:
+        raise ValueError(f"{file.path}: {name} is missing")
     if file[name].shape != shape:
         raise ValueError(f"{file.path}: {name}: expected {shape}, got {file[name].shape}")
     array = file.read(name)

@@ -95,6 +95,9 @@ class ModelConfig:
                 raise ValueError(f"{f.name}: expected an integer, got {value!r}")
             if f.name in _COUNTS and value is not None and value < _COUNTS[f.name]:
                 raise ValueError(f"{f.name}: expected at least {_COUNTS[f.name]}, got {value}")
+        for name, ids in (("pad_id", (self.pad_id,)), ("bos_id", (self.bos_id,)), ("eos_id", self.end_ids)):
+            if outside := [i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)]:
+                raise ValueError(f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}")
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be divisible by num_heads, got d_model={self.d_model} and num_heads={self.num_heads}"
@@ -146,6 +149,11 @@ class ModelConfig:
         return () if self.eos_id is None else (self.eos_id,) if isinstance(self.eos_id, int) else tuple(self.eos_id)
 
     @property
+    def vocabulary(self) -> int:
+        """How many tokens there are to choose from; 0: not known yet."""
+        return getattr(self, "target_vocab_size", 0) or getattr(self, "vocab_size", 0)
+
+    @property
     def hidden_id(self) -> int | None:
         """The token that stands for nothing: `pad_id`, unless that ends sequences too, and so is to be learned."""
         return None if self.pad_id in self.end_ids else self.pad_id
@@ -159,6 +167,15 @@ class ModelConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
+
+    def explicit(self) -> dict[str, Any]:
+        """All settings, with what takes effect in place of each None that stands for another setting."""
+        settings, meant = asdict(self), {
+            "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
+            "num_kv_heads": self.num_heads, "head_dim": self.size_of_head, "embedding_size": self.d_model,
+            "attention_scale": self.size_of_head**-0.5, "final_norm": self.has_final_norm,
+        }  # fmt: skip
+        return settings | {name: value for name, value in meant.items() if settings[name] is None}
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
@@ -177,7 +194,8 @@ _COUNTS = {
     **dict.fromkeys(("d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff", "max_len", "embedding_size"), 1),
     **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size", "num_classes", "num_types"), 0),
     **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers", "position_offset"), 0),
-    **dict.fromkeys(("pad_id", "bos_id"), 0), **dict.fromkeys(("window", "relative_buckets"), 1),
+    **dict.fromkeys(("pad_id", "bos_id", "image_size", "patch_size"), 0),
+    **dict.fromkeys(("window", "relative_buckets", "num_channels"), 1),
 }  # fmt: skip
 """Settings that are integers, and the least of each."""
 
@@ -241,6 +259,8 @@ class EncoderConfig(ModelConfig):
     `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with `shared_layers` one
     layer serves as all. For a classifier: `num_classes`; `pool`, the "mean" over the real tokens or the
     "first" token; `head_activation`, that of a further linear map before the output ("none": there is no such map).
+    With a `patch_size` it reads images in patches of so many pixels a side: squares of `image_size`, in `num_channels`
+    colours, in place of the ids of a vocabulary; `max_len` follows from them.
     """
 
     vocab_size: int = 0
@@ -253,8 +273,18 @@ class EncoderConfig(ModelConfig):
     num_classes: int = field(default=0, kw_only=True)
     pool: str = field(default="mean", kw_only=True)
     head_activation: str = field(default="none", kw_only=True)
+    image_size: int = field(default=0, kw_only=True)
+    patch_size: int = field(default=0, kw_only=True)
+    num_channels: int = field(default=3, kw_only=True)
     scale_embedding: bool | float = field(default=True, kw_only=True)
     pad_id: int | None = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patch_size:
+            if self.image_size < 1 or self.image_size % self.patch_size:
+                raise ValueError(f"image_size: expected a multiple of {self.patch_size}, got {self.image_size}")
+            object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {**super()._choices(), "pool": ("mean", "first"), "head_activation": ("none", *ACTIVATIONS)}

@@ -13,7 +13,7 @@ from ..layers.linear import Dropout, Linear, activation_named
 from ..layers.transformer import norm_named
 from .base import IGNORED, Model, checked_ids, key_mask, positions_of
 from .config import EncoderConfig
-from .stacks import Encoder, InputEmbedding
+from .stacks import Encoder, InputEmbedding, PatchEmbedding
 
 __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenClassifier"]
 
@@ -25,23 +25,34 @@ class EncoderModel(Model):
     """Token ids to a vector for each token, which sees all real tokens.
 
     A `padding_mask` (N, L) holds booleans, True = a real token; it is made from `config.pad_id` unless given.
-    `types` (N, L) are the kinds of segments, where the model tells them apart.
+    `types` (N, L) are the kinds of segments, where the model tells them apart. Where `config` has a patch_size, images
+    (N, C, H, W), as `pixels` makes them, stand for ids, and L is 1 + the number of patches.
     """
 
     config: EncoderConfig
 
     def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
-        if config.vocab_size < 1:
+        self.embedding: InputEmbedding | PatchEmbedding
+        if config.patch_size:
+            self.embedding = PatchEmbedding(config, generator)
+        elif config.vocab_size < 1:
             raise ValueError(f"{type(self).__name__}: expected a vocabulary, got vocab_size={config.vocab_size}")
-        self.embedding = InputEmbedding(config, config.vocab_size, generator, num_types=config.num_types)
+        else:
+            self.embedding = InputEmbedding(config, config.vocab_size, generator, num_types=config.num_types)
         self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
 
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """The vectors (N, L, d_model) of token ids (N, L)."""
-        ids = checked_ids("ids", ids)
         real = self._padding(ids, padding_mask)
         at = positions_of(real)
         return self.encoder(self.embedding(ids, at, types), key_mask(real), positions=at)
+
+    def _padding(self, ids: Any, given: Any = None) -> np.ndarray | None:
+        if not self.config.patch_size:
+            return super()._padding(checked_ids("ids", ids), given)
+        if given is not None:
+            raise ValueError("padding_mask: images have no padding")
+        return None
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """The vectors (N, L, d_model) of token ids (N, L)."""
@@ -70,12 +81,11 @@ class EncoderClassifier(_Classifier):
 
     def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """(N, d_model): the mean over the real tokens, or the first token, as `config.pool` says."""
-        ids = checked_ids("ids", ids)
         x = self.hidden(ids, padding_mask, types)  # (N, L, d_model)
         if self.config.pool == "first":
             return x[:, 0]
         real = self._padding(ids, padding_mask)
-        real = np.ones(ids.shape, bool) if real is None else real
+        real = np.ones(x.shape[:2], bool) if real is None else real
         weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
         return mg.sum(x * weights[..., None].astype(x.dtype), 1)
 
@@ -119,7 +129,7 @@ class TokenClassifier(_Classifier):
         return int((self._goals(ids, classes, padding_mask) != IGNORED).sum())
 
     def _goals(self, ids: Any, classes: Any, padding_mask: Any) -> np.ndarray:
-        real = self._padding(checked_ids("ids", ids), padding_mask)
+        real = self._padding(ids, padding_mask)
         return np.asarray(classes) if real is None else np.where(real, classes, IGNORED)
 
 
@@ -128,6 +138,8 @@ class MaskedLanguageModel(EncoderModel):
 
     def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
         super()._build(config, generator)
+        if not isinstance(self.embedding, InputEmbedding):
+            raise ValueError(f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}")
         width, dtype = config.embedding_size or config.d_model, config.dtype
         self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype)

@@ -15,7 +15,7 @@ from minigrad.derivatives import gradients
 from ..layers.module import Module, evaluating
 from ..layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from .base import Model
-from .stacks import InputEmbedding
+from .stacks import InputEmbedding, PatchEmbedding
 from .transformer import Transformer
 
 __all__ = ["attribute", "record_hidden"]
@@ -27,7 +27,7 @@ def record_hidden(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
 
     Each entry is (N, L, d_model), one for each call.
     """
-    kinds = (InputEmbedding, TransformerEncoderLayer, TransformerDecoderLayer)
+    kinds = (InputEmbedding, PatchEmbedding, TransformerEncoderLayer, TransformerDecoderLayer)
     found = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
     recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
     with ExitStack() as stack:
@@ -52,7 +52,7 @@ def attribute(model: Model, ids: Any, goal: int | None = None, *, target: Any = 
 
     tables = [m.tokens for m in model.modules() if isinstance(m, InputEmbedding)]
     rows = [np.atleast_2d(np.asarray(x)) for x in ((ids,) if target is None else (ids, target))]
-    if any(len(row) != 1 for row in rows) or (target is None) == isinstance(model, Transformer):
+    if not tables or any(len(row) != 1 for row in rows) or (target is None) == isinstance(model, Transformer):
         raise ValueError("attribute: expected one sequence of ids, and a target where the model has one")
     with ExitStack() as stack:
         for table in tables:

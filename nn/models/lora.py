@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -59,12 +60,33 @@ class LoRALinear(Linear):
         return f"{super().extra_repr()}, rank={self.rank}, scale={self.scale:g}"
 
 
-def linears_of(model: Module, kind: type[Linear] = Linear) -> Iterator[tuple[str, Module, str, Any]]:
-    """Each linear map of a model: its name, the module that holds it, and its name there."""
-    for prefix, module in model.named_modules():
-        for name, child in list(module.named_children()):
-            if isinstance(child, kind):
-                yield f"{prefix}.{name}" if prefix else name, module, name, child
+def linears_of(model: Module, kind: type[Linear] = Linear) -> dict[str, Any]:
+    """The linear maps of a model, by name."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, kind)}
+
+
+def _put(model: Module, linears: Mapping[str, Linear]) -> None:
+    """Other linear maps in the places of these names."""
+    for name, linear in linears.items():
+        holder, _, leaf = name.rpartition(".")
+        setattr(attrgetter(holder)(model) if holder else model, leaf, linear)
+
+
+def heads_of(model: Model) -> dict[str, Module]:
+    """What is trained whole: the head of a classifier."""
+    trained = HEADS if getattr(model.config, "num_classes", 0) else ()
+    return {name: child for name, child in model.named_children() if name in trained}
+
+
+def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
+    """The model with these adapters; nothing else is trained but a classifier's head."""
+    if linears_of(model, LoRALinear):
+        raise ValueError("lora: there are adapters already; merge_lora makes them part of the weights")
+    model.requires_grad_(False)
+    _put(model, adapters)
+    for part in heads_of(model).values():
+        part.requires_grad_(True)
+    return model
 
 
 def lora(
@@ -80,36 +102,23 @@ def lora(
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
     checked_number("lora", "dropout", dropout, high=1.0)
-    found = [entry for entry in linears_of(model) if ends_in(entry[0], targets)]
-    names = [name for name, *_ in linears_of(model)]
-    if missing := [t for t in targets if not any(ends_in(name, [t]) for name in names)]:
-        ends = sorted({name.rpartition(".")[2] for name in names})
+    linears = linears_of(model)
+    if missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]:
+        ends = sorted({name.rpartition(".")[2] for name in linears})
         raise ValueError(f"lora: no linear map is named {', '.join(missing)}; there are {', '.join(ends)}")
-    if any(isinstance(linear, LoRALinear) for *_, linear in found):
-        raise ValueError("lora: there are adapters already; merge_lora makes them part of the weights")
-    for parameter in model.parameters():
-        parameter.requires_grad = False
-    for _, holder, name, linear in found:
-        setattr(holder, name, LoRALinear(linear, rank, alpha / rank, dropout, generator))
-    for _, part in heads_of(model):
-        part.requires_grad_(True)
-    return model
+    return adapt(model, {
+        name: LoRALinear(linear, rank, alpha / rank, dropout, generator)
+        for name, linear in linears.items() if ends_in(name, targets)
+    })  # fmt: skip
 
 
 def ends_in(name: str, targets: Sequence[str]) -> bool:
-    return any(name == target or name.endswith("." + target) for target in targets)
-
-
-def heads_of(model: Model) -> list[tuple[str, Module]]:
-    """What is trained whole: the head of a classifier."""
-    if not getattr(model.config, "num_classes", 0):
-        return []
-    return [(name, child) for name, child in model.named_children() if name in HEADS]
+    """Whether one of the targets is the name, or what it ends in behind a dot."""
+    return any(f".{name}".endswith(f".{target}") for target in targets)
 
 
 def merge_lora(model: Model) -> Model:
     """Make the adapters part of the weights, in place; all parameters are trained again."""
-    for _, holder, name, linear in list(linears_of(model, LoRALinear)):
-        setattr(holder, name, linear.merged())
+    _put(model, {name: linear.merged() for name, linear in linears_of(model, LoRALinear).items()})
     model.requires_grad_(True)
     return model

@@ -11,19 +11,22 @@ from typing import Any
 
 import numpy as np
 
+import minigrad as mg
 from minigrad.core.modes import no_grad
 from minigrad.files.json import Settings, read_if_any, read_json, read_list
-from minigrad.files.safetensors import SafetensorsFile
 from minigrad.optim.settings import checked_count
 
-from ..layers.module import evaluating
+from ..layers import init
+from ..layers.linear import Linear
+from ..layers.module import ModuleDict, evaluating
+from ..text.batches import padded
 from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
 from .config import EncoderConfig
 from .pretrained.families import FAMILIES
 from .pretrained.folder import HOW
 from .pretrained.load import load
-from .weights import misfit
+from .weights import load_weights
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]
 
@@ -31,19 +34,19 @@ _POOLS = {
     "pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last",
     "pooling_mode_max_tokens": "max",
 }  # fmt: skip
-_ACTIVATIONS: dict[str, Any] = {"Tanh": np.tanh, "Identity": lambda x: x, "ReLU": lambda x: np.maximum(x, 0)}
+_ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": lambda x: x, "ReLU": mg.relu}
 
 
 class SentenceEncoder:
     """Sentences to vectors, alike where the sentences mean alike.
 
-    `pool` makes one vector of those of a sentence's tokens: "mean", "first", "last" or "max". `maps` are
-    (weight, bias, function) that follow; with `normalize` the vectors have length 1.
+    `pool` makes one vector of those of a sentence's tokens: "mean", "first", "last" or "max". `maps` are linear
+    maps that follow, each with a function; with `normalize` the vectors have length 1.
     """
 
     def __init__(
         self, model: Any, text: ModelText, pool: str = "mean", normalize: bool = True, max_len: int | None = None,
-        maps: Sequence[tuple[np.ndarray, Any, Any]] = (),
+        maps: Sequence[tuple[Linear, Any]] = (),
     ) -> None:  # fmt: skip
         if pool not in _POOLS.values():
             raise ValueError(f"pool: expected one of {', '.join(_POOLS.values())}, got {pool!r}")
@@ -71,18 +74,12 @@ class SentenceEncoder:
         return result
 
     def _vectors(self, rows: list[list[int]]) -> np.ndarray:
-        width = max(map(len, rows))
-        real = np.arange(width) < np.array([len(row) for row in rows])[:, None]  # (n, L)
-        ids = np.full(real.shape, self.text.pad_id or 0)
-        ids[real] = np.concatenate(rows)
+        ids, real = padded(rows, self.text.pad_id or 0), padded([[1] * len(row) for row in rows], 0) > 0  # (n, L)
         with no_grad(), evaluating():
-            x = self.model.hidden(ids, real).data  # (n, L, d)
-        x = self._pooled(x, real)
-        for weight, bias, function in self.maps:
-            x = function(x @ weight.T + bias)
-        if self.normalize:
-            x = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-        return np.asarray(x)
+            x = self._pooled(self.model.hidden(ids, real).data, real)  # (n, d)
+            for linear, function in self.maps:
+                x = function(linear(x)).data
+        return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12) if self.normalize else x
 
     def _pooled(self, x: np.ndarray, real: np.ndarray) -> np.ndarray:
         if self.pool == "first":
@@ -133,7 +130,7 @@ def _add(options: dict[str, Any], module: Settings, directory: Path, width: int)
             settings.fail("word_embedding_dimension", f"{width}, the width of the model")
         options["pool"] = chosen[0]
     elif kind == "Dense":
-        before = options["maps"][-1][0].shape[0] if options["maps"] else width
+        before = options["maps"][-1][0].out_features if options["maps"] else width
         options["maps"].append(_dense(folder, before))
     elif kind == "Normalize":
         options["normalize"] = True
@@ -141,20 +138,15 @@ def _add(options: dict[str, Any], module: Settings, directory: Path, width: int)
         module.fail("type", "Transformer, Pooling, Dense or Normalize (others are not supported)")
 
 
-def _dense(folder: Path, width: int) -> tuple[np.ndarray, Any, Any]:
-    """Weight, bias and function of a map from vectors of this width."""
-    settings, file = read_json(folder / "config.json"), SafetensorsFile(folder / "model.safetensors")
+def _dense(folder: Path, width: int) -> tuple[Linear, Any]:
+    """A linear map from vectors of this width, and the function that follows."""
+    settings = read_json(folder / "config.json")
     function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
     if function not in _ACTIVATIONS:
         settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
     if settings.integer("in_features", width) != width:
         settings.fail("in_features", f"{width}, the width of the vectors before it")
-    out = settings.integer("out_features")
-    shapes = {"linear.weight": (out, width), **({"linear.bias": (out,)} if settings.flag("bias", True) else {})}
-    if (found := {name: entry.shape for name, entry in file.items()}) != shapes:
-        raise ValueError(f"{file.path}: expected {shapes}, as {settings.where} has it, got {found}")
-    arrays = {name: file.read(name) for name in shapes}
-    if wrong := [text for name, a in arrays.items() if (text := misfit(name, a, np.dtype(np.float32)))]:
-        raise ValueError(f"{file.path}: {wrong[0]}")
-    weight, *bias = (array.astype(np.float32) for array in arrays.values())
-    return weight, bias[0] if bias else 0, _ACTIVATIONS[function]
+    with init.skipped():
+        linear = Linear(width, settings.integer("out_features", high=1 << 16), settings.flag("bias", True))
+    load_weights(folder / "model.safetensors", ModuleDict({"linear": linear}))
+    return linear, _ACTIVATIONS[function]

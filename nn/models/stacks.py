@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import minigrad as mg
 from minigrad.core.tensor import Tensor
 
+from ..layers import init
 from ..layers.cache import AttentionCache, KeysAndValues
 from ..layers.linear import Dropout, Embedding, Linear
-from ..layers.module import Module, ModuleList
+from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
 from ..layers.position_bias import ALiBi, RelativePositionBias
 from ..layers.rotary import RotaryPositions
 from ..layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
-from .config import ModelConfig
+from .config import EncoderConfig, ModelConfig
 
-__all__ = ["Decoder", "Encoder", "InputEmbedding"]
+__all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
@@ -38,16 +40,7 @@ class InputEmbedding(Module):
             std = config.d_model**-0.5 if config.scale_embedding else 1.0
         self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
         self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
-        self.positions: LearnedPositions | SinusoidalPositions | None = None
-        table: dict[str, Any] = {"dtype": dtype, "offset": config.position_offset}
-        if config.positions == "learned":
-            self.positions = LearnedPositions(config.max_len, width, generator=generator, **table)
-        elif config.positions.startswith("sinusoidal"):
-            kind: dict[str, Any] = {
-                "halves": config.positions != "sinusoidal",
-                "last": config.positions == "sinusoidal_last",
-            }
-            self.positions = SinusoidalPositions(config.max_len, width, **kind, **table)
+        self.positions = _positions(config, width, generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout, generator)
         self.projection = (
@@ -67,6 +60,47 @@ class InputEmbedding(Module):
             x = self.norm(x)
         x = self.dropout(x)
         return x if self.projection is None else self.projection(x)
+
+
+def _positions(
+    config: ModelConfig, width: int, generator: Generator | None
+) -> LearnedPositions | SinusoidalPositions | None:
+    """What adds positions to embeddings, if anything does."""
+    table: dict[str, Any] = {"dtype": config.dtype, "offset": config.position_offset}
+    if config.positions == "learned":
+        return LearnedPositions(config.max_len, width, generator=generator, **table)
+    if not config.positions.startswith("sinusoidal"):
+        return None
+    halves, last = config.positions != "sinusoidal", config.positions == "sinusoidal_last"
+    return SinusoidalPositions(config.max_len, width, halves=halves, last=last, **table)
+
+
+class PatchEmbedding(Module):
+    """Images (N, C, H, W) to vectors (N, 1 + patches, d_model): a learned one, then one of each patch, row by row.
+
+    Dosovitskiy et al. (2021), arXiv:2010.11929.
+    """
+
+    def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
+        channels, side, d_model, dtype = config.num_channels, config.patch_size, config.d_model, config.dtype
+        self.shape = (channels, config.image_size, config.image_size)
+        self.first = Parameter(np.zeros((1, d_model), dtype))
+        self.weight = init.xavier_uniform_(Parameter(np.zeros((d_model, channels, side, side), dtype)), 1, generator)
+        self.bias = Parameter(np.zeros(d_model, dtype))
+        self.positions = _positions(config, d_model, generator)
+        self.dropout = Dropout(config.dropout, generator)
+
+    def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
+        shape, dtype = np.shape(images), getattr(images, "dtype", None)
+        if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
+            raise ValueError(f"images: expected floats (N, {', '.join(map(str, self.shape))}), got {dtype} {shape}")
+        (n, channels, size, _), (d_model, *_, side) = shape, self.weight.shape
+        x = images if isinstance(images, Tensor) else np.asarray(images, self.weight.dtype)
+        x = mg.reshape(x, n, channels, size // side, side, size // side, side)
+        patches = mg.reshape(mg.transpose(x, (0, 2, 4, 1, 3, 5)), n, -1, channels * side * side)
+        x = mg.linear(patches, mg.reshape(self.weight, d_model, -1), self.bias)
+        x = mg.concatenate([mg.broadcast_to(self.first, (n, 1, d_model)), x], 1)
+        return self.dropout(x if self.positions is None else self.positions(x))
 
 
 def _attention_bias(config: ModelConfig) -> bool | dict[str, bool]:

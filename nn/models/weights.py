@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.files.safetensors import SafetensorsFile
+from minigrad.files.safetensors import Entry, SafetensorsFile
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
@@ -19,7 +19,6 @@ __all__ = [
     "differing", "fit_weights", "load_model", "load_run", "load_weights", "misfit", "save_weights", "settings_of",
 ]  # fmt: skip
 
-_LARGEST_TABLE = 1 << 27  # numbers of a table of positions, which no file holds
 _FREE = ("dropout", "attention_dropout", "activation_dropout", "dtype")  # the weights fit any of them
 
 
@@ -107,9 +106,11 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object of settings, got {data!r:.60}")
-    if path is not None:
-        _check_sizes(data, SafetensorsFile(path), where)
     try:
+        if path is not None:
+            file = SafetensorsFile(path)
+            ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
+            check_sizes(data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name)
         model = model_from_dict(data, init=path is None, where=where)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
@@ -144,21 +145,30 @@ def _made_with(path: str | Path) -> Any:
         return None  # load_weights tells
 
 
-def _check_sizes(data: Mapping[str, Any], file: SafetensorsFile, where: str) -> None:
-    """An error for a model of other sizes than the arrays of the file."""
-    ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
-    shapes = [entry.shape for name, entry in file.items() if name.startswith(ours)]
-    found = {size for shape in shapes for size in shape}
-    for name, value in data.items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            if name in ("d_model", "d_ff", "embedding_size") or name.endswith("vocab_size"):
-                if value > 0 and value not in found:
-                    raise ValueError(f"{where}: {name} is {value!r:.30}, but no array in {file.path} has this size")
-            elif name.endswith("layers") and value > len(shapes):
-                raise ValueError(f"{where}: {name} is {value!r:.30}, but {file.path} has {len(shapes)} arrays only")
-            elif name.startswith(("num_", "head_")) and value > max(found, default=0):
-                raise ValueError(f"{where}: {name} is {value!r:.30}, more than any size of an array in {file.path}")
-            elif name in ("max_len", "position_offset") and value * max(found, default=1) > _LARGEST_TABLE:
-                raise ValueError(f"{where}: {name} is {value!r:.30}: a table of positions too large to make")
-            elif name.endswith("_id") and value >= max(found, default=0):
-                raise ValueError(f"{where}: {name} is {value!r:.30}, more than any vocabulary in {file.path}")
+def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str) -> None:
+    """An error for settings of a model that cannot have these arrays, in the file `name`; it begins with the setting.
+
+    Nothing is made meanwhile: a size of 10¹² takes no memory.
+    """
+    found = {size for entry in arrays.values() for size in entry.shape}
+    positions, width, patch = data.get("positions", "sinusoidal"), data.get("d_model"), data.get("patch_size", 0)
+    for setting, value in data.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0 or (setting == "max_len" and patch):
+            continue
+        rows = value + data.get("position_offset", 0) if setting == "max_len" else value
+        rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
+        if setting.endswith("layers"):
+            if value > (10_000 if data.get("shared_layers") else len(arrays)):
+                raise ValueError(f"{setting}: got {value!r:.30}, but {name} has {len(arrays)} arrays only")
+        elif setting.endswith("vocab_size") or setting in _SIZES or (setting, positions) in _TABLES:
+            if rows not in found:
+                raise ValueError(f"{setting}: no array in {name} has this size, got {value!r:.30}")
+        elif setting.startswith(("num_", "head_")) and value > max(found, default=0):
+            raise ValueError(f"{setting}: no size of an array in {name} is as large, got {value!r:.30}")
+        elif setting == "max_len" and "sinusoidal" in positions and isinstance(width, int) and rows * width > 1 << 27:
+            raise ValueError(f"{setting}: a table of positions too large to make, got {value!r:.30}")
+
+
+_SIZES = ("d_model", "d_ff", "embedding_size", "image_size", "patch_size")
+_TABLES = (("max_len", "learned"), ("relative_buckets", "relative"))
+"""Settings that are a size of some array: always, and with these positions."""

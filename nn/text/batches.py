@@ -17,11 +17,13 @@ __all__ = ["PairBatches", "padded"]
 IdPair = tuple[Sequence[int], Sequence[int]]
 
 
-def padded(sequences: Sequence[Sequence[int]], pad_id: int = PAD, length: int | None = None) -> np.ndarray:
-    """Id lists as one array (N, L), shorter ones filled up with padding at the end."""
+def padded(
+    sequences: Sequence[Sequence[int]], pad_id: int = PAD, length: int | None = None, left: bool = False
+) -> np.ndarray:
+    """Id lists as one array (N, L), shorter ones filled up with padding at the end, or at the `left`."""
     array = np.full((len(sequences), length or max(map(len, sequences), default=0)), pad_id, np.int64)
     for row, ids in zip(array, sequences):
-        row[: len(ids)] = ids
+        row[len(row) - len(ids) if left else 0 :][: len(ids)] = ids
     return array
 
 

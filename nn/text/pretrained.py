@@ -19,6 +19,7 @@ from minigrad.extras import require
 from minigrad.files.atomic import write_bytes
 from minigrad.files.json import Settings
 
+from .batches import padded
 from .tokenize import check_texts
 
 __all__ = ["ModelText"]
@@ -126,13 +127,9 @@ class ModelText:
         found = self._encoded(texts, pairs or [None] * len(texts), True, max_len, language)
         if empty := [text for text, (row, _) in zip(texts, found) if text.strip() and not row]:
             raise ValueError(f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}")
-        width = max((len(row) for row, _ in found), default=0)
-        ids = np.full((len(found), width), self.pad_id or 0, np.int64)
-        mask, types = np.zeros(ids.shape, bool), np.zeros(ids.shape, np.int64)
-        for row, (own, kinds) in enumerate(found):
-            part = slice(width - len(own), None) if pad_left else slice(len(own))
-            ids[row, part], mask[row, part], types[row, part] = own, True, kinds
-        return ids, mask, types
+        rows, types = [row for row, _ in found], [kinds for _, kinds in found]
+        real = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
+        return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
 
     def decode(self, ids: Any, special: bool = False) -> Any:
         """The text of ids, without marks unless `special`; for several lists of ids, a list of texts."""

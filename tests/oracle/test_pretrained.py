@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, batch, make
+from published import MODELS, batch, inputs, make, name_in_file
 
 import nn
 from minigrad import optim
@@ -38,17 +38,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def results(theirs: Any, ours: Any, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
     """What both make of a padded batch, and where it counts."""
-    ids, mask = batch(theirs, seed)
-    tensor = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask).long()}
+    tensor, own, mask = inputs(theirs, torch, seed)
     if isinstance(ours, nn.Transformer):
         target = np.random.default_rng(seed + 1).integers(3, 48, (3, 5))
         expected = theirs(**tensor, decoder_input_ids=torch.tensor(target)).logits
-        return expected, ours(ids, target, mask), np.ones(target.shape, bool)
+        return expected, ours(own[0], target, mask), np.ones(target.shape, bool)
     found = theirs(**tensor)
     if hasattr(found, "last_hidden_state"):
-        return found.last_hidden_state, ours.hidden(ids, mask), mask
+        return found.last_hidden_state, ours.hidden(*own), mask
     logits = found.prediction_logits if hasattr(found, "prediction_logits") else found.logits
-    return logits, ours(ids, mask), mask if logits.ndim == 3 else np.ones(3, bool)
+    return logits, ours(*own), mask if logits.ndim == 3 else np.ones(3, bool)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -75,7 +74,10 @@ def test_gradients(folders: Any, name: str) -> None:
         cotangent[~real] = 0
         (expected * torch.tensor(cotangent)).sum().backward()
         (found * cotangent).sum().backward()
-        grads = {n: p.grad.numpy() for n, p in theirs.named_parameters(remove_duplicate=False) if p.grad is not None}
+        grads = {
+            name_in_file(theirs, name): p.grad.numpy()
+            for name, p in theirs.named_parameters(remove_duplicate=False) if p.grad is not None
+        }  # fmt: skip
     finally:
         theirs.float()
     own = dict(ours.named_parameters())
@@ -91,11 +93,9 @@ def test_gradients(folders: Any, name: str) -> None:
 
 
 def test_that_the_gradients_of_all_are_compared(folders: Any) -> None:
-    for name in ("bert, classes", "gpt2", "qwen3", "bart"):
+    for name in ("bert, classes", "vit, classes", "gpt2", "qwen3", "bart"):
         theirs, path = folders(name)
-        ours = nn.load(path)
-        compared = ours.origin.places
-        assert {n for n, _ in theirs.named_parameters()} - {"bert.embeddings.position_ids"} <= set(compared)
+        assert {name_in_file(theirs, n) for n, _ in theirs.named_parameters()} <= set(nn.load(path).origin.places)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -115,7 +115,7 @@ def train_theirs(
     model: Any, ours: Any, ids: np.ndarray, mask: np.ndarray, target: np.ndarray, labels: np.ndarray
 ) -> Any:
     """Their loss of what ours trains on."""
-    tensor = {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask).long()}
+    tensor, *_ = inputs(model, torch)
     cross = torch.nn.functional.cross_entropy
     if isinstance(ours, nn.Transformer):
         logits = model(**tensor, decoder_input_ids=torch.tensor(target[:, :-1])).logits
@@ -130,7 +130,7 @@ def train_theirs(
 LOSSES = [name for name in MODELS if name.partition(",")[0] in FAMILIES and name not in (
     "bert", "bert, pretraining", "bert, classes", "bert, tokens", "roberta", "roberta, masked", "xlm-roberta, masked",
     "xlm-roberta, classes", "distilbert", "distilbert, masked", "electra, masked", "albert, classes", "gpt2, bare",
-    "llama", "llama, yarn", "llama, biases", "qwen2", "marian, two vocabularies",
+    "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "marian, two vocabularies",
 )]  # fmt: skip
 """Of every family one, and of every head."""
 
@@ -150,10 +150,10 @@ def test_twenty_steps_of_adamw(tmp_path: Path, name: str) -> None:
     theirs = make(transformers, torch, name, **shallow)
     theirs.save_pretrained(tmp_path)
     theirs, ours = theirs.double().train(), nn.load(tmp_path, dtype="float64").train()
-    ids, mask = batch(theirs)
+    _, (ids, *given), mask = inputs(theirs, torch)
     rng = np.random.default_rng(3)
     target = rng.integers(3, 48, (3, 6))
-    target[2, 4:] = theirs.config.pad_token_id or 0
+    target[2, 4:] = getattr(theirs.config, "pad_token_id", None) or 0
     wide = {"masked": 48, "tokens": 3}.get(name.partition(", ")[2], 0)
     labels = np.where(mask, rng.integers(0, wide, ids.shape), -100) if wide else rng.integers(0, 3, 3)
     optimizer = torch.optim.AdamW(
@@ -169,7 +169,7 @@ def test_twenty_steps_of_adamw(tmp_path: Path, name: str) -> None:
         elif isinstance(ours, nn.LanguageModel):
             found = ours.loss(ids, mask)
         else:
-            found = ours.loss(ids, labels, mask)
+            found = ours.loss(ids, labels, *given)
         assert found.item() == pytest.approx(expected.item(), rel=1e-5), step
         expected.backward()
         found.backward()

@@ -40,6 +40,10 @@ _T5 = {
     "vocab_size": VOCAB, "d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4,
     "dropout_rate": 0.0, "decoder_start_token_id": 0,
 }  # fmt: skip
+_VIT = {
+    "image_size": 8, "patch_size": 4, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "intermediate_size": 24, "num_labels": 3,
+}  # fmt: skip
 _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 5e5, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
@@ -68,6 +72,8 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
         "AlbertForSequenceClassification", "AlbertConfig",
         {**_ENCODER, "embedding_size": 8, "classifier_dropout_prob": 0.0},
     ),
+    "vit": ("ViTModel", "ViTConfig", _VIT),
+    "vit, classes": ("ViTForImageClassification", "ViTConfig", _VIT),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
     "gpt2, bare": ("GPT2Model", "GPT2Config", _GPT2),
     "opt": ("OPTForCausalLM", "OPTConfig", _OPT),
@@ -117,9 +123,32 @@ def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
 
 
 def batch(model: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Ids (3, 9), of which the last three of one row are padding, and the mask."""
+    """Ids (3, 9), of which the last three of one row are padding, and the mask; or images, which have no padding."""
+    if model.config.model_type == "vit":
+        return np.random.default_rng(seed).standard_normal((3, 3, 8, 8)).astype(np.float32), np.ones((3, 5), bool)
     ids = np.random.default_rng(seed).integers(3, VOCAB - 2, (3, 9))
     mask = np.ones(ids.shape, bool)
     mask[1, 6:] = False
     ids[~mask] = model.config.pad_token_id or 0
     return ids, mask
+
+
+def inputs(theirs: Any, torch: Any, seed: int = 0) -> tuple[dict[str, Any], tuple[Any, ...], np.ndarray]:
+    """A batch as their model takes it, as ours does, and where it is real."""
+    x, mask = batch(theirs, seed)
+    if theirs.config.model_type == "vit":
+        return {"pixel_values": torch.tensor(x, dtype=theirs.dtype)}, (x,), mask
+    return {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()}, (x, mask), mask
+
+
+def name_in_file(model: Any, name: str) -> str:
+    """What a parameter of theirs is called in a file: with transformers 5, some have other names in memory."""
+    if model.config.model_type == "vit":
+        for memory, file in (
+            ("attention.o_proj", "attention.output.dense"), ("attention.q_proj", "attention.attention.query"),
+            ("attention.k_proj", "attention.attention.key"), ("attention.v_proj", "attention.attention.value"),
+            ("mlp.fc1", "intermediate.dense"), ("mlp.fc2", "output.dense"),
+        ):  # fmt: skip
+            name = name.replace(memory, file)
+        name = name if "encoder.layer." in name else name.replace("layers.", "encoder.layer.")
+    return name

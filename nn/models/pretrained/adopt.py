@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -10,29 +9,29 @@ import numpy as np
 from minigrad.files.json import Settings
 
 from ..base import Model
-from ..config import EncoderConfig, LanguageModelConfig, TransformerConfig
+from ..config import LanguageModelConfig, TransformerConfig
 from .families import FAMILIES
 from .folder import Origin
-from .load import HEADS, describe_head
+from .load import HEADS
 from .settings import write_table
 
 __all__ = ["adopted", "in_halves"]
 
 
 def adopted(model: Model) -> Origin:
-    """The settings under which a model is one of its family's: Llama, GPT-2, Marian, BERT or DistilBERT.
+    """The settings under which a model is one of its family's: Llama, GPT-2, Marian, ViT, BERT or DistilBERT.
 
     A ValueError lists what the family does not have.
     """
     config: Any = model.config
-    head, name, settings = "", "", dict[str, Any]()
+    head, settings = "", dict[str, Any]()
     if isinstance(config, LanguageModelConfig):
-        name, suffix = ("llama", "ForCausalLM") if config.norm == "rms" else ("gpt2", "LMHeadModel")
+        name = "llama" if config.norm == "rms" else "gpt2"
     elif isinstance(config, TransformerConfig):
-        name, suffix, settings = "marian", "MTModel", _of_marian(config)
+        name, settings = "marian", _of_marian(config)
     else:
-        head = next(head for head, (kind, _) in reversed(HEADS.items()) if isinstance(model, kind))
-        name = "bert" if config.num_types else "distilbert"
+        head = next(head for head, kind in reversed(HEADS.items()) if isinstance(model, kind))
+        name = "vit" if config.patch_size else "bert" if config.num_types else "distilbert"
     family = FAMILIES[name]
     settings = {"model_type": name, **write_table(family.settings, config), "bos_token_id": config.bos_id, **settings}
     expected, found = _essence(family.config(Settings(settings, name))), _essence(config)
@@ -43,11 +42,7 @@ def adopted(model: Model) -> Origin:
         raise ValueError(
             f"save: not a model that {family.base} can describe: {', '.join(differ)}; nn.save_weights keeps any"
         )
-    if isinstance(config, EncoderConfig):
-        describe_head(settings, family, head, config)
-    else:
-        settings["architectures"] = [family.base + suffix]
-    return Origin(name, settings, head, family.places(model, head))
+    return family.origin(name, model, head, settings)
 
 
 def _of_marian(config: TransformerConfig) -> dict[str, Any]:
@@ -59,21 +54,15 @@ def _of_marian(config: TransformerConfig) -> dict[str, Any]:
 
 def _essence(config: Any) -> dict[str, Any]:
     """What a configuration says about the results of its model, each thing said in one way."""
-    passing = {"dropout", "dtype", "pruned_heads", "num_classes", "pool", "head_activation"}
+    passing = ("dropout", "dtype", "pruned_heads", "num_classes", "pool", "head_activation")
     kinds = [kind for kind in ("rotary", "relative") if kind != config.positions]
     essence = {
-        name: value for name, value in asdict(config).items()
+        name: value for name, value in config.explicit().items()
         if name not in passing and not name.endswith("_dropout") and not any(kind in name for kind in kinds)
     }  # fmt: skip
     if config.positions == "sinusoidal":  # in another order: see in_halves
         essence["positions"] = "sinusoidal_halves"
-    return essence | {
-        "final_norm": config.has_final_norm, "scale_embedding": round(config.embedding_factor, 9),
-        "num_kv_heads": config.num_kv_heads or config.num_heads, "head_dim": config.size_of_head,
-        "attention_scale": config.attention_scale or config.size_of_head**-0.5, "eos_id": config.end_ids,
-        "attention_bias": config.bias if config.attention_bias is None else config.attention_bias,
-        "embedding_size": config.embedding_size or config.d_model,
-    }  # fmt: skip
+    return essence | {"scale_embedding": round(config.embedding_factor, 9), "eos_id": config.end_ids}
 
 
 def in_halves(name: str, array: np.ndarray, d_model: int) -> np.ndarray:

@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from minigrad.files.json import Settings
 
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from .folder import Origin
 from .settings import ACTIVATIONS, expect_only, read_table, renamed
-from .tables import Place, places, rules_of
+from .tables import places, rules_of
 
 __all__ = ["FAMILIES", "Family"]
 
@@ -24,17 +27,18 @@ More = Callable[[Settings, dict[str, Any]], Mapping[str, Any]]
 class Family:
     """What the models of one `model_type` have in common.
 
-    `base` is the stem of their classes (`BertModel`, `BertForMaskedLM`), `kind` our configuration. `settings` is
-    the table of those (see `nn.models.pretrained.settings`), `ours` what always holds, `only` what is supported of
-    others, and `more` makes the rest of the settings of config.json and of ours so far. `names` is the table of
-    names of the weights (see `tables`; where it depends on our configuration, a function of it), `heads` those
-    that come with a head: "mlm", "classes" or "tokens" of an encoder, "" of other models. "@" stands for one of
-    `prefixes`: the first is that of models with a head, the last that of a bare model. `classes` are settings of
-    ours for that head, `ignored` patterns of names that are not used; `pooler` is a map that their bare models
-    have and ours do not: it is kept, or saved as zeros.
+    `base` is the stem of their classes, and `suffixes` what follows it for each head: `BertModel`, `BertForMaskedLM`.
+    `kind` is our configuration, `settings` the table of its settings (see `nn.models.pretrained.settings`), `ours`
+    what always holds, `only` what is supported of others, and `more` makes the rest of the settings of config.json
+    and of ours so far. `names` is the table of names of the weights (see `tables`; where it depends on our
+    configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens" of an
+    encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
+    last that of a bare model. `classes` are settings of ours for that head, `ignored` patterns of names that are
+    not used; `pooler` is a map that their bare models have and ours do not: it is kept, or saved as zeros.
     """
 
     base: str
+    suffixes: Mapping[str, str]
     kind: type[ModelConfig]
     settings: str
     ours: Mapping[str, Any] = field(default_factory=dict)
@@ -60,15 +64,36 @@ class Family:
         """The table of names for a model of this configuration."""
         return self.names if isinstance(self.names, str) else self.names(config)
 
-    def places(self, model: Any, head: str) -> dict[str, Place]:
-        """Where each parameter of a model that was not loaded is in a file; those of adapters are nowhere."""
-        table = self.heads.get(head, "") + "\n" + self.table(model.config)
-        rules = rules_of(table, self.prefixes[-1 if head == "none" else 0])
-        return places(rules, (name for name, _ in model.named_parameters() if ".lora_" not in name))
+    def origin(self, name: str, model: Any, head: str, settings: Mapping[str, Any]) -> Origin:
+        """That of a model with a head that no folder holds: of this family, which is called `name`.
+
+        Its weights are placed by the tables, but those of adapters, which are nowhere; `settings` are theirs.
+        """
+        config, kept = model.config, dict[str, np.ndarray]()
+        settings = {**settings, "architectures": [self.base + self.suffixes[head]]}
+        if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
+            settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
+            settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
+        if head == "none" and self.pooler:
+            shapes = {"weight": (config.d_model,) * 2, "bias": (config.d_model,)}
+            kept = {f"{self.pooler}.{leaf}": np.zeros(shape, config.dtype) for leaf, shape in shapes.items()}
+        rules = rules_of(
+            self.heads.get(head, "") + "\n" + self.table(config), self.prefixes[-1 if head == "none" else 0]
+        )
+        names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
+        return Origin(name, settings, head, places(rules, names), kept)
 
 
 FAMILIES: dict[str, Family] = {}
 """By the `model_type` of a config.json."""
+_ENCODER: dict[str, Any] = {"kind": EncoderConfig, "suffixes": {
+    "none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification", "tokens": "ForTokenClassification",
+}}  # fmt: skip
+_LM: dict[str, Any] = {
+    "kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"},
+}  # fmt: skip
+_SEQ2SEQ = {"kind": TransformerConfig, "suffixes": {"": "ForConditionalGeneration"}, "heads": _LM["heads"]}
+_SIZES = "d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers "
 
 
 # -- BERT and its kin: encoders, norm after each sublayer ------------------------------------------------------
@@ -80,8 +105,8 @@ encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attenti
 encoder.layers.#.{self_attention.out_proj,norm1}        @encoder.layer.#.attention.output.{dense,LayerNorm}
 encoder.layers.#.{feed_forward.linear1,feed_forward.linear2,norm2}  @encoder.layer.#.{intermediate.dense,output.dense,output.LayerNorm}
 """  # noqa: E501
-_BERT_SETTINGS = """
-vocab_size d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers d_ff=intermediate_size
+_BERT_SETTINGS = f"""
+vocab_size {_SIZES} d_ff=intermediate_size
 num_types=type_vocab_size:2 activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 pad_id=pad_token_id:0
 max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 attention_dropout=attention_probs_dropout_prob:0.1
 """
@@ -105,18 +130,8 @@ def _roberta(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     return {**offset, "max_len": v["max_len"] - offset["position_offset"]}
 
 
-def _narrow(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    return {"embedding_size": None} if v["embedding_size"] == v["d_model"] else {}
-
-
-def _albert(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    if v["embedding_size"] in (None, v["d_model"]):
-        s.fail("embedding_size", "another size than hidden_size (their map from one to the other is always there)")
-    return {}
-
-
 FAMILIES["bert"] = Family(
-    base="Bert", kind=EncoderConfig, settings=_BERT_SETTINGS, ours=_LIKE_BERT, classes=_POOLED, names=_BERT,
+    **_ENCODER, base="Bert", settings=_BERT_SETTINGS, ours=_LIKE_BERT, classes=_POOLED, names=_BERT,
     only="position_embedding_type=absolute|null is_decoder=false add_cross_attention=false", prefixes=("bert.", ""),
     heads={
         "mlm": "{dense,norm,output.bias} cls.predictions.{transform.dense,transform.LayerNorm,bias}\n"
@@ -135,7 +150,7 @@ FAMILIES["roberta"] = replace(
 )  # fmt: skip
 FAMILIES["xlm-roberta"] = replace(FAMILIES["roberta"], base="XLMRoberta")
 FAMILIES["electra"] = replace(
-    FAMILIES["bert"], base="Electra", prefixes=("electra.", ""), more=_narrow,
+    FAMILIES["bert"], base="Electra", prefixes=("electra.", ""),
     settings=_BERT_SETTINGS + "embedding_size:128", classes={"pool": "first", "head_activation": "gelu"},
     heads={
         "mlm": "{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
@@ -160,7 +175,7 @@ encoder.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @trans
     ignored=("@embeddings.position_ids",),
 )  # fmt: skip
 FAMILIES["albert"] = replace(
-    FAMILIES["bert"], base="Albert", prefixes=("albert.", ""), more=_albert, ours={**_LIKE_BERT, "shared_layers": True},
+    FAMILIES["bert"], base="Albert", prefixes=("albert.", ""), ours={**_LIKE_BERT, "shared_layers": True},
     settings=_BERT_SETTINGS + "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 "
                               "attention_dropout=attention_probs_dropout_prob:0",
     only=FAMILIES["bert"].only + " num_hidden_groups=1 inner_group_num=1",
@@ -179,6 +194,25 @@ encoder.layers.#.feed_forward.linear{1,2}     @encoder.albert_layer_groups.#.alb
 )  # fmt: skip
 
 
+FAMILIES["vit"] = Family(
+    base="ViT", suffixes={"none": "Model", "classes": "ForImageClassification"}, kind=EncoderConfig,
+    settings=_SIZES + "d_ff=intermediate_size activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 "
+             "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
+             "image_size:224 patch_size:16 num_channels:3",
+    only="qkv_bias=true", prefixes=("vit.", ""), classes={"pool": "first"}, heads={"classes": "output classifier"},
+    ours={"norm_first": True, "positions": "learned", "scale_embedding": False, "activation_dropout": 0.0},
+    names="""
+embedding.{first,positions.weight}  @embeddings.{cls_token,position_embeddings} row
+embedding.{weight,bias}             @embeddings.patch_embeddings.projection.{weight,bias}
+encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attention.attention.{query,key,value}
+encoder.layers.#.{self_attention.out_proj,norm1,norm2}  @encoder.layer.#.{attention.output.dense,layernorm_before,layernorm_after}
+encoder.layers.#.feed_forward.linear{1,2}               @encoder.layer.#.{intermediate,output}.dense
+encoder.norm                        @layernorm
+""",  # noqa: E501
+    ignored=("@pooler.*", "@embeddings.mask_token"), pooler="pooler.dense",
+)  # fmt: skip
+
+
 # -- language models --------------------------------------------------------------------------------------------
 
 _LLAMA = """
@@ -189,8 +223,8 @@ layers.layers.#.feed_forward.{linear1,gate,linear2}              @layers.#.mlp.{
 layers.layers.#.{norm1,norm2}                                    @layers.#.{input_layernorm,post_attention_layernorm}
 layers.norm                @norm
 """  # noqa: E501
-_LLAMA_SETTINGS = """
-vocab_size d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers d_ff=intermediate_size
+_LLAMA_SETTINGS = f"""
+vocab_size {_SIZES} d_ff=intermediate_size
 num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu norm_eps=rms_norm_eps:1e-6
 bias=mlp_bias:false attention_bias:false attention_dropout:0 max_len=max_position_embeddings:2048
 tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:null eos_id=eos_token_id:null
@@ -242,15 +276,10 @@ def _smollm3(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     return {**_qwen(s, v), "no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
 
 
-def _opt(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    expect_only(s, f"word_embed_proj_dim={v['d_model']}")
-    return {}
-
-
 FAMILIES["llama"] = Family(
-    base="Llama", kind=LanguageModelConfig, settings=_LLAMA_SETTINGS, more=_rotary, names=_LLAMA,
+    **_LM, base="Llama", settings=_LLAMA_SETTINGS, more=_rotary, names=_LLAMA,
     ours={"norm": "rms", "gated": True, "dropout": 0.0, "positions": "rotary"}, prefixes=("model.", ""),
-    heads={"": "output lm_head"}, ignored=("@layers.*.self_attn.rotary_emb.inv_freq",),
+    ignored=("@layers.*.self_attn.rotary_emb.inv_freq",),
 )  # fmt: skip
 FAMILIES["mistral"] = replace(FAMILIES["llama"], base="Mistral", more=_windowed)
 FAMILIES["phi3"] = replace(
@@ -276,7 +305,7 @@ FAMILIES["gemma"] = replace(
     ours={**FAMILIES["llama"].ours, "norm": "rms_zero_centred", "scale_embedding": True},
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
-    base="GPT2", kind=LanguageModelConfig, prefixes=("transformer.", ""), heads={"": "output lm_head"},
+    **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
     settings="vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
              "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions|n_ctx:1024 "
              "tie=tie_word_embeddings:true dropout=resid_pdrop:0.1 attention_dropout=attn_pdrop:0.1 "
@@ -293,11 +322,12 @@ layers.norm  @ln_f
     ignored=("@h.*.attn.bias", "@h.*.attn.masked_bias"),
 )  # fmt: skip
 FAMILIES["opt"] = Family(
-    base="OPT", kind=LanguageModelConfig, prefixes=("model.decoder.", "decoder."), heads={"": "output lm_head"},
-    settings="vocab_size d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers d_ff=ffn_dim "
-             "activation=activation_function:relu max_len=max_position_embeddings tie=tie_word_embeddings:true "
+    **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
+    settings="vocab_size d_model=hidden_size,word_embed_proj_dim num_heads=num_attention_heads d_ff=ffn_dim "
+             "num_layers=num_hidden_layers activation=activation_function:relu "
+             "max_len=max_position_embeddings tie=tie_word_embeddings:true "
              "dropout:0.1 attention_dropout:0.1 pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2",
-    ours={"activation_dropout": 0.0, "position_offset": 2}, more=_opt,
+    ours={"activation_dropout": 0.0, "position_offset": 2},
     only="do_layer_norm_before=true enable_bias=true layer_norm_elementwise_affine=true "
          "_remove_final_layer_norm=false",
     names="""
@@ -362,9 +392,9 @@ def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 
 FAMILIES["bart"] = Family(
-    base="Bart", kind=TransformerConfig, settings=_BART_SETTINGS, names=_BART, prefixes=("model.", ""),
+    **{**_SEQ2SEQ, "heads": {"": "output.bias final_logits_bias buffer\n output lm_head"}}, base="Bart",
+    settings=_BART_SETTINGS, names=_BART, prefixes=("model.", ""), ignored=("final_logits_bias",),
     ours={"positions": "learned", "position_offset": 2, "embedding_norm": True, "tie": "all"},
-    heads={"": "output.bias final_logits_bias row\n output lm_head"}, ignored=("final_logits_bias",),
 )  # fmt: skip
 FAMILIES["mbart"] = replace(FAMILIES["bart"], base="MBart", ours={**FAMILIES["bart"].ours, "norm_first": True})
 FAMILIES["m2m_100"] = replace(
@@ -374,13 +404,14 @@ FAMILIES["m2m_100"] = replace(
     ignored=("@encoder.embed_positions.weights", "@decoder.embed_positions.weights"),
 )  # fmt: skip
 FAMILIES["marian"] = replace(
-    FAMILIES["bart"], base="Marian", more=_marian_tie, ours={"positions": "sinusoidal_halves"},
+    FAMILIES["bart"], base="Marian", suffixes={"": "MTModel"}, more=_marian_tie,
+    ours={"positions": "sinusoidal_halves"},
     settings=_BART_SETTINGS + "pad_id=pad_token_id:58100 bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
     names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
     ignored=("final_logits_bias", "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"),
 )  # fmt: skip
 FAMILIES["t5"] = Family(
-    base="T5", kind=TransformerConfig, more=_t5, prefixes=("",), heads={"": "output lm_head"},
+    **_SEQ2SEQ, base="T5", more=_t5, prefixes=("",),
     settings="source_vocab_size=vocab_size target_vocab_size=vocab_size d_model num_heads d_ff head_dim=d_kv:64 "
              "num_encoder_layers=num_layers num_decoder_layers:num_encoder_layers norm_eps=layer_norm_epsilon:1e-6 "
              "relative_buckets=relative_attention_num_buckets:32 dropout=dropout_rate:0.1 "

@@ -21,10 +21,11 @@ class Names:
 
     def __init__(self, family: Family, table: str, weights: Weights, head: str, native: str) -> None:
         self.family, self.weights, self.head, self.native = family, weights, head, head == native
-        tokens = [r.theirs for r in rules_of(table, "@") if r.ours.endswith(".tokens")]
-        found = [p for p in family.prefixes if any(t.replace("@", p) + ".weight" in weights for t in tokens)]
+        tables = [r.theirs for r in rules_of(table, "@") if "embedding." in r.ours]
+        begin = {p: tuple(t.replace("@", p) for t in tables) for p in family.prefixes}
+        found = [p for p in family.prefixes if any(name.startswith(begin[p]) for name in weights)]
         if not found:
-            expected = " or ".join(tokens[0].replace("@", prefix) + ".weight" for prefix in family.prefixes)
+            expected = " or ".join(names[0] for names in begin.values())
             raise ValueError(f"{weights.where}: expected {expected}, got {listed(weights, 4)}")
         self.prefix = found[0]
         self.head_rules = rules_of(family.heads.get(head, ""), self.prefix)
@@ -106,7 +107,7 @@ def _read(name: str, place: Place, dtype: str, own: Any, done: set[str], weights
     for ours, part in zip(place.ours, place.split(array, [own[o].shape for o in place.ours])):
         if ours not in done:
             own[ours].replace(part.astype(dtype, copy=False))
-            own[ours].requires_grad = place.mark != "row"  # the bias of logits, which its makers did not train
+            own[ours].requires_grad = place.mark != "buffer"
         elif not np.array_equal(part, own[ours].data):
             raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
     done.update(place.ours)

@@ -15,18 +15,19 @@ from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, Transforme
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
+from ..weights import check_sizes
 from .families import FAMILIES, Family
 from .fill import Names, fill
 from .folder import HOW, Origin, Weights
+from .settings import renamed
 from .tables import Rule
 
 __all__ = ["load"]
 
-HEADS: dict[str, tuple[type[EncoderModel], str]] = {
-    "none": (EncoderModel, "Model"), "mlm": (MaskedLanguageModel, "ForMaskedLM"),
-    "classes": (EncoderClassifier, "ForSequenceClassification"), "tokens": (TokenClassifier, "ForTokenClassification"),
+HEADS: dict[str, type[EncoderModel]] = {
+    "none": EncoderModel, "mlm": MaskedLanguageModel, "classes": EncoderClassifier, "tokens": TokenClassifier,
 }  # fmt: skip
-"""The heads of encoders: our class, and what theirs ends in."""
+"""The heads of encoders."""
 MODELS: dict[type[ModelConfig], type[Model]] = {LanguageModelConfig: LanguageModel, TransformerConfig: Transformer}
 
 
@@ -50,24 +51,27 @@ def load(
     head, native = _heads(name, family, settings, head)
     config = replace(family.config(settings), dtype=np.dtype(dtype).name)
     names = Names(family, family.table(config), weights, head, native)
+    try:
+        check_sizes(config.to_dict(), weights, weights.where.name)
+    except ValueError as error:
+        raise renamed(error, family.settings, settings.where) from None
     if head in ("classes", "tokens"):
         config = _with_classes(config, names, num_classes, settings)
     elif num_classes is not None:
         raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={head!r}")
-    path = directory / "generation_config.json"
-    generation = read_if_any(path)
-    config = _with_ends(config, generation)
-    _check_ids(config, settings, generation)
-    _check_sizes(config, weights, settings.where)
-    kind = HEADS[head][0] if head else MODELS[family.kind]
-    model = kind(_with_output(config, names.rules, weights), init=False)
-    places, kept = fill(model, names, generator)
-    origin = Origin(name, dict(settings), head, places, kept)
+    generation = read_if_any(directory / "generation_config.json")
+    config = _with_output(_with_ends(config, generation), names.rules, weights)
+    options = _options(settings, generation, words=config.vocabulary)
+    try:
+        model = (HEADS[head] if head else MODELS[family.kind])(config, init=False)
+    except MemoryError as error:
+        raise ValueError(f"{settings.where}: there is no memory for its sizes: {error}") from None
+    origin = Origin(name, dict(settings), head, *fill(model, names, generator))
     if not names.native:
-        origin.places, origin.kept = family.places(model, head), {}
-        describe_head(origin.settings, family, head, model.config)
-    origin.generation = _options(settings, generation)
-    origin.files = {path.name: path.read_bytes()} if path.is_file() else {}
+        origin = family.origin(name, model, head, settings)
+    origin.generation = options
+    if (path := Path(generation.where)).is_file():
+        origin.files = {path.name: path.read_bytes()}
     model.origin = origin
     return model.eval()
 
@@ -89,9 +93,9 @@ def _heads(name: str, family: Family, settings: Settings, asked: str) -> tuple[s
         if asked:
             raise ValueError(f"{settings.where}: a {name} model takes no other head, got head={asked!r}")
         return "", ""
-    if asked and asked not in (*family.heads, "none"):
-        raise ValueError(f"head: expected one of none, {', '.join(family.heads)} for {name}, got {asked!r}")
-    heads = {family.base + suffix: head for head, (_, suffix) in HEADS.items()} | {"BertForPreTraining": "mlm"}
+    if asked and asked not in family.suffixes:
+        raise ValueError(f"head: expected one of {', '.join(family.suffixes)} for {name}, got {asked!r}")
+    heads = {family.base + suffix: head for head, suffix in family.suffixes.items()} | {"BertForPreTraining": "mlm"}
     native = next((heads[n] for n in settings.list("architectures", str, []) if n in heads), "none")
     return asked or native, native
 
@@ -110,72 +114,33 @@ def _with_classes(config: Any, names: Names, num_classes: int | None, settings: 
     return replace(config, num_classes=count, **(names.family.classes if names.head == "classes" else {}))
 
 
-def describe_head(settings: dict[str, Any], family: Family, head: str, config: Any) -> None:
-    """Settings of theirs for an encoder with a head of ours."""
-    settings["architectures"] = [family.base + HEADS[head][1]]
-    if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
-        settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
-        settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
-
-
 def _with_ends(config: Any, generation: Settings) -> Any:
     """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
     if generation.get("eos_token_id") is None or isinstance(config, EncoderConfig):
         return config
     found = generation.take("eos_token_id", (int, list))
-    return replace(config, eos_id=tuple(generation.list("eos_token_id", int)) if isinstance(found, list) else found)
+    ends = tuple(generation.list("eos_token_id", int)) if isinstance(found, list) else found
+    try:
+        return replace(config, eos_id=ends)
+    except ValueError as error:
+        raise renamed(error, "eos_id=eos_token_id", generation.where) from None
 
 
-def _options(*sources: Settings) -> dict[str, Any]:
+def _options(*sources: Settings, words: int) -> dict[str, Any]:
     """What `generate` is to be told, by the last source that says it: the tokens that come first, or never."""
     options: dict[str, Any] = {}
     for source in sources:
         if (forced := source.integer("forced_bos_token_id", None, low=0)) is not None:
             options["first"] = (forced,)
-        words = source.list("bad_words_ids", list, None) or []
-        if not all(isinstance(i, int) for ids in words for i in ids):
+        bad = source.list("bad_words_ids", list, None) or []
+        if not all(isinstance(i, int) for ids in bad for i in ids):
             source.fail("bad_words_ids", "lists of token ids")
-        never = [ids[0] for ids in words if len(ids) == 1] + (source.list("suppress_tokens", int, None) or [])
+        never = [ids[0] for ids in bad if len(ids) == 1] + (source.list("suppress_tokens", int, None) or [])
         if never:
             options["suppress"] = tuple(never)
-    return options
-
-
-def _check_ids(config: Any, settings: Settings, generation: Settings) -> None:
-    """No token can be outside the vocabulary: those of config.json, and those that generation is told of."""
-    words = getattr(config, "target_vocab_size", 0) or getattr(config, "vocab_size", 0)
-    for name, ids in (("pad_token_id", [config.pad_id]), ("the first token", [config.bos_id]),
-                      ("eos_token_id", config.end_ids)):  # fmt: skip
-        if outside := [i for i in ids if i is not None and not 0 <= i < words]:
-            source = generation if name == "eos_token_id" and generation.get(name) is not None else settings
-            raise ValueError(f"{source.where}: {name}: expected less than the {words:,} tokens, got {outside[0]}")
-    for source in (settings, generation):
-        options = _options(source)
-        if outside := [i for i in (*options.get("first", ()), *options.get("suppress", ())) if not 0 <= i < words]:
+        if outside := [i for ids in options.values() for i in ids if not 0 <= i < words]:
             raise ValueError(f"{source.where}: expected token ids from 0 to {words - 1}, got {outside[0]}")
-
-
-def _check_sizes(config: Any, weights: Weights, where: str) -> None:
-    """No size can be larger than the files allow: so that a lie in config.json takes no memory."""
-    held = sum(int(np.prod(entry.shape, dtype=object)) for entry in weights.values())
-    width = config.embedding_size or config.d_model
-    words = max(getattr(config, n, 0) for n in ("vocab_size", "source_vocab_size", "target_vocab_size"))
-    products = {
-        "vocabulary": words * width, "feed-forward net": config.d_ff * config.d_model,
-        "attention": config.num_heads * config.size_of_head * config.d_model,
-        "table of positions": config.max_len * width if config.positions == "learned" else 0,
-        "table of distances": config.relative_buckets if config.positions == "relative" else 0,
-        "types": getattr(config, "num_types", 0) * width,
-    }  # fmt: skip
-    for name, needed in products.items():
-        if needed > held:
-            raise ValueError(f"{where}: the {name} would have {needed:,} numbers, but {weights.where} holds {held:,}")
-    layers = max(getattr(config, n, 0) for n in ("num_layers", "num_encoder_layers", "num_decoder_layers"))
-    if layers > max(len(weights), 1) and not getattr(config, "shared_layers", False):
-        raise ValueError(f"{where}: {layers:,} layers, but {weights.where} holds {len(weights):,} arrays")
-    for name, size, most in (("layers", layers, 10_000), ("positions", config.max_len, 1 << 20)):
-        if size > most and (name == "layers" or config.positions.startswith("sinusoidal")):
-            raise ValueError(f"{where}: expected at most {most:,} {name}, got {size:,}")
+    return options
 
 
 def _with_output(config: Any, rules: list[Rule], weights: Weights) -> Any:

@@ -14,7 +14,6 @@ from minigrad.files.safetensors import write_safetensors
 
 from ..base import Model
 from .adopt import adopted, in_halves
-from .families import FAMILIES
 from .folder import INDEX, WHOLE, Origin
 
 __all__ = ["save"]
@@ -64,14 +63,7 @@ def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     own = {name: p.data for name, p in model.named_parameters()}
     if model.config.positions == "sinusoidal":
         own = {name: in_halves(name, array, model.config.d_model) for name, array in own.items()}
-    arrays = {name: place.join([own[ours] for ours in place.ours]) for name, place in origin.places.items()}
-    arrays.update(origin.kept)
-    if origin.head == "none" and (pooler := FAMILIES[origin.family].pooler):
-        tokens = next(name for name, place in origin.places.items() if place.ours == ("embedding.tokens.weight",))
-        stem, width = tokens.rpartition("embeddings.word_embeddings")[0] + pooler, model.config.d_model
-        arrays.setdefault(f"{stem}.weight", np.zeros((width, width), model.config.dtype))
-        arrays.setdefault(f"{stem}.bias", np.zeros(width, model.config.dtype))
-    return arrays
+    return {name: place.join([own[o] for o in place.ours]) for name, place in origin.places.items()} | origin.kept
 
 
 def _write_weights(directory: Path, arrays: Mapping[str, np.ndarray], dtype: str | None, most: int) -> None:

@@ -7,7 +7,8 @@ agree. Behind a colon is what holds where config.json does not tell: JSON, a wor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, get_type_hints
 
 from minigrad.files.json import REQUIRED, Settings, kinds_of
@@ -41,10 +42,11 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
     hints, values = get_type_hints(kind), dict[str, Any]()
     for ours, theirs, default in _entries(table):
         default = values.get(default, default) if isinstance(default, str) else default
-        values[ours] = _taken(s, ours, theirs.split(",")[0].split("|"), default, kinds_of(hints[ours]))
-        for other in theirs.split(",")[1:]:
-            if s.get(other) != s.get(theirs.split(",")[0]):
-                s.fail(other, f"{s.get(theirs.split(',')[0])}, as {theirs.split(',')[0]} (others are not supported)")
+        first, *others = theirs.split(",")
+        values[ours] = _taken(s, ours, first.split("|"), default, kinds_of(hints[ours]))
+        for other in others:
+            if s.get(other, s.get(first)) != s.get(first):
+                s.fail(other, f"{s.get(first)}, as {first} (others are not supported)")
     return values
 
 
@@ -59,23 +61,12 @@ def _taken(s: Settings, ours: str, names: Sequence[str], default: Any, kinds: tu
 
 def write_table(table: str, config: Any) -> dict[str, Any]:
     """Theirs from ours."""
-    read = reversed(ACTIVATIONS.items())
+    ends, activations = config.end_ids, {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     known = {
-        **{name: getattr(config, name) for name, *_ in _entries(table)},
-        "activation": {ours: theirs for theirs, ours in read}.get(config.activation),
-        "num_kv_heads": config.num_kv_heads or config.num_heads, "head_dim": config.size_of_head,
-        "eos_id": config.end_ids[0] if len(config.end_ids) == 1 else list(config.end_ids) or None,
-        "attention_bias": config.bias if config.attention_bias is None else config.attention_bias,
-        **{
-            name: config.dropout if getattr(config, name) is None else getattr(config, name)
-            for name in ("attention_dropout", "activation_dropout")
-        },
+        **config.explicit(), "activation": activations.get(config.activation),
+        "eos_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }  # fmt: skip
-    return {
-        name: dict(known[ours]) if isinstance(known[ours], Mapping) else known[ours]
-        for ours, theirs, _ in _entries(table)
-        for name in theirs.partition("|")[0].split(",")
-    }
+    return {name: known[ours] for ours, theirs, _ in _entries(table) for name in theirs.partition("|")[0].split(",")}
 
 
 def expect_only(s: Settings, table: str) -> None:
@@ -89,6 +80,6 @@ def expect_only(s: Settings, table: str) -> None:
 
 def renamed(error: ValueError, table: str, where: str) -> ValueError:
     """The error of a configuration, with the setting by their name and the file before it."""
-    text, theirs = str(error), {ours: theirs for ours, theirs, _ in _entries(table)}
+    text, theirs = str(error), {ours: re.split("[|,]", theirs)[0] for ours, theirs, _ in _entries(table)}
     name, colon, rest = text.partition(":")
     return error if text.startswith(where) else ValueError(f"{where}: {theirs.get(name, name)}{colon}{rest}")

@@ -3,7 +3,7 @@
 A line of a table is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@"
 what the names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of
 theirs that several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is
-stored (in, out); "row", theirs is (1, n).
+stored (in, out); "row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Place(NamedTuple):
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """The shape of theirs, where ours are of these shapes."""
         shape = (sum(s[0] for s in shapes), *shapes[0][1:]) if len(shapes) > 1 else shapes[0]
-        return {"": shape, "T": shape[::-1], "row": (1, *shape)}[self.mark]
+        return {"": shape, "T": shape[::-1]}.get(self.mark, (1, *shape))
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Ours from theirs, as views."""
-        whole = {"": theirs, "T": theirs.T, "row": theirs[:1].reshape(theirs.shape[1:])}[self.mark]
+        whole = {"": theirs, "T": theirs.T}[self.mark] if self.mark in ("", "T") else theirs[0]
         return np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
 
     def join(self, ours: Sequence[np.ndarray]) -> np.ndarray:
         """Theirs from ours."""
         whole = np.concatenate(ours) if len(ours) > 1 else ours[0]
-        return {"": whole, "T": whole.T, "row": whole[None]}[self.mark]
+        return {"": whole, "T": whole.T}.get(self.mark, whole[None])
 
 
 def _lines(text: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 import minigrad as mg
 import nn
+from minigrad.kernels import gelu_in_place
 from nn.generation import fast
 
 SOURCES = np.array([[4, 5, 6, 8], [7, 8, 0, 0], [5, 7, 4, 0]])
@@ -173,6 +174,10 @@ def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Encoder, "forward", forward)
     np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)
     assert sorted(parts) == [2, 2, 3]
+    parts.clear()
+    monkeypatch.setattr(fast, "PART", 6 * 16)  # one row of ids
+    np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)
+    assert sorted(parts) == [1, 1, 1, 1, 1, 2]  # as many parts for each of the three
     with nn.record_attention(quick) as recorded:
         quick(ids)
     assert [w.shape[0] for w in recorded["encoder.layers.0.self_attention"]] == [7]
@@ -180,6 +185,14 @@ def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "LARGE_BATCH", np.inf)
     np.testing.assert_allclose(quick(ids).data, expected, rtol=1e-9)
     assert parts == [7]
+
+
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_gelu_in_place(form: str) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 7, 5000)) * 4  # of several blocks
+    x[0, 0, :4] = 0, 1e300, -1e300, 200
+    y = gelu_in_place(x.copy(), form)
+    np.testing.assert_array_equal(y, mg.gelu(x, approximate=form).data)
 
 
 @pytest.mark.parametrize("blas", [True, False])

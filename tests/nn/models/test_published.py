@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ ENCODER: dict[str, Any] = {
     "max_len": 20,
 }  # fmt: skip
 BERT = nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, **ENCODER)
+VIT = nn.EncoderConfig(
+    d_model=16, num_heads=4, num_layers=2, d_ff=32, num_classes=3, pool="first", image_size=8, patch_size=4,
+    norm_first=True, positions="learned", scale_embedding=False, activation="gelu", norm_eps=1e-12,
+)  # fmt: skip
 MARIAN = nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie="all", max_len=20)
 MADE: dict[str, Callable[[], Any]] = {
     "gpt2": lambda: nn.LanguageModel(GPT2),
@@ -33,11 +38,14 @@ MADE: dict[str, Callable[[], Any]] = {
     "bert, classes": lambda: nn.EncoderClassifier(
         nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", **ENCODER)
     ),
+    "vit, classes": lambda: nn.EncoderClassifier(VIT),
     "distilbert, tokens": lambda: nn.TokenClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)),
 }
 
 
 def result(model: Any) -> np.ndarray:
+    if getattr(model.config, "patch_size", 0):
+        return model(np.random.default_rng(0).standard_normal((2, 3, 8, 8))).data
     ids = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
     return model(ids, ids).data if isinstance(model, nn.Transformer) else model(ids).data
 
@@ -99,14 +107,17 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "heads that do not divide": ({"n_head": 3}, "config.json: d_model must be divisible by num_heads"),
     "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
     "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected false"),
-    "10^12 words": ({"vocab_size": 10**12}, "config.json: the vocabulary would have 16,000,000,000,000 numbers, but .*model.safetensors holds"),
-    "10^12 wide": ({"n_embd": 10**12}, "config.json: the vocabulary would have .* numbers, but"),
-    "10^12 positions": ({"n_positions": 10**12}, "config.json: the table of positions would have"),
-    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: the feed-forward net would have"),
-    "10^12 layers": ({"n_layer": 10**12}, "config.json: 1,000,000,000,000 layers, but"),
+    "10^12 words": ({"vocab_size": 10**12}, "config.json: vocab_size: no array in model.safetensors has this size, got 1000000000000"),
+    "10^12 wide": ({"n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size, got 1"),
+    "10^12 positions": ({"n_positions": 10**12}, "config.json: n_positions: no array in model.safetensors has this"),
+    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: n_inner: no array in model.safetensors has this size"),
+    "10^12 layers": ({"n_layer": 10**12}, "config.json: n_layer: got 1000000000000, but model.safetensors has 28 arrays"),
+    "10^12 heads": ({"n_head": 10**12, "n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size"),
+    "a token beyond the vocabulary": ({"eos_token_id": 30}, "config.json: eos_token_id: expected less than the 30 tokens, got 30"),
+    "one that is forced": ({"forced_bos_token_id": 30}, "config.json: expected token ids from 0 to 29, got 30"),
     "a layer too many": ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
     "a layer too few": ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
-    "another width": ({"n_inner": 31}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(31,\), got \(32,\)\)"),
+    "another width": ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
 }  # fmt: skip
 
 
@@ -116,6 +127,19 @@ def test_settings_that_do_not_fit(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         nn.load(folder(tmp_path, **changes))
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["vocab_size", "n_embd", "n_inner", "n_positions", "n_layer", "n_head"])
+def test_a_lie_takes_no_memory(tmp_path: Path, name: str) -> None:
+    """Sizes for which there would be memory, though not in the file."""
+    path = folder(tmp_path, **{name: 3 * 10**7})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="config.json: "):
+            nn.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_rotary_positions_of_other_kinds(tmp_path: Path) -> None:
@@ -336,3 +360,42 @@ def test_padding_that_is_also_eos(tmp_path: Path) -> None:
     model = nn.load(folder(tmp_path, pad_token_id=2))
     ids = np.array([[3, 4, 2, 2]])
     assert model.num_targets(ids) == 3 and model.num_targets(ids, np.array([[True, True, True, False]])) == 2
+
+
+def test_images(tmp_path: Path) -> None:
+    """Bytes become what the model takes, by definition: a pixel is scaled, then its channel is normalised."""
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    settings: dict[str, Any] = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.25, 0.2], "rescale_factor": 1 / 255}
+    file = folder(tmp_path, "vit, classes") / "preprocessor_config.json"
+    file.write_text(json.dumps(settings))
+    found = nn.pixels(tmp_path, images)
+    assert found.shape == (2, 3, 8, 8) and found.dtype == np.float32
+    for channel, mean, std in zip(range(3), settings["image_mean"], settings["image_std"]):
+        np.testing.assert_allclose(found[:, channel], (images[..., channel] / 255 - mean) / std, rtol=1e-5, atol=1e-6)
+    file.write_text(json.dumps({"do_rescale": False, "do_normalize": False}))
+    np.testing.assert_array_equal(nn.pixels(tmp_path, images).transpose(0, 2, 3, 1), images)
+    model = nn.load(tmp_path)
+    assert model(found).shape == (2, 3) and model.config.max_len == 5
+    for run, message in (
+        (lambda: nn.pixels(tmp_path, found), r"pixels: expected bytes \(N, H, W, C\), from 0 to 255, got float32 \(2, 3, 8"),
+        (lambda: model(found[:, :, :4]), r"images: expected floats \(N, 3, 8, 8\), got float32 \(2, 3, 4, 8\)"),
+        (lambda: model(images.transpose(0, 3, 1, 2)), "images: expected floats .*got uint8"),
+        (lambda: model(found, np.ones((2, 5), bool)), "padding_mask: images have no padding"),
+        (lambda: nn.attribute(model, found[:1]), "attribute: expected one sequence of ids"),
+        (lambda: nn.load(folder(tmp_path / "x", "vit, classes", image_size=9)), "config.json: image_size: expected a multiple"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            run()
+    for wrong in ({"image_mean": [0.5]}, {"image_std": [0.5, 0.25, 0]}):
+        file.write_text(json.dumps({**settings, **wrong}))
+        with pytest.raises(
+            ValueError, match=f"preprocessor_config.json: {next(iter(wrong))}: expected a number for each"
+        ):
+            nn.pixels(tmp_path, images)
+
+
+@pytest.mark.parametrize("name", ["image_size", "patch_size", "num_channels"])
+def test_sizes_of_images_take_no_memory(tmp_path: Path, name: str) -> None:
+    sizes = {"image_size": 4 * 10**6, "patch_size": 2, "num_channels": 10**12}
+    with pytest.raises(ValueError, match="config.json: (image_size|num_channels): no .*in model.safetensors.*got"):
+        nn.load(folder(tmp_path, "vit, classes", **{name: sizes[name]}))
