@@ -95,9 +95,7 @@ class ModelText:
             else:
                 self.tokenizer.enable_truncation(max_len)
             found = self.tokenizer.encode_batch(given, add_special_tokens=special)
-        if language is None:
-            return [(self._within(e.ids), e.type_ids) for e in found]
-        return [(self._within(self._from(language, e)), e.type_ids) for e in found]
+        return [(self._within(e.ids if language is None else self._from(language, e)), e.type_ids) for e in found]
 
     def _within(self, ids: list[int]) -> list[int]:
         """The ids, which must be in the vocabulary of the model too."""
@@ -135,7 +133,10 @@ class ModelText:
         """The text of ids, without marks unless `special`; for several lists of ids, a list of texts."""
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
-        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
+        return self._decoded([int(i) for i in ids], special)
+
+    def _decoded(self, ids: list[int], special: bool) -> str:
+        return str(self.tokenizer.decode(ids, skip_special_tokens=not special))
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text of ids that come one after another, in pieces: each as soon as its characters are whole."""

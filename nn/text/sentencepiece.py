@@ -139,10 +139,7 @@ class MarianText(ModelText):
             found.append((self._within(ids + [self.eos_id] * special), [0] * (len(ids) + special)))
         return found
 
-    def decode(self, ids: Any, special: bool = False) -> Any:
-        """The text of ids, without marks unless `special`; for several lists of ids, a list of texts."""
-        if len(ids) and not isinstance(ids[0], int) and getattr(ids[0], "ndim", 1):
-            return [self.decode(row, special) for row in ids]
+    def _decoded(self, ids: list[int], special: bool) -> str:
         marks = (self.eos_id, self.pad_id, self.unk_id)
-        pieces = self.tokens(ids) if special else self.tokens(i for i in ids if int(i) not in marks)
+        pieces = self.tokens(ids) if special else self.tokens(i for i in ids if i not in marks)
         return "".join(pieces).replace("▁", " ").strip()

@@ -113,7 +113,15 @@ max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 attention_dr
 _LIKE_BERT: dict[str, Any] = {
     "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation_dropout": 0.0,
 }  # fmt: skip
-_POOLED = {"pool": "first", "head_activation": "tanh"}
+
+
+def _heads(mlm: str, classes: str) -> dict[str, str]:
+    """The names of the heads of encoders: that of the classes of tokens is called alike everywhere."""
+    return {"mlm": mlm, "classes": "{dense,output} " + classes, "tokens": "output classifier"}
+
+
+def _pooled(activation: str) -> dict[str, str]:
+    return {"pool": "first", "head_activation": activation}
 
 
 def _after_padding(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
@@ -131,47 +139,37 @@ def _roberta(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 
 FAMILIES["bert"] = Family(
-    **_ENCODER, base="Bert", settings=_BERT_SETTINGS, ours=_LIKE_BERT, classes=_POOLED, names=_BERT,
+    **_ENCODER, base="Bert", settings=_BERT_SETTINGS, ours=_LIKE_BERT, classes=_pooled("tanh"), names=_BERT,
     only="position_embedding_type=absolute|null is_decoder=false add_cross_attention=false", prefixes=("bert.", ""),
-    heads={
-        "mlm": "{dense,norm,output.bias} cls.predictions.{transform.dense,transform.LayerNorm,bias}\n"
-               "output cls.predictions.decoder",
-        "classes": "{dense,output} {@pooler.dense,classifier}", "tokens": "output classifier",
-    },
+    heads=_heads("{dense,norm} cls.predictions.transform.{dense,LayerNorm}\n"
+                 "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
     ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"), pooler="pooler.dense",
 )  # fmt: skip
 FAMILIES["roberta"] = replace(
     FAMILIES["bert"], base="Roberta", prefixes=("roberta.", ""), more=_roberta,
     settings=_BERT_SETTINGS + "pad_id=pad_token_id:1",
-    heads={
-        "mlm": "{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
-        "classes": "{dense,output} classifier.{dense,out_proj}", "tokens": "output classifier",
-    },
+    heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
+                 "classifier.{dense,out_proj}"),
 )  # fmt: skip
 FAMILIES["xlm-roberta"] = replace(FAMILIES["roberta"], base="XLMRoberta")
 FAMILIES["electra"] = replace(
     FAMILIES["bert"], base="Electra", prefixes=("electra.", ""),
-    settings=_BERT_SETTINGS + "embedding_size:128", classes={"pool": "first", "head_activation": "gelu"},
-    heads={
-        "mlm": "{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
-        "classes": "{dense,output} classifier.{dense,out_proj}", "tokens": "output classifier",
-    },
+    settings=_BERT_SETTINGS + "embedding_size:128", classes=_pooled("gelu"),
+    heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
+                 "classifier.{dense,out_proj}"),
     ignored=("@embeddings.position_ids", "discriminator_predictions.*"), pooler="",
 )  # fmt: skip
 FAMILIES["distilbert"] = replace(
     FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), only="", pooler="",
     settings="vocab_size d_model=dim num_heads=n_heads num_layers=n_layers d_ff=hidden_dim activation:gelu "
              "max_len=max_position_embeddings:512 pad_id=pad_token_id:0 dropout:0.1 attention_dropout:0.1",
-    ours={**_LIKE_BERT, "norm_eps": 1e-12}, classes={"pool": "first", "head_activation": "relu"},
+    ours={**_LIKE_BERT, "norm_eps": 1e-12}, classes=_pooled("relu"),
     names="""
 embedding.{tokens,positions,norm}  @embeddings.{word_embeddings,position_embeddings,LayerNorm}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @transformer.layer.#.attention.{q_lin,k_lin,v_lin,out_lin}
 encoder.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @transformer.layer.#.{sa_layer_norm,ffn.lin1,ffn.lin2,output_layer_norm}
 """,  # noqa: E501
-    heads={
-        "mlm": "{dense,norm,output} vocab_{transform,layer_norm,projector}",
-        "classes": "{dense,output} {pre_classifier,classifier}", "tokens": "output classifier",
-    },
+    heads=_heads("{dense,norm,output} vocab_{transform,layer_norm,projector}", "{pre_classifier,classifier}"),
     ignored=("@embeddings.position_ids",),
 )  # fmt: skip
 FAMILIES["albert"] = replace(
@@ -186,10 +184,7 @@ encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @encoder.albert
 encoder.layers.#.{norm1,norm2}                @encoder.albert_layer_groups.#.albert_layers.0.{attention.LayerNorm,full_layer_layer_norm}
 encoder.layers.#.feed_forward.linear{1,2}     @encoder.albert_layer_groups.#.albert_layers.0.{ffn,ffn_output}
 """,  # noqa: E501
-    heads={
-        "mlm": "{dense,norm,output.bias,output} predictions.{dense,LayerNorm,bias,decoder}",
-        "classes": "{dense,output} {@pooler,classifier}", "tokens": "output classifier",
-    },
+    heads=_heads("{dense,norm,output.bias,output} predictions.{dense,LayerNorm,bias,decoder}", "{@pooler,classifier}"),
     ignored=("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"), pooler="pooler",
 )  # fmt: skip
 
