@@ -106,9 +106,9 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object of settings, got {data!r:.60}")
+    file = None if path is None else SafetensorsFile(path)
     try:
-        if path is not None:
-            file = SafetensorsFile(path)
+        if file is not None:
             ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
             check_sizes(data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name)
         model = model_from_dict(data, init=path is None, where=where)
