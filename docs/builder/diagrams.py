@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Callable
+from typing import Any
+
+from languages import Catalogue
 
 import minigrad as mg
 
@@ -18,9 +22,12 @@ class Drawing:
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
         self.parts: list[str] = []
+        self.labels: dict[int, tuple[str, dict[str, Any]]] = {}  # the words of a part, and what is put into them
 
-    def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle") -> None:
-        self.parts.append(f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">{html.escape(words)}</text>')
+    def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle", **values: Any) -> None:
+        """Words, which may have places for values and letters with an index, as W_Q."""
+        self.labels[len(self.parts)] = words, values
+        self.parts.append(f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">')
 
     def box(self, x: float, y: float, w: float, h: float, words: str = "", kind: str = "", small: str = "") -> None:
         """A box with a line of words, and a small one below; x and y are its upper left corner."""
@@ -44,12 +51,31 @@ class Drawing:
             corners = f"{x},{y} {left[0]:.1f},{left[1]:.1f} {right[0]:.1f},{right[1]:.1f}"
             self.parts.append(f'<polygon points="{corners}" class="head {kind}"/>')
 
-    def svg(self, alt: str) -> str:
+    def svg(self, alt: str, translated: Callable[..., str] | None = None) -> str:
+        """The picture; what its words are in another language is asked of `translated`, but for formulas and data."""
+        translated = translated or Catalogue().words
+        parts = list(self.parts)
+        for at, (words, values) in self.labels.items():
+            shown = translated(words, **values) if PROSE.search(words) else words
+            parts[at] += f"{_indexed(shown)}</text>"
         label = html.escape(alt, quote=True)
         return (
             f'<svg class="diagram" role="img" aria-label="{label}" viewBox="0 0 {self.width} {self.height}" '
-            f'style="max-width:{self.width}px;--own:{self.width}px">{"".join(self.parts)}</svg>'
+            f'style="max-width:{self.width}px;--own:{self.width}px">{"".join(parts)}</svg>'
         )
+
+
+PROSE = re.compile(r"^(?!(how|hola|tanh|softmax|<bos>)( |$))(?=.*[a-z]{3})|^no ")
+
+
+def _indexed(words: str) -> str:
+    """Text of SVG, with the index of a letter set lower."""
+    down, up = '<tspan dy="0.25em" font-size="0.75em">', '<tspan dy="-0.19em">'  # each in units of its own size
+    pieces = re.split(r"(?<!\w)([A-Za-z])_(\w+)", html.escape(words))
+    shown, rest = pieces[0], pieces[1:]
+    for letter, index, after in zip(rest[::3], rest[1::3], rest[2::3]):
+        shown += f"{letter}{down}{index}</tspan>" + (f"{up}{after}</tspan>" if after else "")
+    return shown
 
 
 def _direction(dx: float, dy: float) -> tuple[float, float]:
@@ -84,39 +110,33 @@ def model() -> Drawing:
     d.line((530, 130), (530, 92))
     d.box(430, 56, 200, 36, "linear → softmax")
     d.line((530, 56), (530, 34))
-    d.text(530, 24, "next word: a 0.98, an 0.01 …", "small")
+    d.text(530, 24, "probabilities of the next word", "small")
     return d
 
 
 def block() -> Drawing:
-    d = Drawing(700, 210)
-    d.text(30, 88, "x", "bold")
-    d.line((44, 84), (110, 84))
-    d.box(110, 62, 150, 44, "self-attention", "blue")
-    d.line((260, 84), (296, 84))
-    d.box(296, 66, 36, 36, "+")
-    d.line((332, 84), (358, 84))
-    d.box(358, 66, 62, 36, "norm")
-    d.line((420, 84), (456, 84))
-    d.box(456, 62, 120, 44, "feed-forward")
-    d.line((576, 84), (598, 84))
-    d.box(598, 66, 36, 36, "+")
-    d.line((634, 84), (690, 84), head=False)
-    d.line((70, 84), (70, 28), (314, 28), (314, 66))
-    d.line((436, 84), (436, 28), (616, 28), (616, 66))
-    d.text(190, 20, "residual: x itself", "small")
-    d.text(526, 20, "residual", "small")
-    d.line((690, 84), (690, 140), (640, 140))
-    d.box(578, 122, 62, 36, "norm")
-    d.line((578, 140), (520, 140))
-    d.text(505, 145, "y", "bold")
-    d.text(
-        30,
-        190,
-        "norm(x + dropout(sublayer(x))), twice; with norm_first it is x + dropout(sublayer(norm(x)))",
-        "small",
-        "start",
-    )
+    d = Drawing(690, 150)
+    d.text(18, 89, "x", "bold")
+    d.line((30, 84), (62, 84))
+    d.box(62, 62, 130, 44, "self-attention", "blue")
+    d.line((192, 84), (216, 84))
+    d.box(216, 66, 36, 36, "+")
+    d.line((252, 84), (276, 84))
+    d.box(276, 66, 60, 36, "norm")
+    d.line((336, 84), (376, 84))
+    d.box(376, 62, 120, 44, "feed-forward")
+    d.line((496, 84), (520, 84))
+    d.box(520, 66, 36, 36, "+")
+    d.line((556, 84), (580, 84))
+    d.box(580, 66, 60, 36, "norm")
+    d.line((640, 84), (664, 84))
+    d.text(676, 89, "y", "bold")
+    d.line((46, 84), (46, 28), (234, 28), (234, 66))
+    d.line((356, 84), (356, 28), (538, 28), (538, 66))
+    d.text(140, 20, "residual: x itself", "small")
+    d.text(447, 20, "residual", "small")
+    formula = "norm(x + dropout(layer(x))), twice; with norm_first it is x + dropout(layer(norm(x)))"
+    d.text(18, 138, formula, "small", "start")
     return d
 
 
@@ -125,7 +145,7 @@ def head() -> Drawing:
     d.box(10, 140, 90, 50, "X", small="L × d")
     for y, name, kind in ((40, "Q", "blue"), (140, "K", "blue"), (240, "V", "orange")):
         d.line((100, 165), (128, 165), (128, y + 25), (160, y + 25), head=False)
-        d.text(146, y + 16, f"W_{name}", "mono small", "start")
+        d.text(146, y + 16, f"W_{name}", "small", "start")
         d.box(196, y, 92, 50, name, kind, "L × d_k")
         d.line((160, y + 25), (196, y + 25))
     d.line((288, 65), (330, 65), (330, 90), (370, 90))
@@ -145,7 +165,7 @@ def head() -> Drawing:
 
 def masks() -> Drawing:
     d = Drawing(720, 250)
-    words = ["we", "see", "it", "∅", "∅"]
+    words = ["we", "see", "it", "pad", "pad"]
     kinds: list[tuple[str, str, Callable[[int, int], bool]]] = [
         ("padding mask (N, L_kv)", "no key that is padding", lambda q, k: k < 3),
         ("causal mask (L_q, L_kv)", "no key that comes later", lambda q, k: k <= q),
@@ -170,13 +190,13 @@ def cache() -> Drawing:
     size = 34
     for step in range(1, 5):
         y = 20 + 48 * (step - 1)
-        d.text(14, y + 22, f"step {step}", "bold", "start")
+        d.text(14, y + 22, "step {n}", "bold", "start", n=step)
         d.box(84, y, size, size, "q", "orange")
         d.line((84 + size, y + 17), (150, y + 17))
         for i in range(step):
-            d.box(158 + (size + 6) * i, y, size, size, f"k{i + 1}", "orange" if i == step - 1 else "blue")
-            d.box(388 + (size + 6) * i, y, size, size, f"v{i + 1}", "orange" if i == step - 1 else "blue")
-        d.text(580, y + 22, f"{step} score{'s' * (step > 1)}", "small", "start")
+            d.box(158 + (size + 6) * i, y, size, size, f"k_{i + 1}", "orange" if i == step - 1 else "blue")
+            d.box(388 + (size + 6) * i, y, size, size, f"v_{i + 1}", "orange" if i == step - 1 else "blue")
+        d.text(580, y + 22, "{n} scores" if step > 1 else "{n} score", "small", "start", n=step)
     d.text(158, 232, "keys: one new, the others kept", "small", "start")
     d.text(388, 232, "values: likewise", "small", "start")
     return d
@@ -235,7 +255,7 @@ def graph() -> Drawing:
     d.text(
         360,
         262,
-        "backward: from L to the leaves, each box multiplies what comes in by its own derivative",
+        "backward: from L to the inputs, each box multiplies what comes in by its own derivative",
         "small back",
     )
     for x, rule in ((152, "product: g · w to x, g · x to w"), (398, "tanh: g · (1 − y²)"), (584, "square: g · 2y")):
@@ -262,7 +282,8 @@ DIAGRAMS: dict[str, tuple[Callable[[], Drawing], str]] = {
 }  # fmt: skip
 
 
-def figure(name: str, caption: str, translated: Callable[[str], str] = str) -> str:
-    """A diagram with its caption, by its name; its words for those who cannot see it are `translated`."""
+def figure(name: str, caption: str, translated: Callable[..., str] | None = None) -> str:
+    """A diagram with its caption, by its name; its words, and those for who cannot see it, are `translated`."""
     draw, alt = DIAGRAMS[name]
-    return f'<figure><div class="scroll" tabindex="0">{draw().svg(translated(alt))}</div><figcaption>{inline(caption)}</figcaption></figure>'
+    translated = translated or Catalogue().words
+    return f'<figure><div class="scroll" tabindex="0">{draw().svg(translated(alt), translated)}</div><figcaption>{inline(caption)}</figcaption></figure>'

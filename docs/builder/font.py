@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from fontTools import subset
+from fontTools.pens.t2CharStringPen import T2CharStringPen
+from fontTools.pens.transformPen import TransformPen
 from fontTools.ttLib import TTFont
 
 __all__ = ["covered", "make"]
@@ -43,10 +45,31 @@ def make(original: Path) -> None:
         top = font["CFF "].cff
         top.fontNames = [NAME.replace(" ", "-")]
         top.topDictIndex[0].FullName = top.topDictIndex[0].FamilyName = NAME
+    narrow_roots(font)
     for kern in ("RadicalKernBeforeDegree", "RadicalKernAfterDegree"):  # square roots have no degree, and no gap for it
         getattr(font["MATH"].table.MathConstants, kern).Value = 0
     font.flavor = "woff"
     font.save(MADE)
+
+
+def narrow_roots(font: TTFont) -> None:
+    """Make the taller signs of a root as narrow as the lowest: a browser leaves room for the widest behind each of them."""
+    variants, glyphs = font["MATH"].table.MathVariants, font.getGlyphSet()
+    root = font.getBestCmap()[ord("√")]
+    taller = variants.VertGlyphConstruction[variants.VertGlyphCoverage.glyphs.index(root)]
+    width = font["hmtx"][root][0]
+    strings = font["CFF "].cff.topDictIndex[0].CharStrings
+    names = {
+        *(record.VariantGlyph for record in taller.MathGlyphVariantRecord),
+        *(p.glyph for p in taller.GlyphAssembly.PartRecords),
+    }
+    for name in names:
+        advance, side = font["hmtx"][name]
+        if advance > width:
+            pen = T2CharStringPen(width, glyphs)
+            glyphs[name].draw(TransformPen(pen, (width / advance, 0, 0, 1, 0, 0)))
+            strings[name] = pen.getCharString(strings[name].private, strings[name].globalSubrs)
+            font["hmtx"][name] = width, round(side * width / advance)
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import Any
 
 from formulas import mathml
 from languages import Catalogue, catalogue
-from terminal import differing
+from terminal import differing, plain, sentence
 
 from . import diagrams
 from .markdown import anchor, code, inline, number
@@ -153,7 +153,7 @@ class _View:
         return f'<p class="source">{self.words("The text: {title}, {author} ({file}). {note}", **values)}</p>'
 
     def _section(self, text: str) -> str:
-        name = anchor(text)
+        name = anchor(plain(text))
         return f'<h2 id="{name}"><a class="self" href="#{name}">{inline(text)}</a></h2>'
 
     def _say(self, text: str) -> str:
@@ -166,7 +166,10 @@ class _View:
         )
 
     def _formula(self, tex: str, note: str) -> str:
-        return f'<div class="formula" tabindex="0">{mathml(tex, block=True)}{f"<p>{inline(note)}</p>" if note else ""}</div>'
+        shown = "".join(mathml(part, block=True) for part in tex.split(r"\qquad"))  # below each other on a phone
+        if r"\qquad" in tex:
+            shown = f'<div class="several">{shown}</div>'
+        return f'<div class="formula" tabindex="0">{shown}{f"<p>{inline(note)}</p>" if note else ""}</div>'
 
     def _code(self, text: str, note: str) -> str:
         return (f"<p>{inline(note)}</p>" if note else "") + code(text)
@@ -212,15 +215,16 @@ class _View:
         )
 
     def _fact(self, text: str, holds: bool, detail: str) -> str:
-        found = f'{self.words(".")} <span class="found">{inline(detail)}</span>' if detail else ""
-        return f"<li{'' if holds else ' class=wrong'}>{inline(text)}{found}</li>"
+        found = f'{self.words(".")} <span class="found">{inline(sentence(detail))}</span>' if detail else ""
+        return f"<li{'' if holds else ' class=wrong'}>{inline(sentence(text))}{found}</li>"
 
     def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
-        ours = "".join(f"<mark>{html.escape(s)}</mark>" if d else html.escape(s) for s, d in differing(printed, exact))
+        pieces = [(exact, True)] if "$" in exact else differing(printed, exact)
+        ours = "".join(f"<mark>{inline(s)}</mark>" if d else html.escape(s) for s, d in pieces)
         theirs, here = self.words("the text:"), self.words("computed:")
-        versus = f"<span><span>{theirs}</span> {html.escape(printed)}</span><span><span>{here}</span> {ours}</span>"
+        versus = f"<span><span>{theirs}</span> {inline(printed)}</span><span><span>{here}</span> {ours}</span>"
         kind = "differs" if holds else "wrong"
-        return f'<li class="{kind}">{inline(text)}<div class="versus">{versus}</div><span class="found">{inline(detail)}</span></li>'
+        return f'<li class="{kind}">{inline(sentence(text))}<div class="versus">{versus}</div><span class="found">{inline(sentence(detail))}</span></li>'
 
     def _measured(self, text: str) -> str:
         return f'<li class="time">{inline(text)}</li>'

@@ -40,7 +40,7 @@ def a_slope(lesson: Lesson) -> None:
     forward = np.array([abs((math.sin(1 + h) - math.sin(1)) / h - truth) for h in steps])
     central = np.array([abs((math.sin(1 + h) - math.sin(1 - h)) / (2 * h) - truth) for h in steps])
     rows = [[f"1e-{i}", f"{f:.1e}", f"{c:.1e}"] for i, (f, c) in enumerate(zip(forward, central), 1)]
-    lesson.table(["h", "error of (f(x+h) − f(x)) / h", "error of (f(x+h) − f(x−h)) / 2h"], rows[::2])
+    lesson.table(["$h$", "error of $(f(x+h) - f(x)) / h$", "error of $(f(x+h) - f(x-h)) / 2h$"], rows[::2])
     lesson.picture(
         "slope.png", lambda path: draw_errors(path, steps, forward, central),
         "The error of a measured derivative falls with h, until rounding takes over.",
@@ -49,12 +49,12 @@ def a_slope(lesson: Lesson) -> None:
     best, best_central = steps[forward.argmin()], steps[central.argmin()]
     lesson.fact(
         "measuring one side is best near the root of the machine's precision", 1e-9 <= best <= 1e-7,
-        f"h = {best:.0e} leaves an error of {forward.min():.0e}",
+        f"$h$ = {best:.0e} leaves an error of {forward.min():.0e}",
     )  # fmt: skip
     lesson.fact(
-        "measuring both sides is better: the error falls with h², not h",
+        "measuring both sides is better: the error falls with $h^2$, not $h$",
         central.min() < forward.min() / 10 and 1e-7 < best_central < 1e-4,
-        f"h = {best_central:.0e} leaves {central.min():.0e}",
+        f"$h$ = {best_central:.0e} leaves {central.min():.0e}",
     )
     lesson.say("""Measuring is a good check, and we shall use it as one. It is no way to train a network: a million
     parameters would need a million measurements for a single step.""")
@@ -81,8 +81,11 @@ def the_chain(lesson: Lesson) -> None:
     lesson.say("""A program is a chain of small steps, and we know the derivative of each small step. If $u$ depends on
     $x$, and $L$ on $u$, then a change of $x$ is passed on twice, and the factors multiply:""")
     lesson.formula(r"\frac{\partial L}{\partial x} = \frac{\partial L}{\partial u} \cdot \frac{\partial u}{\partial x}")
-    lesson.say("""Let us do it by hand, once. Two numbers, $x = 2$ and $w = 0.5$, and three steps: $u = x w$,
-    $y = \\tanh u$, $L = y^2$.""")
+    lesson.say(
+        """Let us do it by hand, once. Two numbers, $x = 2$ and $w = 0.5$, and three steps: $u = x w$, $y = \\tanh
+        u$, $L = y^2$. The last number is called $L$ because it is the *loss* later on: the one number that says how
+        wrong a network is."""
+    )
     x, w = 2.0, 0.5
     u = x * w
     y = math.tanh(u)
@@ -97,11 +100,11 @@ def the_chain(lesson: Lesson) -> None:
     lesson.table(
         ["", "forward", "backward", "because"],
         [
-            ["L", f"{L:.4f}", "1", "L depends on itself one to one"],
-            ["y", f"{y:.4f}", f"{g_y:.4f}", "1 · 2y"],
-            ["u", f"{u:.4f}", f"{g_u:.4f}", "that · (1 − y²)"],
-            ["x", f"{x:.4f}", f"{g_x:.4f}", "that · w"],
-            ["w", f"{w:.4f}", f"{g_w:.4f}", "that · x"],
+            ["$L$", f"{L:.4f}", "1", "$L$ depends on itself one to one"],
+            ["$y$", f"{y:.4f}", f"{g_y:.4f}", r"$1 \cdot 2y$"],
+            ["$u$", f"{u:.4f}", f"{g_u:.4f}", r"that $\cdot\, (1 - y^2)$"],
+            ["$x$", f"{x:.4f}", f"{g_x:.4f}", r"that $\cdot\, w$"],
+            ["$w$", f"{w:.4f}", f"{g_w:.4f}", r"that of $u$ $\cdot\, x$"],
         ],
     )
     h = 1e-5
@@ -113,8 +116,9 @@ def the_chain(lesson: Lesson) -> None:
     )  # fmt: skip
     lesson.say(
         """Look at what the walk back needed: the values $y$, $w$ and $x$ from the way forward, and one product for
-    each step. It gave both derivatives, and would have given a million: **one** walk, whatever the number of inputs.
-    That is why it goes backwards.""".replace("**", "*")
+        each step. It gave both derivatives, and would have given a million: **one** walk, whatever the number of
+        inputs. That is why it goes backwards. All the derivatives of one number, taken together, are called its
+        *gradient*; the walk is called *backward*, or backpropagation.""".replace("**", "*")
     )
     lesson.exercise(
         "Going forward instead, one could carry $\\partial u/\\partial x$, then $\\partial y/\\partial x$ and so on. For which programs is that the better direction?",
@@ -187,7 +191,11 @@ def our_own(lesson: Lesson) -> None:
     a = Value(3.0)
     b = a + a
     (b * a).backward()  # 2a²
-    lesson.fact("what is used in several places gets the sum", a.grad == 12.0, "d(2a²)/da = 4a = 12 at a = 3")
+    lesson.fact(
+        "what is used in several places gets the sum",
+        a.grad == 12.0,
+        "the derivative of $2a^2$ is $4a = 12$ at $a = 3$",
+    )
     lesson.exercise(
         "What would `backward` give for $y \\cdot y$ with `=` in place of `+=`?",
         "Only the last of the two ways, so half of the derivative: $y$ in place of $2y$.",
@@ -199,13 +207,13 @@ def our_own(lesson: Lesson) -> None:
 
 def arrays(lesson: Lesson) -> None:
     lesson.section("The same for arrays")
-    lesson.say("""Numbers one by one are slow. So a node of the graph holds a whole array, and each operation has one rule
-    for the array. The most important is the matrix product. For $Y = XW$, and $G$ the derivative of the loss by each
-    element of $Y$:""")
+    lesson.say("""Numbers one by one are slow. So a node of the graph holds a whole array, and each operation has
+    one rule for the array. The most important is the matrix product. For $Y = XW$, and $G$ the derivative of the
+    loss by each element of $Y$:""")
     lesson.formula(r"\frac{\partial L}{\partial X} = G W^\top \qquad \frac{\partial L}{\partial W} = X^\top G")
-    lesson.say("""One can read it off the shapes: $X$ is (n, k), $W$ (k, m) and $G$ (n, m), and there is only one way to make
-    an (n, k) of $G$ and $W$. The proof is the sum over the places where an element of $X$ goes: $x_{ij}$ meets $w_{jc}$
-    in every column $c$ of row $i$.""")
+    lesson.say("""One can read it off the shapes: $X$ is (n, k), $W$ (k, m) and $G$ (n, m), and there is only one
+    way to make an (n, k) of $G$ and $W$. The proof is the sum over the places where an element of $X$ goes:
+    $x_{ij}$ meets $w_{jc}$ in every column $c$ of row $i$.""")
     rng = np.random.default_rng(0)
     X, W, G = rng.standard_normal((3, 4)), rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
     by_rule = G @ W.T, X.T @ G
@@ -214,8 +222,8 @@ def arrays(lesson: Lesson) -> None:
         "the rule of the matrix product", all(np.allclose(a, b, atol=1e-8) for a, b in zip(by_rule, measured)),
         f"each of {X.size + W.size} elements moved by itself: the largest gap is {max(np.abs(a - b).max() for a, b in zip(by_rule, measured)):.0e}",
     )  # fmt: skip
-    lesson.say("""Broadcasting is the other thing that arrays add. In $Y = X + b$ a row $b$ is used once for each row of $X$;
-    so, as always, what comes back adds up: the gradient of $b$ is the sum over the rows of $G$.""")
+    lesson.say("""Broadcasting is the other thing that arrays add. In $Y = X + b$ a row $b$ is used once for each
+    row of $X$; so, as always, what comes back adds up: the gradient of $b$ is the sum over the rows of $G$.""")
     b = rng.standard_normal(4)
     (by_measure,) = measure(lambda b: float(((X + b) ** 2).sum()), b)
     lesson.fact("what was broadcast is summed", np.allclose((2 * (X + b)).sum(0), by_measure, atol=1e-6))
@@ -242,8 +250,11 @@ def measure(f: Callable[..., float], *arrays: np.ndarray, h: float = 1e-6) -> li
 
 def the_library(lesson: Lesson) -> None:
     lesson.section("With the library")
-    lesson.say("""`minigrad` is this idea, complete: some hundred operations on arrays, each with its rule. Its tensor works
-    inside NumPy code, so that the program above can be written as one would write it anyway.""")
+    lesson.say(
+        """`minigrad` is this idea, complete: hundreds of operations on arrays, each with its rule. Its arrays that
+        remember are called *tensors*. They work inside NumPy code, so that the program above is written as one
+        would write it anyway; `requires_grad=True` says by which of them to differentiate."""
+    )
     program = """
         x = mg.Tensor(2.0, requires_grad=True)
         w = mg.Tensor(0.5, requires_grad=True)
@@ -273,11 +284,11 @@ def the_library(lesson: Lesson) -> None:
 
 def higher(lesson: Lesson) -> None:
     lesson.section("Derivatives of derivatives")
-    lesson.say("""The walk back is itself arithmetic: products and sums. If it is done on numbers that remember, it has a
-    derivative too, and so on. `mg.grad(f)` is the derivative of $f$ as a function, and can be applied again. For
-    $f(x) = e^x \\sin x$ one knows what must come out: with every derivative the angle turns by $45°$ and the size grows
-    by $\\sqrt{2}$.""")
-    lesson.formula(r"f^{(n)}(x) = \sqrt{2}^{\,n} e^x \sin\left(x + n\frac{\pi}{4}\right)")
+    lesson.say("""The walk back is itself arithmetic: products and sums. If it is done on numbers that remember, it
+    has a derivative too, and so on. `mg.grad(f)` is the derivative of $f$ as a function, and can be applied again.
+    For $f(x) = e^x \\sin x$ one knows what must come out: with every derivative the angle turns by $45°$ and the
+    size grows by $\\sqrt{2}$.""")
+    lesson.formula(r"f^{(n)}(x) = 2^{n/2} e^x \sin\left(x + n\frac{\pi}{4}\right)")
     f: Callable[..., Any] = lambda t: np.exp(t) * np.sin(t)
     at, rows, right = 0.3, [], True
     for n in range(6):
@@ -286,18 +297,22 @@ def higher(lesson: Lesson) -> None:
         right &= math.isclose(found, exact, rel_tol=1e-12)
         rows.append([n, f"{found:.12f}", f"{exact:.12f}"])
         f = mg.grad(f)
-    lesson.table(["n", "mg.grad, n times", "by the formula"], rows, "The first five derivatives at x = 0.3")
-    lesson.fact("five derivatives, to twelve digits", right)
-    lesson.predict(
-        "Newton's method finds where $f$ is smallest by steps of $-f'/f''$. From $x = 3$, how many steps does $f(x) = x^4 - 3x^3 + 2$ need for ten digits?",
-        "Five: near the goal each step doubles the number of right digits.",
+    lesson.table(
+        ["$n$", "`mg.grad`, $n$ times", "by the formula"],
+        rows,
+        "The function and its first five derivatives at $x = 0.3$",
     )
+    lesson.fact("five derivatives, to twelve digits", right)
     g = lambda t: t**4 - 3 * t**3 + 2
     x, steps = 3.0, 0
     while abs(x - 2.25) > 1e-10:
         x -= mg.grad(g)(x).item() / mg.grad(mg.grad(g))(x).item()
         steps += 1
-    lesson.fact("Newton's method by two derivatives", steps <= 6, f"{steps} steps to {x:.10f}, where 4x³ = 9x²")
+    lesson.predict(
+        "Newton's method finds where $f$ is smallest by steps of $-f'/f''$. From $x = 3$, how many steps does $f(x) = x^4 - 3x^3 + 2$ need for ten digits?",
+        f"It takes {steps}: near the goal each step doubles the number of right digits.",
+    )
+    lesson.fact("Newton's method by two derivatives", steps <= 6, f"{steps} steps to {x:.10f}, where $4x^3 = 9x^2$")
 
 
 def trust(lesson: Lesson) -> None:
@@ -316,8 +331,9 @@ def trust(lesson: Lesson) -> None:
         mg.gradcheck(wrong, at)
         message = ""
     except AssertionError as error:
-        message = str(error).split("\n")[0]
-    lesson.fact("and refuses the wrong one", message, message)
+        message = str(error)
+    lesson.fact("and refuses the wrong one", message)
+    lesson.listing(message, note="It says where, and what it expected:")
 
 
 def fitted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
@@ -339,8 +355,8 @@ def fitted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[f
 
 def learning(lesson: Lesson) -> None:
     lesson.section("What it is for: learning")
-    lesson.say("""Now the loop that every lesson from here on uses. Some points, a curve with a few unknown numbers, and an error.
-    Ask for the derivative of the error by each unknown; take a small step against it; again.""")
+    lesson.say("""Now the loop that every lesson from here on uses. Some points, a curve with a few unknown numbers,
+    and an error. Ask for the derivative of the error by each unknown; take a small step against it; again.""")
     rng = np.random.default_rng(0)
     x = np.linspace(-3, 3, 60)
     y = np.sin(x) + 0.1 * rng.standard_normal(60)
@@ -359,15 +375,15 @@ def learning(lesson: Lesson) -> None:
     lesson.picture(
         "fit.png", lambda path: draw_fit(path, x, y, start, found, losses),
         "Sixty points of a noisy sine, the curve before and after 2,000 steps, and the error along the way.",
-        "Left: noisy points of a sine wave, a flat first curve, and a last curve that follows the sine. Right: the error falls from about 0.6 to about 0.01.",
+        f"Left: noisy points of a sine wave, a flat first curve, and a last curve that follows the sine. Right: the error falls from {losses[0]:.1f} to {losses[-1]:.2f}.",
     )  # fmt: skip
     noise = float(np.mean((np.sin(x) - y) ** 2))
     lesson.fact(
         "the error falls to the noise", losses[-1] < 2 * noise < losses[0] / 10,
         f"from {losses[0]:.3f} to {losses[-1]:.4f}; the noise itself is {noise:.4f}",
     )  # fmt: skip
-    lesson.say("""A Transformer is a larger `curve`, and nothing else about this loop changes. What its curve is, the next
-    lessons tell; in lesson 9 you will have written all of it.""")
+    lesson.say("""A Transformer is a larger `curve`, and nothing else about this loop changes. What its curve is,
+    the next lessons tell; in lesson 9 you will have written all of it.""")
     lesson.exercise(
         "Why does the loop set `p.grad` to `None`?",
         "Because gradients add up: without it, each step would go along the sum of all gradients so far.",

@@ -6,7 +6,7 @@ random weights we draw our own, and check what holds for any. At the end the sam
 
     python examples/course/01_random_transformer.py          some twenty seconds; pictures in runs/random_transformer
 
-Its eight exercises are answered by 02_random_transformer_exercises.py.
+Lesson 2 answers its eight exercises.
 """
 
 from __future__ import annotations
@@ -56,14 +56,36 @@ from nn import plots
 HELLO, WORLD = 0, 1  # the rows of every matrix
 
 
+# -- the whole ----------------------------------------------------------------------------------------
+
+
+def the_whole(lesson: Lesson) -> None:
+    lesson.section("The whole, before its parts")
+    lesson.say("""A Transformer reads a sentence and writes another. It has two halves. The *encoder* turns each
+    word of the source into a vector of numbers, and lets the vectors take in what stands around them, several times
+    over. The *decoder* writes the target word by word: it looks at the words that it has so far, and at what the
+    encoder made of the source, and gives each word of its *vocabulary*, the list of all words that it knows, a
+    probability of coming next. Two of these are not words: SOS (start of sequence) stands before the first, and EOS
+    (end of sequence) says that all is said.""")
+    lesson.diagram(
+        "model",
+        "The whole model, from below: what this lesson computes, one box after the other. The text has $N = 6$. What stands between the boxes of a block, residual connections and norms, comes in section 5.3.",
+    )
+    lesson.say("""Both halves are stacks of *blocks*, all built alike. What is in a block has two jobs: *attention*
+    takes words together, *feed-forward* works on each word by itself. In a model that is used, the numbers in the
+    boxes are learned from examples; in the text they are drawn at random, so that the result means nothing, and
+    every step can be followed.""")
+
+
 # -- encoder, sections 1 to 4 ----------------------------------------------------------------------
 
 
 def embedding(lesson: Lesson) -> Array:
     lesson.section("Encoder 1. Text embedding")
     lesson.quote("Hello -> [1,2,3,4]  World -> [2,3,4,5]")
-    lesson.say("""A model computes with numbers, so each word needs some. It gets a vector, and a sentence is a matrix with a
-    row for each word. In a trained model these vectors are learned; here they are made up, so that one can follow by hand.""")
+    lesson.say("""A model computes with numbers, so each word needs some. It gets a vector, and a sentence is a
+    matrix with a row for each word. In a trained model these vectors are learned; here they are made up, so that
+    one can follow by hand.""")
     E = np.array([[1, 2, 3, 4], [2, 3, 4, 5]])  # (L, d_model): a row for each word
     lesson.show("E", E)
     lookup = nn.Embedding(2, 4, dtype=float)
@@ -82,8 +104,8 @@ def positions(lesson: Lesson) -> tuple[Array, Array]:
         "正弦和余弦函数具有波状模式，并且随着长度的推移重复出现。",
         "Sine and cosine are waves, and repeat along the length.",
     )
-    lesson.say("""The same word at two places has the same vector, and attention, which is a sum over words, would not know
-    them apart. So each place gets a vector of its own, which is added.""")
+    lesson.say("""The same word at two places has the same vector, and attention, which is a sum over words, would
+    not know them apart. So each place gets a vector of its own, which is added.""")
     lesson.formula(
         r"\mathrm{PE}(pos, 2i) = \sin\left(\frac{pos}{10000^{2i/d}}\right) \qquad \mathrm{PE}(pos, 2i+1) = \cos\left(\frac{pos}{10000^{2i/d}}\right)",
         "$pos$ is the place, $d$ the number of dimensions, and $i$ counts *pairs* of dimensions.",
@@ -92,25 +114,25 @@ def positions(lesson: Lesson) -> tuple[Array, Array]:
         "The text takes $i$ for the number of the column, not of the pair. Which of its eight numbers come out wrong?",
         "Those of World in columns 1 to 3: at place 0 all angles are 0 either way. The largest error is in column 1, $\\cos 1 = 0.54$ in place of 0.99.",
     )
-    lesson.say("""A sine and the cosine after it share one frequency. The text puts the column itself in the place of $i$, so
-    that each column gets a frequency of its own.""")
+    lesson.say("""A sine and the cosine after it share one frequency. The text puts the column itself in the place
+    of $i$, so that each column gets a frequency of its own.""")
     text_angle = np.arange(2)[:, None] / 10000 ** (2 * np.arange(4) / 4)  # (L, d_model)
     text_table = np.where(np.arange(4) % 2 == 0, np.sin(text_angle), np.cos(text_angle))
     table = nn.sinusoidal_table(2, 4)  # (L, d_model)
     lesson.show("the text's rule", text_table, 6)
-    lesson.show("the paper's rule (nn.sinusoidal_table)", table, 6)
-    lesson.numbers("Hello, at position 0: sin 0 and cos 0 in turn", table[0], [0, 1, 0, 1], 8)
-    lesson.numbers("World: PE(1,0) = sin 1", table[1, 0], 0.84, 2)
-    lesson.numbers("10000^0.5 = 100, so the angle of PE(1,1) is 0.01", text_angle[1, 1], 0.01, 8)
+    lesson.show("the paper's rule (`nn.sinusoidal_table`)", table, 6)
+    lesson.numbers("Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1], 8)
+    lesson.numbers("World: $\\mathrm{PE}(1, 0) = \\sin 1$", table[1, 0], 0.84, 2)
+    lesson.numbers("$10000^{0.5} = 100$, so the angle of $\\mathrm{PE}(1, 1)$ is 0.01", text_angle[1, 1], 0.01, 8)
     lesson.erratum(
-        "PE(1,1), by the text's own rule",
+        "$\\mathrm{PE}(1, 1)$, by the text's own rule",
         "cos(0.01) ≈ 0.99",
         f"{np.cos(0.01):.6f}",
         round(text_table[1, 1], 2) == 1 and math.floor(text_table[1, 1] * 100) == 99,
         "cut off, not rounded",
     )
-    lesson.numbers("PE(1,2) = sin(1/10000^1) ≈ 0, by the text's rule", text_table[1, 2], 0, 2)
-    lesson.numbers("PE(1,3) = cos(1/10000^1.5) ≈ 1, by the text's rule", text_table[1, 3], 1, 2)
+    lesson.numbers("$\\mathrm{PE}(1, 2) = \\sin(1/10000^1) \\approx 0$, by the text's rule", text_table[1, 2], 0, 2)
+    lesson.numbers("$\\mathrm{PE}(1, 3) = \\cos(1/10000^{1.5}) \\approx 1$, by the text's rule", text_table[1, 3], 1, 2)
     lesson.erratum(
         "the row of World",
         "[0.84, 0.99, 0, 1]",
@@ -134,7 +156,7 @@ def each_place_differs(lesson: Lesson, E: Array, table: Array) -> None:
         np.abs(long[44:] - long[:-44])[:, :2].max() < 0.02,
         "the first two columns come back after 44 ≈ 7 · 2π positions",
     )
-    lesson.fact("the code is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
+    lesson.fact("the encoding is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
     lesson.picture(
         "positions.png",
         lambda path: plots.position_picture(60, 32, path=path),
@@ -155,7 +177,7 @@ def added(lesson: Lesson, E: Array, text_table: Array, table: Array) -> Array:
         "[2.84, 3.99, 4, 6]",
         np.array2string(exact[1], precision=4),
         np.allclose(exact - E, table),
-        "what nn.SinusoidalPositions adds; from here on we follow the text",
+        "what `nn.SinusoidalPositions` adds; from here on we follow the text",
     )
     return x
 
@@ -188,41 +210,51 @@ def self_attention(lesson: Lesson, x: Array) -> Array:
 
 def projections(lesson: Lesson, x: Array) -> tuple[Array, Array, Array]:
     lesson.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
-    lesson.say("""Now the words look at each other. Each word makes three vectors of itself, by three matrices that all words
-    share: a query, what it looks for; a key, what it can be found by; a value, what it has to give.""")
+    lesson.say("""Now the words look at each other. Each word makes three vectors of itself, by three matrices that
+    all words share: a query, what it looks for; a key, what it can be found by; a value, what it has to give.""")
+    lesson.say("""All that belongs to one such set of three matrices is called a *head*. A block has several, so
+    that a word can look for several things; the text has two.""")
     lesson.formula(r"Q = E W_Q \qquad K = E W_K \qquad V = E W_V", "$E$ is (words, 4), each $W$ is (4, 3).")
     lesson.diagram("head", "One head: the steps of this section, with their shapes.")
     for name, matrix in (("WQ1", WQ1), ("WK1", WK1), ("WV1", WV1)):
         lesson.show(name, matrix)
     K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
-    lesson.numbers("K1 = E WK1", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
-    lesson.numbers("V1 = E WV1 (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
-    lesson.numbers("Q1 = E WQ1", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
+    lesson.numbers("`K1 = E @ WK1`", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
+    lesson.numbers("`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
+    lesson.numbers("`Q1 = E @ WQ1`", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
     lesson.fact(
-        "each head has K, V and Q matrices of its own, 4 × 3",
+        "each head has $K$, $V$ and $Q$ matrices of its own, $4 \\times 3$",
         np.array_equal(text_attention().k_proj(x).data, np.hstack([K1, x @ WK2])),
-        "in nn.MultiHeadAttention the heads' matrices stand side by side in one",
+        "in `nn.MultiHeadAttention` the heads' matrices stand side by side in one",
     )
-    lesson.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a score
-    instead of 4. What too few dimensions cost is measured in lesson 2.""")
+    lesson.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a
+    score instead of 4. What too few dimensions cost is measured in lesson 2.""")
     return Q1, K1, V1
 
 
 def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
     lesson.section("Encoder 4.3.1. Scores: each query times each key")
+    lesson.say("""How well does the key of one word fit the query of another? The text takes their dot product: it
+    is large where both point the same way. For all pairs at once that is one matrix product.""")
     scores = Q1 @ K1.T  # (L, L)
-    lesson.numbers("Hello's scores, q1·k1 and q1·k2", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8)
-    lesson.numbers("Q1 K1ᵀ", scores, [[68, 105.21], [87.88, 135.5517]], 8)
+    lesson.numbers(
+        r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8
+    )
+    lesson.numbers(r"$Q_1 K_1^\top$", scores, [[68, 105.21], [87.88, 135.5517]], 8)
 
-    lesson.section("Encoder 4.3.2. Divided by √d")
+    lesson.section(r"Encoder 4.3.2. Divided by $\sqrt{d}$")
+    lesson.say("""A dot product of $d$ numbers is a sum of $d$ products, and grows with $d$: at random, as its root.
+    To make scores of long and short vectors comparable, they are divided by it; here $d = 3$.""")
     scaled = scores / np.sqrt(3)  # (L, L)
-    lesson.numbers("scores / √3", scaled, [[39.2598183, 60.74302182], [50.73754166, 78.26081048]], 8)
+    lesson.numbers(
+        r"the scores, divided by $\sqrt{3}$", scaled, [[39.2598183, 60.74302182], [50.73754166, 78.26081048]], 8
+    )
     rng = np.random.default_rng(0)
     spread = {d: np.vecdot(*rng.standard_normal((2, 4000, d))).std() for d in (3, 64, 512)}
     lesson.fact(
-        "dot products grow with d",
+        "dot products grow with $d$",
         all(abs(s / d**0.5 - 1) < 0.1 for d, s in spread.items()),
-        f"of random vectors they spread by {', '.join(f'{s:.1f} at d = {d}' for d, s in spread.items())}: √d",
+        f"of random vectors they spread by {', '.join(f'{s:.1f} at $d$ = {d}' for d, s in spread.items())}: as $\\sqrt{{d}}$",
     )
 
     return scaled
@@ -231,7 +263,9 @@ def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
 def softmax_of_scores(lesson: Lesson, scaled: Array) -> Array:
     lesson.section("Encoder 4.3.3. Softmax")
     lesson.formula(r"\operatorname{softmax}(x)_i = \frac{e^{x_i}}{\sum_j e^{x_j}}")
-    lesson.say("The vector of the text's example is lost in our copy of it; we take (1, 2, 3).")
+    lesson.say("""Scores are to become weights, which are positive and add up to 1. The exponential makes them
+    positive; the division by the sum does the rest. The vector of the text's example is lost in our copy of it; we
+    take (1, 2, 3).""")
     example = mg.softmax(np.array([1.0, 2.0, 3.0])).data
     lesson.show("softmax of (1, 2, 3)", example)
     e = math.e
@@ -240,7 +274,7 @@ def softmax_of_scores(lesson: Lesson, scaled: Array) -> Array:
         (example > 0).all()
         and np.isclose(example.sum(), 1)
         and np.allclose(example, np.array([1, e, e**2]) / (1 + e + e**2)),
-        "1, e and e², divided by their sum",
+        "1, $e$ and $e^2$, divided by their sum",
     )
     weights1 = mg.softmax(scaled).data  # (L, L)
     lesson.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
@@ -254,12 +288,17 @@ def weighted_values(lesson: Lesson, x: Array, V1: Array, weights1: Array, scaled
     lesson.formula(
         r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
     )
+    lesson.say(
+        """Now each word gets its new vector: the sum of all values, each times the weight that the word gives it."""
+    )
     lesson.code(head, note="All of it in one function:")
-    lesson.numbers("attention1, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
+    lesson.numbers("`attention1`, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
     attention1, _ = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    lesson.numbers("attention1, in one formula: softmax(Q Kᵀ / √d) V", attention1, [[7.99, 8.84, 6.84]] * 2, 8)
+    lesson.numbers(
+        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$", attention1, [[7.99, 8.84, 6.84]] * 2, 8
+    )
     attention2, weights2 = head(x, WQ2, WK2, WV2, 1 / np.sqrt(3))
-    lesson.numbers("attention2", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
+    lesson.numbers("`attention2`", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
     lesson.numbers(
         "in the second head, Hello's weight on Hello is 1.10613872e-14", weights2[0, 0] * 1e14, 1.10613872, 8
     )
@@ -272,7 +311,7 @@ def weighted_values(lesson: Lesson, x: Array, V1: Array, weights1: Array, scaled
     lesson.fact(
         "softmax enlarges differences",
         all(np.isclose(w[0] / w[1], np.exp(s[0] - s[1])) for w, s in zip(weights1, scaled)),
-        "a difference of scores becomes a ratio, e to that difference",
+        "a difference of scores becomes a ratio, $e$ to that difference",
     )
     return weights2
 
@@ -281,7 +320,7 @@ def large_scores(lesson: Lesson, x: Array, Q1: Array, K1: Array, scaled: Array) 
     weights1 = mg.softmax(scaled).data
     _, unscaled = head(x, WQ1, WK1, WV1, 1.0)
     lesson.erratum(
-        "what comes of scores that are not divided by √d",
+        "what comes of scores that are not divided by $\\sqrt{d}$",
         "large values after the softmax",
         f"weights nearer to 0 and 1, the least {unscaled[0, 0]:.1e} instead of {weights1[0, 0]:.1e}",
         unscaled[0, 0] < 1e-6 * weights1[0, 0] and unscaled.max() <= 1,
@@ -289,9 +328,9 @@ def large_scores(lesson: Lesson, x: Array, Q1: Array, K1: Array, scaled: Array) 
     )
     smaller, _ = head(x / 10, WQ1, WK1, WV1, 1 / np.sqrt(3))
     lesson.fact(
-        "the numbers of E may be too large",
+        "the numbers of $E$ may be too large",
         np.ptp(smaller, axis=0).max() > 0.001,
-        f"for E / 10 the two rows differ, by up to {np.ptp(smaller, axis=0).max():.4f} in {smaller.mean():.2f}",
+        f"for $E / 10$ the two rows differ, by up to {np.ptp(smaller, axis=0).max():.4f} where they are {smaller.mean():.2f} on average",
     )
     twice = np.hstack([Q1, Q1]) @ np.hstack([K1, K1]).T / np.sqrt(6)  # (L, L)
     lesson.erratum(
@@ -299,23 +338,25 @@ def large_scores(lesson: Lesson, x: Array, Q1: Array, K1: Array, scaled: Array) 
         "few dimensions make the scores too far apart",
         "more of them would make it worse",
         np.allclose(twice / scaled, np.sqrt(2)),
-        "with every column of Q and K twice, the scores divided by √6 are √2 times larger still: positive products "
-        "add up faster than √d",
+        r"with every column of $Q$ and $K$ twice, the scores divided by $\sqrt{6}$ are $\sqrt{2}$ times larger still: "
+        r"positive products add up faster than $\sqrt{d}$",
     )
 
 
 def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) -> Array:
-    lesson.say("For now the text divides by 30 in place of √3.")
+    lesson.say(
+        "With all the weight on World there is nothing to see, so for now the text divides by 30 in place of $\\sqrt{3}$."
+    )
     attention1, weights1b = head(x, WQ1, WK1, WV1, 1 / 30)
     lesson.numbers(
-        "attention1, divided by 30",
+        "`attention1`, divided by 30",
         attention1,
         [[7.54348784, 8.20276657, 6.20276657], [7.65266185, 8.35857269, 6.35857269]],
         8,
     )
     attention2, weights2b = head(x, WQ2, WK2, WV2, 1 / 30)
     lesson.numbers(
-        "attention2, divided by 30",
+        "`attention2`, divided by 30",
         attention2,
         [[8.45589591, 3.85610456, 7.72085664], [8.63740591, 3.91937741, 7.84804146]],
         8,
@@ -327,7 +368,7 @@ def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) ->
             ["Hello", "World"],
             path,
         ),
-        caption="Divided by √3 all weight goes to World; divided by 30 both words get some.",
+        caption="Divided by $\\sqrt{3}$ all weight goes to World; divided by 30 both words get some.",
         alt="Four 2 by 2 maps of weights: in the first two all weight is in the column of World, in the last two some is in that of Hello.",
     )
     return np.concatenate([attention1, attention2], axis=1)  # (L, 2 · d_v)
@@ -335,8 +376,10 @@ def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) ->
 
 def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     lesson.section("Encoder 4.3.5. The heads side by side, and projected")
+    lesson.say("""Each head has given each word three numbers. Side by side that makes six, and one more matrix
+    leads from six back to the four that a word has everywhere else: so blocks can be stacked.""")
     lesson.numbers(
-        'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray mark)',
+        'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray character)',
         attentions,
         [
             [7.54348784, 8.20276657, 6.20276657, 8.45589591, 3.85610456, 7.72085664],
@@ -346,7 +389,7 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     )
     Z = attentions @ W  # (L, d_model)
     lesson.numbers(
-        "Z = concatenation · W",
+        r"$Z$ = the concatenation times $W$",
         Z,
         [
             [11.46394285, -13.18016471, -11.59340253, -17.04387829],
@@ -354,19 +397,19 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
         ],
         8,
     )
-    lesson.fact("Z is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
+    lesson.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     attention = text_attention()
     joined = mg.scaled_dot_product_attention(
         attention.q_proj(x[None]), attention.k_proj(x[None]), attention.v_proj(x[None]), num_heads=2, scale=1 / 30
     )
     lesson.fact(
-        "the library's attention gives the same Z",
+        "the library's attention gives the same $Z$",
         np.allclose(attention.out_proj(joined).data[0], Z, atol=1e-12)
         and np.allclose(
             attention(x[None]).data[0],
             np.hstack([head(x, *h, 1 / np.sqrt(3))[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))]) @ W,
         ),
-        "with the text's weights in it, at 30 and at √3",
+        "with the text's weights in it, at 30 and at $\\sqrt{3}$",
     )
     return Z
 
@@ -375,22 +418,23 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
 
 
 def feed_forward(lesson: Lesson, x: Array, Z: Array) -> None:
-    lesson.section("Encoder 5.1. The feed-forward layer: ReLU(x W₁ + b₁) W₂ + b₂")
-    lesson.say("""Attention mixes words; what it mixes is then worked on, word by word, by a net of two linear maps with a
-    bend between them. Without the bend the two would be one.""")
+    lesson.section("Encoder 5.1. The feed-forward layer")
+    lesson.say("""Attention mixes words; what it mixes is then worked on, word by word, by a net of two linear maps
+    with a bend between them. Without the bend the two would be one. The bend is called ReLU: every negative number
+    becomes 0.""")
     lesson.formula(r"\mathrm{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2")
     ffn = randn(nn.FeedForward(4, 8, dtype=float), np.random.default_rng(0))
     W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
     hidden = np.maximum(Z @ W1.T + b1, 0)  # (L, 8): from 4 dimensions to 8 ...
     output = hidden @ W2.T + b2  # (L, 4): ... and back to 4
-    lesson.show("our output_encoder, with our random weights", output)
-    lesson.fact("nn.FeedForward is this formula", np.allclose(ffn(Z).data, output))
+    lesson.show("our `output_encoder`, with our random weights", output)
+    lesson.fact("`nn.FeedForward` is this formula", np.allclose(ffn(Z).data, output))
     lesson.fact(
         "4 dimensions become 8, and 4 again; in the paper 512, 2048, 512",
         hidden.shape == (2, 8) and output.shape == (2, 4) and nn.TransformerConfig().d_ff == 2048,
     )
     relu = mg.relu(np.array([-2.0, -0.5, 0.0, 3.0])).data
-    lesson.fact("ReLU is 0 for negative numbers, and x for others", np.array_equal(relu, [0, 0, 0, 3]))
+    lesson.fact("ReLU is 0 for negative numbers, and $x$ for others", np.array_equal(relu, [0, 0, 0, 3]))
     lesson.fact("it makes the layer non-linear", not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data))
 
 
@@ -428,8 +472,8 @@ def largest(x: Array, softmax: Callable[[Any], Any], runs: int = 100) -> Array:
 def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
     lesson.section("Encoder 5.2. Six random blocks: NaN")
     lesson.quote("糟糕！我们得到了 NaN 值！看起来我们的值太大了", "Oh no, NaN values! Our values seem to be too large")
-    lesson.say("""The text puts six such blocks one after the other and gets NaN. Why? We do it a hundred times, and ask which
-    operation makes the first one.""")
+    lesson.say("""The text puts six such blocks one after the other and gets NaN. Why? We do it a hundred times, and
+    ask which operation makes the first one.""")
     lesson.code(bare_block)
     with np.errstate(all="ignore"):
         runs = largest(x, text_softmax)
@@ -453,8 +497,8 @@ def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
         typical > 30 * np.log(np.finfo(float).max),
         f"its first row would give scores of about ±{typical:,.0f}, and exp ends at {np.log(np.finfo(float).max):.0f}",
     )
-    lesson.say("""e^1000 is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both come from
-    the softmax alone: minigrad's subtracts the largest score first, which changes no weight.""")
+    lesson.say("""$e^{1000}$ is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both
+    come from the softmax alone: minigrad's subtracts the largest score first, which changes no weight.""")
     stable = largest(x, mg.softmax)
     growth = np.median(stable[:, -1]) ** (1 / 6)
     lesson.fact(
@@ -473,6 +517,9 @@ def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
         r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \cdot \gamma + \beta \qquad y = \operatorname{LayerNorm}(x + \operatorname{Layer}(x))",
         "$\\mu$ and $\\sigma$ are the mean and standard deviation of one row; $\\gamma$ and $\\beta$ are learned.",
     )
+    lesson.say("""The text takes two remedies. A *residual connection* adds to what a layer makes what it was given,
+    so that a layer only has to change its input, and gradients have a way around it. A *norm* then brings each row
+    to mean 0 and standard deviation 1, so that nothing can grow from block to block.""")
     lesson.diagram("block", "A block of the encoder with both remedies.")
     nudge = 1e-6 * np.ones_like(x.data)
     deep = lambda x, seed: bare_encoder(x, seed, mg.softmax)[-1]
@@ -499,7 +546,7 @@ def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
     lesson.picture(
         "explosion.png",
         lambda path: draw_lines(lines, *about, path),
-        caption="Without residual connections and norms the values grow tenfold and more in each block; with them they stay below √3.",
+        caption="Without residual connections and norms the values grow tenfold and more in each block; with them they stay below $\\sqrt{3}$.",
         alt="Two lines over six blocks on a logarithmic axis: one rises to about ten million, one stays flat near 1.",
     )
 
@@ -543,43 +590,47 @@ def residual(lesson: Lesson, x: Array) -> None:
     added = lambda x: itertools.accumulate(ffn, lambda h, f: h + f(h), initial=x)
     through = [np.linalg.norm(mg.grad(lambda x, net=net: list(net(x))[-1].sum())(x).data) for net in (plain, added)]
     lesson.fact(
-        "x + Layer(x) helps against gradients that vanish",
+        "$x + \\mathrm{Layer}(x)$ helps against gradients that vanish",
         through[1] > 100 * through[0],
-        f"through six feed-forward layers of the library's start the gradient is {through[0]:.0e}, with residuals "
-        f"{through[1]:.1f}: the derivative of x itself is 1",
+        f"through six feed-forward layers, as the library draws their first weights, the gradient is {through[0]:.0e}, with residuals "
+        f"{through[1]:.1f}: the derivative of $x$ itself is 1",
     )
 
 
 def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     total = x + Z  # (L, d_model)
-    lesson.numbers("mean of each row of E + Z", total.mean(-1), [-4.58837567, -3.59559107], 8)
-    lesson.numbers("standard deviation of each row of E + Z", total.std(-1), [9.92061529, 10.50653019], 8)
+    lesson.numbers("mean of each row of $E + Z$", total.mean(-1), [-4.58837567, -3.59559107], 8)
+    lesson.numbers("standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019], 8)
     printed = [[1.71887693, -0.56365339, -0.40370747, -0.75151608], [1.71909039, -0.56050453, -0.40695381, -0.75163205]]
-    lesson.numbers("layer_norm(Z + E), by the text's code", text_layer_norm(total), printed, 8)
+    lesson.numbers("`layer_norm(Z + E)`, by the text's code", text_layer_norm(total), printed, 8)
     norm = nn.LayerNorm(4, eps=1e-6, dtype=float)
     exact = norm(total).data
-    lesson.numbers("and by nn.LayerNorm", exact, printed, 6)
+    lesson.numbers("and by `nn.LayerNorm`", exact, printed, 6)
     lesson.erratum(
         "its last digits",
         f"{printed[0][0]:.8f}",
         f"{exact[0, 0]:.8f} by its formula",
         np.allclose(exact, (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-6)),
-        "the formula divides by √(σ² + ε), as nn.LayerNorm; the text's code by σ + ε",
+        "the formula divides by $\\sqrt{\\sigma^2 + \\epsilon}$, as `nn.LayerNorm`; the text's code by $\\sigma + \\epsilon$",
     )
     lesson.fact("each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact))
     constant = norm(np.full((1, 4), 7.0)).data
-    lesson.fact("ε serves where the standard deviation is 0", np.array_equal(constant, np.zeros((1, 4))), "no 0 / 0")
+    lesson.fact(
+        "$\\epsilon$ serves where the standard deviation is 0", np.array_equal(constant, np.zeros((1, 4))), "no 0 / 0"
+    )
     other = total.copy()
     other[WORLD] *= 100
     alone = np.array_equal(norm(other).data[HELLO], exact[HELLO])
     batch = nn.BatchNorm1d(4, dtype=float)
     mixed = np.allclose(batch(other).data[HELLO], batch(total).data[HELLO])
-    lesson.fact("a row does not depend on others in the batch, as it does in batch norm", alone and not mixed)
+    lesson.fact(
+        "a row does not depend on others in the batch, as it does in batch norm (lesson 3)", alone and not mixed
+    )
     norm.weight.data[...], norm.bias.data[...] = total[HELLO].std(), total[HELLO].mean()
     lesson.fact(
-        "γ and β can undo it, so that nothing is lost",
+        "$\\gamma$ and $\\beta$ can undo it, so that nothing is lost",
         np.allclose(norm(total).data[HELLO], total[HELLO]),
-        "γ = σ and β = μ give the row back",
+        "$\\gamma = \\sigma$ and $\\beta = \\mu$ give the row back",
     )
 
 
@@ -588,15 +639,15 @@ def whole_block(lesson: Lesson, x: Array) -> None:
     h = text_layer_norm(x + layer.self_attention(x[None]).data[0])  # LayerNorm(x + Attention(x))
     h = text_layer_norm(h + layer.feed_forward(h).data)  # LayerNorm(Z + FFN(Z))
     lesson.fact(
-        "a block is LayerNorm(Z + FFN(Z)) of Z = LayerNorm(x + Attention(x))",
+        "a block is $\\mathrm{LayerNorm}(Z + \\mathrm{FFN}(Z))$ of $Z = \\mathrm{LayerNorm}(x + \\mathrm{Attention}(x))$",
         np.allclose(layer(x[None]).data[0], h, atol=1e-5),
-        "nn.TransformerEncoderLayer computes this",
+        "`nn.TransformerEncoderLayer` computes this",
     )
     sizes = cured(x)
     lesson.fact(
         "now six blocks give no NaN, and values that make sense",
         np.isfinite(sizes).all() and sizes.max() < 2,
-        f"the largest of 20 draws is {sizes[:, -1].max():.2f}; four numbers of mean 0 and variance 1 cannot pass √3",
+        f"the largest of 20 draws is {sizes[:, -1].max():.2f}; four numbers of mean 0 and variance 1 cannot pass $\\sqrt{{3}}$",
     )
     text_rows = [[-0.335849, -1.44504571, 1.21698183, 0.56391289], [-0.33583947, -1.44504861, 1.21698606, 0.56390202]]
     lesson.fact("the text's result is such a matrix", is_normal(text_rows))
@@ -635,11 +686,17 @@ CROSS = [-0.44406723, 1.6552893, -0.19984632, -1.01137575]  # the text's Z_encod
 
 def decoder_self_attention(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 1 to 3. SOS, embedded, with its position")
+    lesson.say("""The encoder is done. The decoder begins to write, and has nothing yet but SOS. It is embedded, and
+    gets its position, as every word of the source did.""")
     position = nn.sinusoidal_table(1, 4)
     lesson.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
     lesson.show("so the vector of SOS, which our copy of the text has lost, must have been", (E_SOS - position)[0])
 
     lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
+    lesson.say("""The words that are written so far look at each other as those of the source did, with one
+    difference: none may look at a word that comes after it. In training the whole target is there, and a word that
+    could see the next one would have nothing to learn. So the scores of later words are hidden by a *mask*, which
+    gives them the weight 0.""")
     attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
     Z, weights = nn.with_weights(attention, E_SOS[None].astype(float))  # (1, 1, d_model), (1, h, 1, 1)
     lesson.fact(
@@ -648,7 +705,10 @@ def decoder_self_attention(lesson: Lesson, words: Array) -> None:
         "which attends to itself with weight 1 in each head",
     )
     lesson.numbers(
-        "layer_norm(Z_self_attention + E), from the Z that the text prints", text_layer_norm(Z_SOS + E_SOS), NORMAL, 8
+        "`layer_norm(Z_self_attention + E)`, from the $Z$ that the text prints",
+        text_layer_norm(Z_SOS + E_SOS),
+        NORMAL,
+        8,
     )
     other = words.copy()
     other[:, 2] += 1  # the last of three words is another one
@@ -669,8 +729,8 @@ def decoder_self_attention(lesson: Lesson, words: Array) -> None:
 
 def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 6, 7. Encoder-decoder attention")
-    lesson.say("""Here the two halves meet. The queries are made of the words that the decoder has so far, keys and values of
-    what the encoder made of the source: each new word may look at every word of the input.""")
+    lesson.say("""Here the two halves meet. The queries are made of the words that the decoder has so far, keys and
+    values of what the encoder made of the source: each new word may look at every word of the input.""")
     cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), np.random.default_rng(1))
     out, weights = nn.with_weights(cross, NORMAL[None], MEMORY)  # (1, 1, d_model), (1, h, 1, L_s)
     heads = []
@@ -678,7 +738,7 @@ def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
         Q, K, V = NORMAL @ WQ, MEMORY[0] @ WK, MEMORY[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
         heads.append(mg.softmax(Q @ K.T / np.sqrt(3)).data @ V)  # (L_t, 3)
     lesson.fact(
-        "Q comes from the decoder, K and V from the encoder's output",
+        "$Q$ comes from the decoder, $K$ and $V$ from the encoder's output",
         np.allclose(np.hstack(heads) @ cross.out_proj.weight.data.T, out.data[0]),
         "all the rest is as before",
     )
@@ -706,18 +766,20 @@ def what_was_added(lesson: Lesson) -> None:
         [11.62608573, -13.47454936, -11.87126395, -17.4926367],
     ]
     tried = [text_layer_norm(np.array(ed) + z) for z in (*encoder_Z, *Z_SOS, *NORMAL, *E_SOS, [0, 0, 0, 0])]
-    lesson.fact("Z_encoder_decoder after residual connection and norm is normalised", is_normal([CROSS]))
+    lesson.fact("`Z_encoder_decoder` after residual connection and norm is normalised", is_normal([CROSS]))
     closest = min(np.abs(t - CROSS).max() for t in tried)
     lesson.fact(
-        "what the text's code adds in this step, Z, is the encoder's matrix of two rows, and its result has one",
+        "what the text's code adds in this step, $Z$, is the encoder's matrix of two rows, and its result has one",
         np.shape(encoder_Z) == (2, 4) and np.shape(CROSS) == (4,) and closest > 0.1,
-        "by the architecture it should be Z_self_attention, one row; but neither that nor any other vector that the text "
+        "by the architecture it should be `Z_self_attention`, one row; but neither that nor any other vector that the text "
         f"prints, added here, gives its result (the closest is {closest:.1f} away), so what was added is not known",
     )
 
 
 def decoder_feed_forward(lesson: Lesson) -> None:
     lesson.section("Decoder 8. Feed-forward layer")
+    lesson.say("""As in the encoder: each word goes through a net by itself, and what went in is added. The text
+    prints the sum only; what the net made is the rest.""")
     output = np.array([[-0.97650182, 0.81470137, -2.79122044, -3.39192873]])
     lesson.show("so the text's feed-forward layer gave", output - CROSS)
     lesson.erratum(
@@ -725,17 +787,18 @@ def decoder_feed_forward(lesson: Lesson) -> None:
         "residual connection and norm",
         "the residual connection alone",
         not is_normal(output),
-        f"the row has mean {output.mean():.2f}; decoder_block below does normalise",
+        f"the row has mean {output.mean():.2f}; `decoder_block` below does normalise",
     )
 
 
 def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 9. Six random blocks")
+    lesson.say("""One after the other, each with weights of its own, all looking at the same result of the encoder.""")
     rng = np.random.default_rng(0)
     h = E_SOS[None].astype(float)
     for _ in range(6):
         h = random_decoder_block(h, MEMORY, rng)  # (1, 1, d_model)
-    lesson.show("our decoder(E, encoder_output)", h[0])
+    lesson.show("our `decoder(E, encoder_output)`", h[0])
     lesson.fact(
         "six decoder blocks give a normalised row, as the text's is",
         is_normal(h[0]) and is_normal([[0.71866458, -1.72279956, 0.57735876, 0.42677623]]),
@@ -747,7 +810,7 @@ def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
     lesson.fact(
         "a decoder block is three layers, each with residual connection and norm",
         np.allclose(block(words, MEMORY).data[0], x, atol=1e-5),
-        "nn.TransformerDecoderLayer computes these six steps",
+        "`nn.TransformerDecoderLayer` computes these six steps",
     )
 
 
@@ -756,6 +819,9 @@ def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
 
 def one_step(lesson: Lesson) -> None:
     lesson.section("Generating 1, 2. From the decoder's output to probabilities")
+    lesson.say("""The decoder has made a vector of four numbers of the last word so far. What is wanted is a
+    probability for each of the ten words of the vocabulary. A linear layer makes ten numbers of the four, the
+    *logits*; a softmax makes probabilities of those.""")
     rng = np.random.default_rng(0)
     linear = randn(nn.Linear(4, 10, dtype=float), rng)
     x = np.array([[1.0, 0, 1, 0]])  # (1, d_model)
@@ -777,9 +843,11 @@ def one_step(lesson: Lesson) -> None:
         f"some are negative, and they add up to {logits.sum():.2f}; the text says so one step later",
     )
     probs = mg.softmax(logits).data  # (1, vocab)
-    lesson.numbers("softmax(logits)", probs, [printed], 8)
-    for word, probability in zip(VOCABULARY, printed):
-        lesson.numbers(f"the probability of {word}", probs[0, INDEX[word]], probability, 8)
+    lesson.table(
+        ["word", "logit", "probability", "the text"],
+        [[word, f"{z:.4f}", f"{p:.8f}", f"{t:.8f}"] for word, z, p, t in zip(VOCABULARY, logits[0], probs[0], printed)],
+    )
+    lesson.numbers("the softmax of the logits, all ten", probs, [printed], 8)
     lesson.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
 
 
@@ -829,8 +897,9 @@ def random_generation(lesson: Lesson) -> None:
         all(output.endswith("EOS") or len(found) == 10 for output, found in runs),
         "the code as printed goes on to EOS or to ten words, as 12 of 12 draws here; so this was a smaller max_iters",
     )
-    lesson.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the decoder the
-    last word alone. From here on the weights stay, the positions are added, and the decoder sees all words so far.""")
+    lesson.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the
+    decoder the last word alone. From here on the weights stay, the positions are added, and the decoder sees all
+    words so far.""")
     said = [generate(random_transformer(seed), ["hello", "world"]) for seed in range(4)]
     lesson.listing(
         "\n".join(" ".join(["SOS", *(word for word, _ in words)]) for words in said), note="Random weights, four draws:"
@@ -850,10 +919,11 @@ def trained_generation(lesson: Lesson) -> None:
     rng = np.random.default_rng(3)
     model = at_text_size(nn.Transformer(CONFIG, rng), rng)
     losses = train(model, pairs, 200)
-    lesson.say(f"""We train the text's own model (size 4, two heads of 3, feed-forward 8, six and six blocks, in all
-    {model.num_parameters():,} numbers) on three pairs: hello world, hello, world. Started from N(0, 1), as the text
-    draws its weights, it does not learn even these in 200 steps; started from smaller ones, as nn draws them, it does.
-    """)
+    lesson.say(rf"""To train is what lesson 0 did: a *loss* says how wrong the model is, here the mean of $-\log p$
+    of each right next word; its gradient says which way each number has to go; Adam, which lesson 9 takes apart,
+    takes the steps. We train the text's own model (size 4, two heads of 3, feed-forward 8, six and six blocks, in
+    all {model.num_parameters():,} numbers) on three pairs: hello world, hello, world. Started from N(0, 1), as the text draws its weights,
+    it does not learn even these in 200 steps; started from smaller ones, as nn draws them, it does.""")
     lesson.fact(
         "from the text's random weights it does not learn",
         stuck_losses[-1] > 0.5 and not exact_matches(stuck, pairs).any(),
@@ -882,9 +952,9 @@ def trained_generation(lesson: Lesson) -> None:
 
 
 def a_rule(lesson: Lesson) -> None:
-    lesson.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a rule:
-    all sentences of one to five words from hello, world and ?, but for a quarter held out, "hello world" among these.
-    """)
+    lesson.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a
+    rule: all sentences of one to five words from hello, world and ?, but for a quarter held out, "hello world"
+    among these.""")
     spanish = {"hello": "hola", "world": "mundo", "?": "?"}
     sentences = [list(s) for n in range(1, 6) for s in itertools.product(spanish, repeat=n)]
     rng = np.random.default_rng(0)
@@ -950,11 +1020,11 @@ def conclusion(lesson: Lesson) -> None:
     lesson.fact(
         "encoder alone to classify, both to translate, decoder alone to write",
         shapes == [(1, 2), (1, 2, 10), (1, 3, 10)],
-        "nn.EncoderClassifier, nn.Transformer, nn.LanguageModel",
+        "`nn.EncoderClassifier`, `nn.Transformer`, `nn.LanguageModel`",
     )
-    lesson.say("""Two things that no number can show. The text counts BART among the models of a decoder alone: it has an
-    encoder too. And it says that training uses text without labels: so it is for GPT, but a translator learns from
-    pairs, as above.""")
+    lesson.say("""Two things that no number can show. The text counts BART among the models of a decoder alone: it
+    has an encoder too. And it says that training uses text without labels: so it is for GPT, but a translator
+    learns from pairs, as above.""")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -966,6 +1036,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/",
         "Where it prints a number, the number is computed here; where the two differ, it says ≠.",
     )
+    the_whole(lesson)
     E = embedding(lesson)  # (L, d_model)
     text_table, table = positions(lesson)
     each_place_differs(lesson, E, table)

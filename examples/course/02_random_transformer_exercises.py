@@ -35,9 +35,9 @@ def positions(lesson: Lesson) -> None:
         "A model without positions learns all 27 sentences of three words out of hello, world and ?. How many can it get right at most?",
         "Ten: as many as there are bags of three words, since all orders of a bag look the same to it.",
     )
-    lesson.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a bag of
-    words to the encoder, and "hello world" cannot be told from "world hello". Adding them makes a word at one place
-    another input than the same word at another place.""")
+    lesson.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a
+    bag of words to the encoder, and "hello world" cannot be told from "world hello". Adding them makes a word at
+    one place another input than the same word at another place.""")
     small = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
     without, with_them = (
         nn.Transformer(replace(small, positions=p), np.random.default_rng(0)) for p in ("none", "sinusoidal")
@@ -62,7 +62,7 @@ def positions(lesson: Lesson) -> None:
     said = {
         " ".join(word for word, _ in generate(without, s)) for s in (["hello", "world", "?"], ["?", "world", "hello"])
     }
-    lesson.fact("whatever the order, it says the same", len(said) == 1, f"namely {said.pop()}")
+    lesson.fact("whatever the order, it says the same", len(said) == 1, f"namely *{said.pop()}*")
 
 
 def two_attentions(lesson: Lesson) -> None:
@@ -146,18 +146,21 @@ def attention_size(lesson: Lesson) -> None:
         "What happens if our attention size is too small? And too large?",
     )
     lesson.formula(r"\operatorname{rank}(Q K^\top) \le d_k")
-    lesson.say("""Too small: the scores of all queries and keys are a matrix of rank d_k at most, so that few patterns
-    can be expressed, and what does not fit into d_k numbers cannot be compared. Too large: weights and work grow
-    with d_k, and with few examples attention learns what is peculiar to them.""")
+    lesson.say(
+        """The attention size is $d_k$, the length of queries and keys. Too small: the scores of all queries and
+        keys are a matrix of rank $d_k$ at most, so that few patterns can be expressed, and what does not fit into
+        $d_k$ numbers cannot be compared. Too large: weights and work grow with $d_k$, and with few examples
+        attention learns what is peculiar to them."""
+    )
     rng = np.random.default_rng(0)
     chosen = {}
     for d_k in (1, 2, 8):
         scores = rng.standard_normal((5000, d_k)) @ rng.standard_normal((50, d_k)).T  # (queries, keys)
         chosen[d_k] = len(np.unique(scores.argmax(1)))
     lesson.fact(
-        "with d_k = 1 only two keys of any number can come first, the largest and the least",
+        "with $d_k = 1$ only two keys of any number can come first, the largest and the least",
         chosen[1] <= 2 < chosen[2] < chosen[8],
-        f"of 50 keys, 5000 queries put {', '.join(f'{n} first for d_k = {d}' for d, n in chosen.items())}",
+        f"of 50 keys, 5000 queries put {', '.join(f'{n} first for $d_k$ = {d}' for d, n in chosen.items())}",
     )
     many_sizes(lesson)
 
@@ -168,27 +171,27 @@ def many_sizes(lesson: Lesson) -> None:
     lesson.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
     learnt from 500 examples (means of two draws).""")
     rows = [(d_k, f"{seen:.0%}", f"{new:.0%}", f"{2 * DIM * d_k:,}") for d_k, (seen, new) in zip(sizes, results)]
-    lesson.table(["d_k", "examples found", "new ones found", "weights"], rows)
+    lesson.table(["$d_k$", "examples found", "new ones found", "weights"], rows)
     by_size = dict(zip(sizes, results))
     lesson.fact(
-        "too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with d_k = 1"
+        "too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with $d_k$ = 1"
     )
     lesson.fact(
         "too large: it knows the examples by heart, and less about new ones",
         by_size[64][0] > 0.98 and by_size[64][1] < by_size[RANK][1] - 0.05,
-        f"{by_size[64][1]:.0%} with d_k = 64, {by_size[RANK][1]:.0%} with {RANK}",
+        f"{by_size[64][1]:.0%} with $d_k$ = 64, {by_size[RANK][1]:.0%} with {RANK}",
     )
     lesson.fact(
-        "in between is a best size", sizes[results[:, 1].argmax()] in (4, 8), f"d_k = {sizes[results[:, 1].argmax()]}"
+        "in between is a best size", sizes[results[:, 1].argmax()] in (4, 8), f"$d_k$ = {sizes[results[:, 1].argmax()]}"
     )
     cost = [nn.MultiHeadAttention(512, 8, head_dim=d_k, bias=False).q_proj.weight.size for d_k in (64, 128)]
     lesson.fact(
-        "weights and multiplications are proportional to d_k",
+        "weights and multiplications are proportional to $d_k$",
         cost[1] == 2 * cost[0],
         f"for 8 heads on 512 dimensions each projection has {cost[0]:,} weights at 64, {cost[1]:,} at 128",
     )
     lines = {"examples": (sizes, results[:, 0]), "new ones": (sizes, results[:, 1])}
-    about = ("attention size d_k", "share found", f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers")
+    about = ("attention size $d_k$", "share found", f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers")
     lesson.picture(
         "attention_size.png",
         lambda path: draw_lines(lines, *about, path, log="x"),
@@ -201,15 +204,17 @@ def feed_forward(lesson: Lesson) -> None:
     lesson.section("4. Describe the structure of the feed-forward layer")
     lesson.quote("简要描述一下前馈层的结构。", "Describe the structure of the feed-forward layer.")
     lesson.formula(r"\mathrm{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2")
-    lesson.say("""A linear map to more dimensions, a ReLU, and a linear map back: ReLU(x W₁ + b₁) W₂ + b₂, at each
-    position by itself, with the same weights at all.""")
+    lesson.say(
+        """A linear map to more dimensions, a ReLU, and a linear map back; at each position by itself, with the same
+        weights at all."""
+    )
     ffn = nn.FeedForward(4, 8, dtype=float, generator=np.random.default_rng(0))
     x = np.random.default_rng(1).standard_normal((5, 4))  # (L, d_model)
     lesson.fact(
         "each position is treated by itself",
         np.allclose(ffn(x).data, np.concatenate([ffn(row).data for row in x[:, None]])),
     )
-    lesson.fact("4 → 8 → 4 has 4·8 + 8 + 8·4 + 4 numbers", ffn.num_parameters() == 76, "76")
+    lesson.fact(r"4 → 8 → 4 has $4 \cdot 8 + 8 + 8 \cdot 4 + 4$ numbers", ffn.num_parameters() == 76, "76")
     W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
     linear = x @ W1.T + b1  # (L, 8)
     lesson.fact(
@@ -220,7 +225,7 @@ def feed_forward(lesson: Lesson) -> None:
     lesson.fact(
         "in the paper it holds two thirds of an encoder block's weights",
         abs(share - 2 / 3) < 0.01,
-        f"{wide.num_parameters():,}, and attention {attention.num_parameters():,}",
+        f"{wide.num_parameters():,} of its parameters, and the attention beside it {attention.num_parameters():,}",
     )
 
 
@@ -249,12 +254,14 @@ def uncached(model: nn.Transformer, source: Array, length: int) -> list[int]:
 def decoder_speed(lesson: Lesson, length: int = 160) -> None:
     lesson.section("5. Why is the decoder slower than the encoder?")
     lesson.quote("为什么解码器比编码器慢？", "Why is the decoder slower than the encoder?")
+    lesson.say(
+        """The encoder sees all words of its input at once: one pass. The decoder needs each word for the next: a
+        pass for every word, one after the other, and small passes use a processor badly. If each pass sees the
+        whole sequence anew, $n$ words cost $1 + 2 + \\dots + n = n(n + 1)/2$ positions. A cache of the keys and
+        values of earlier words brings that to $n$ positions, but there are $n$ passes still."""
+    )
     lesson.diagram("cache", "Word by word, with a cache: in each step one new key and value, the others are kept.")
     lesson.code(uncached, note="Without one, each step sees the whole sequence anew:")
-    lesson.say("""The encoder sees all words of its input at once: one pass. The decoder needs each word for the next:
-    a pass for every word, one after the other, and small passes use a processor badly. If each pass sees the whole
-    sequence anew, n words cost 1 + 2 + … + n = n(n + 1)/2 positions. A cache of the keys and values of earlier
-    words brings that to n positions, but there are n passes still.""")
     config = nn.TransformerConfig(20, 20, 128, 4, 2, 2, 256, dropout=0.0, dtype="float64")
     model = nn.Transformer(config, np.random.default_rng(0)).eval()
     source = np.random.default_rng(1).integers(4, 20, (1, length))
@@ -281,7 +288,7 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
     lesson.fact("the cache changes no word", cached == again[0], f"all {length} are the same")
     positions = sum(range(1, length + 1))
     lesson.fact(
-        "without a cache the decoder goes through n(n + 1)/2 positions, with one through n",
+        "without a cache the decoder goes through $n(n + 1)/2$ positions, with one through $n$",
         positions == length * (length + 1) // 2,
         f"{positions:,} and {length}, and {length} passes either way",
     )
@@ -290,6 +297,10 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
 def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
     lesson.section("6. What is the purpose of residual connections and layer norm?")
     lesson.quote("残差连接和层归一化的目的是什么？", "What is the purpose of residual connections and layer norm?")
+    lesson.predict(
+        "24 layers, each of which makes its input a little smaller. What reaches the first of them of the gradient, with residual connections and without?",
+        "Without, next to nothing: 24 factors below 1 are multiplied. With them each factor is 1 plus something, and the product does not vanish.",
+    )
     lesson.formula(r"\frac{\partial (x + f(x))}{\partial x} = 1 + f'(x)", "However small $f'$ becomes, the 1 remains.")
     lesson.say("""A residual connection lets values, and gradients on their way back, pass a layer unchanged: so the
     first of many layers still learns. A norm brings the values back to size 1 after each layer, so that they
@@ -307,7 +318,7 @@ def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
     lesson.fact(
         "norms keep the values, whatever the weights",
         max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0]) < 4,
-        "16 numbers of mean 0 and variance 1 cannot pass √15",
+        "16 numbers of mean 0 and variance 1 cannot pass $\\sqrt{15}$",
     )
     lesson.fact(
         "with both, values and gradient stay in bounds",
@@ -357,8 +368,8 @@ def probabilities(lesson: Lesson) -> None:
     lesson.section("7. How do we get probabilities from the decoder's output?")
     lesson.quote("我们如何从解码器的输出得到概率？", "How do we get probabilities from the decoder's output?")
     lesson.formula(r"p_i = \frac{e^{z_i}}{\sum_j e^{z_j}} \qquad z = h W + b")
-    lesson.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a softmax of
-    these: positive numbers that add up to 1.""")
+    lesson.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a
+    softmax of these: positive numbers that add up to 1.""")
     rng = np.random.default_rng(0)
     linear, h = nn.Linear(4, 10, dtype=float, generator=rng), rng.standard_normal((3, 4))  # (L, d_model)
     logits = linear(h).data  # (L, vocab)
@@ -389,14 +400,18 @@ def greedy(lesson: Lesson) -> None:
         "Why is it a problem to choose the likeliest next token each time?",
     )
     lesson.diagram("beam", "The corpus of this section as a tree of beginnings.")
-    lesson.say("""A first word can be the likeliest while every sentence that begins with it is unlikely. Greedy
-    decoding takes it all the same, and cannot go back. A beam keeps several beginnings and compares whole
-    sentences.""")
+    lesson.say(
+        """To take the likeliest word each time is called *greedy* decoding. A first word can be the likeliest while
+        every sentence that begins with it is unlikely. Greedy decoding takes it all the same, and cannot go back.
+        *Beam search* keeps the few likeliest beginnings at each step, the beam, and compares whole sentences at the
+        end."""
+    )
     vocabulary = Vocabulary([*SPECIALS, "hello", "mundo", "world", "how", "?", "a", "hola", "c"])
     corpus = ["how a ?", "how c ?", "how world ?"] * 2 + ["hola mundo"] * 4
     data = padded([vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus])  # (N, L)
-    lesson.say("""A language model learns ten sentences: how a ?, how c ? and how world ?, twice each, and four times hola
-    mundo. "how" begins six of the ten; but each sentence that it begins has 2/10, and hola mundo 4/10.""")
+    lesson.say("""A language model, which is a decoder without an encoder, learns ten sentences: how a ?, how c ?
+    and how world ?, twice each, and four times hola mundo. "how" begins six of the ten; but each sentence that it
+    begins has 2/10, and hola mundo 4/10.""")
     config = nn.LanguageModelConfig(len(vocabulary), 16, 2, 1, 32, dropout=0.0, max_len=8, pad_id=0, eos_id=EOS)
     model = nn.LanguageModel(config, np.random.default_rng(0))
     optimizer = Adam(model.parameters(), 1e-2)
@@ -412,20 +427,28 @@ def greedy(lesson: Lesson) -> None:
     lesson.fact(
         "greedy decoding begins with how",
         text(first).startswith("how"),
-        f"{text(first)}, probability {np.exp(first.log_prob):.3f}",
+        f"*{text(first)}*, probability {np.exp(first.log_prob):.3f}",
     )
     lesson.fact(
         "beam search finds a likelier sentence",
         best.log_prob > first.log_prob + np.log(1.5),
-        f"{text(best)}, probability {np.exp(best.log_prob):.3f}",
+        f"*{text(best)}*, probability {np.exp(best.log_prob):.3f}",
     )
+    against_all(lesson, model, vocabulary, corpus, best)
+
+
+def against_all(
+    lesson: Lesson, model: nn.LanguageModel, vocabulary: Vocabulary, corpus: Sequence[str], best: nn.Hypothesis
+) -> None:
+    """What the beam found, beside all sentences of up to four words, and beside 1,000 drawn by their probability."""
     exact, sentence = likeliest(model, len(vocabulary), 4)
     lesson.fact(
         "it is the likeliest of all",
         sentence == best.tokens and np.isclose(exact, best.log_prob, atol=1e-4),
         f"of all {sum(len(vocabulary) ** n for n in range(5)):,} sentences of up to four words",
     )
-    many = nn.sample(model, prompt=np.repeat(prompt, 1000, 0), max_len=5, generator=np.random.default_rng(0))
+    text = lambda h: " ".join(vocabulary.decode(h.tokens))
+    many = nn.sample(model, prompt=np.full((1000, 1), BOS), max_len=5, generator=np.random.default_rng(0))
     share = np.mean([text(h) == "hola mundo" for h in many])
     lesson.fact(
         "and greedy decoding knows one sentence only",
@@ -435,13 +458,13 @@ def greedy(lesson: Lesson) -> None:
 
 
 def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[float, list[int]]:
-    """The likeliest sentence up to its end mark, by looking at all of them."""
+    """The likeliest sentence up to <eos>, by looking at all of them."""
     best = (-np.inf, [])
     model.eval()
     for n in range(max_words + 1):
         words = np.array([*itertools.product(range(vocab), repeat=n)], int).reshape(vocab**n, n)  # (all, n)
         words = words[(words != EOS).all(1)]
-        start, end = (np.full((len(words), 1), mark) for mark in (BOS, EOS))
+        start, end = (np.full((len(words), 1), token) for token in (BOS, EOS))
         with mg.no_grad():
             logp = mg.log_softmax(model(np.hstack([start, words]))).data  # (all, n + 1, vocab)
         target = np.hstack([words, end])  # (all, n + 1)
@@ -468,6 +491,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     residuals_and_norms(lesson)
     probabilities(lesson)
     greedy(lesson)
+    lesson.exercise(
+        "A base model of the paper has $d = 512$ and a feed-forward size of 2048. How many numbers has one feed-forward layer, with its biases?",
+        "$2 \\cdot 512 \\cdot 2048 + 2048 + 512$ = 2,099,712; question 4 compares it with the attention beside it.",
+    )
     lesson.exercise(
         "Of how many sentences does a beam of width 3 see the whole probability, of the thousands that exist?",
         "Of the handful that it completes. It is no proof: the section above looks at all of them to be sure.",

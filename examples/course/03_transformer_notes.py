@@ -47,26 +47,31 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         "Each word's new vector is one that has taken in information of the other words.",
     )
     lesson.say(
-        """A word by itself is a row of numbers that knows nothing of its neighbours. What has to happen so that it does?"""
+        """A word by itself is a row of numbers that knows nothing of its neighbours. What has to happen so that it
+        does? Each word asks a question, its query $q$; each offers a key $k$, by which it can be found, and a value
+        $v$, which is what it has to tell. The better a key answers a query, the more of its value is taken:"""
     )
     lesson.formula(
-        r"Q = X W_Q \quad K = X W_K \quad V = X W_V \qquad Z = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d'}}\right) V"
+        r"Q = X W_Q \qquad K = X W_K \qquad V = X W_V \qquad Z = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d'}}\right) V",
+        "$X$ has a row for each of the $M$ words and $d$ columns; $d'$ is the number of columns of $Q$, $K$ and $V$.",
     )
-    lesson.diagram("head", "These steps with their shapes; here L is M = 4 words.")
+    lesson.diagram("head", "These steps with their shapes; here $L$ is $M = 4$ words.")
     X = rng.standard_normal((M, D))  # (M, d): a row for each word
     W_Q, W_K, W_V = rng.standard_normal((3, D, D_HEAD)) / sqrt(D)  # (d, d') each
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (M, d') each
     scores = Q @ K.T  # (M, M)
     A = softmax(scores / sqrt(D_HEAD))  # (M, M)
     Z = A @ V  # (M, d')
-    lesson.say(f"M = {M} words of d = {D} features are projected to d' = {D_HEAD}. The dimensions of it all:")
-    sizes = {"X": X, "W_Q, W_K, W_V": W_Q, "Q, K, V": Q, "Q Kᵀ": scores, "softmax": A, "Z": Z}
+    lesson.say(f"$M$ = {M} words of $d$ = {D} features are projected to $d'$ = {D_HEAD}. The dimensions of it all:")
+    sizes = {"$X$": X, "$W_Q, W_K, W_V$": W_Q, "$Q, K, V$": Q, "$QK^\\top$": scores, "softmax": A, "$Z$": Z}
     lesson.table(["matrix", "shape"], [[name, array.shape] for name, array in sizes.items()])
-    lesson.fact("X has M rows of d features, a row for each word", X.shape == (M, D))
-    lesson.fact("Q = X W_Q, K = X W_K and V = X W_V have M rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
+    lesson.fact("$X$ has $M$ rows of $d$ features, a row for each word", X.shape == (M, D))
+    lesson.fact("$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
     the_scores(lesson, rng, X, (W_Q, W_K, W_V), scores)
-    lesson.fact("The softmax keeps M × M and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1))
-    lesson.show("softmax(Q Kᵀ / √d')", A)
+    lesson.fact(
+        "The softmax keeps $M \\times M$ and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1)
+    )
+    lesson.show("$\\softmax(QK^\\top / \\sqrt{d'})$", A)
     the_product(lesson, X, (Q, K, V), scores, A)
     what_meets(lesson, X, W_Q, W_K, W_V)
 
@@ -80,19 +85,23 @@ def the_scores(
     other[2] = rng.standard_normal(D)  # another third word
     changed = [np.abs(other @ W - X @ W).max(1) > 1e-12 for W in (W_Q, W_K, W_V)]
     lesson.fact(
-        "Each row of X, Q, K, V belongs to one word", (np.array(changed) == [False, False, True, False]).all(),
-        "with another third word, row 3 of Q, K and V changes, and no other",
+        "Each row of $X$, $Q$, $K$, $V$ belongs to one word", (np.array(changed) == [False, False, True, False]).all(),
+        "with another third word, row 3 of $Q$, $K$ and $V$ changes, and no other",
     )  # fmt: skip
 
     a = [[sum(q * k for q, k in zip(Q[i], K[j])) for j in range(M)] for i in range(M)]
-    lesson.fact("Q Kᵀ is M × M", scores.shape == (M, M))
-    lesson.fact("Its element a_ij relates word i to word j", np.allclose(scores, a), "it is the dot product q_i · k_j")
+    lesson.fact("$QK^\\top$ is $M \\times M$", scores.shape == (M, M))
+    lesson.fact(
+        "Its element $a_{ij}$ relates word $i$ to word $j$",
+        np.allclose(scores, a),
+        "it is the dot product $q_i \\cdot k_j$",
+    )
     many = rng.standard_normal((512, D))
     sizes = [(many @ W_Q @ (many @ W_K).T).std() / root for root in (1, sqrt(D_HEAD))]
     lesson.fact(
-        "Dividing by √d' keeps the a_ij from growing too large", sizes[0] > 2 and 0.8 < sizes[1] < 1.25,
+        "Dividing by $\\sqrt{d'}$ keeps the $a_{ij}$ from growing too large", sizes[0] > 2 and 0.8 < sizes[1] < 1.25,
         f"over 512 words their standard deviation is {sizes[0]:.2f}, and {sizes[1]:.2f} after the division; "
-        "04_attention_mechanism.py shows what large ones would do",
+        "lesson 4 shows what large ones would do",
     )  # fmt: skip
 
 
@@ -106,18 +115,18 @@ def the_product(lesson: Lesson, X: np.ndarray, parts: Sequence[np.ndarray], scor
         fits = False
     z = [[sum(A[i, j] * V[j, c] for j in range(M)) for c in range(D_HEAD)] for i in range(M)]
     lesson.erratum(
-        "The last step", "an elementwise product with V", "the matrix product", not fits and np.allclose(Z, z),
-        f"{A.shape} and {V.shape} cannot be multiplied element by element; z_i = Σ_j a_ij v_j, a mean of the rows of V",
+        "The last step", "an elementwise product with $V$", "the matrix product", not fits and np.allclose(Z, z),
+        f"{A.shape} and {V.shape} cannot be multiplied element by element; $z_i = \\sum_j a_{{ij}} v_j$, a mean of the rows of $V$",
     )  # fmt: skip
     layer = nn.DotProductAttention()
     found = layer(Q[None], K[None], V[None]).data[0]  # the layer takes a batch: (1, M, d')
     lesson.erratum(
-        "The formula of Z", "softmax(Q Kᵀ) V", "softmax(Q Kᵀ / √d') V",
+        "The formula of $Z$", r"$\softmax(QK^\top)\,V$", "$\\softmax(QK^\\top / \\sqrt{d'})\\,V$",
         np.allclose(found, Z) and not np.allclose(found, softmax(scores) @ V, atol=0.01),
-        "the formula leaves out the division that the text asks for before; nn.DotProductAttention gives the second",
+        "the formula leaves out the division that the text asks for before; `nn.DotProductAttention` gives the second",
     )  # fmt: skip
-    lesson.fact("Z is M × d'", Z.shape == (M, D_HEAD))
-    lesson.fact("X, V and Z all have M rows, a vector for each word", len(X) == len(V) == len(Z) == M)
+    lesson.fact("$Z$ is $M \\times d'$", Z.shape == (M, D_HEAD))
+    lesson.fact("$X$, $V$ and $Z$ all have $M$ rows, a vector for each word", len(X) == len(V) == len(Z) == M)
 
 
 def what_meets(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
@@ -125,14 +134,14 @@ def what_meets(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, 
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
     influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
     before = np.linalg.norm(mg.jacobian(lambda x: x @ W_V)(X).data, axis=(1, 3))  # ‖∂v_i / ∂x_j‖
-    lesson.show("‖∂z_i / ∂x_j‖", influence)
+    lesson.show(r"$\Vert \partial z_i / \partial x_j \Vert$", influence)
     lesson.fact(
-        "Each row of Z holds information of the other words", (influence > 1e-4).all(),
-        "no derivative ∂z_i / ∂x_j is zero: what word i becomes depends on every word j",
+        "Each row of $Z$ holds information of the other words", (influence > 1e-4).all(),
+        "no derivative $\\partial z_i / \\partial x_j$ is zero: what word $i$ becomes depends on every word $j$",
     )  # fmt: skip
     lesson.fact(
-        "The rows of X hold none, and V does not add it", (before[~np.eye(M, dtype=bool)] == 0).all(),
-        "∂v_i / ∂x_j is zero for i ≠ j: words meet in the product with the weights only",
+        "The rows of $X$ hold none, and $V$ does not add it", (before[~np.eye(M, dtype=bool)] == 0).all(),
+        "$\\partial v_i / \\partial x_j$ is zero for $i \\ne j$: words meet in the product with the weights only",
     )  # fmt: skip
 
 
@@ -141,10 +150,16 @@ def what_meets(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, 
 
 def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section(f"Multi-head attention: h = {HEADS}")
+    lesson.say("""One set of weights looks for one thing, and a word may need several: its verb, its measure word,
+    itself. So attention is computed $h$ times side by side. Each time is a head: it has matrices of its own, makes
+    queries, keys and values of $d' = d/h$ features, and gives a $Z_i$ of its own; all together cost as much as one
+    head of $d$ features.""")
     X = rng.standard_normal((M, D))
     layer = nn.MultiHeadSelfAttention(D, HEADS, bias=False, dtype=float, generator=rng)
     W_Q, W_K, W_V, W_O = (p.data.T for p in layer.parameters())  # (d, h·d') three times, (h·d', d)
-    lesson.say("The layer keeps the matrices of all heads side by side; head i owns d' columns of W_Q, W_K and W_V.")
+    lesson.say(
+        "The layer keeps the matrices of all heads side by side; head $i$ owns $d'$ columns of $W_Q$, $W_K$ and $W_V$."
+    )
 
     def head(x: np.ndarray, i: int) -> np.ndarray:
         own = slice(i * D_HEAD, (i + 1) * D_HEAD)
@@ -159,24 +174,26 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
     one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
     Q, K, V = (np.stack(np.split(X @ W, HEADS, axis=1)) for W in (W_Q, W_K, W_V))  # (h, M, d') each
     lesson.fact(
-        "Multi-head attention is several self-attentions, each with its own Q, K, V", np.allclose(one(Q, K, V).data, Z),
-        f"h groups of Q, K, V, {Q.shape}, in one self-attention at a time, give the Z_i",
+        "Multi-head attention is several self-attentions, each with its own $Q$, $K$, $V$", np.allclose(one(Q, K, V).data, Z),
+        f"$h$ groups of $Q$, $K$, $V$, {Q.shape}, in one self-attention at a time, give the $Z_i$",
     )  # fmt: skip
-    lesson.fact("With h = 8 there are 8 matrices Z_i", len(Z) == weights.shape[1] == 8, f"of {Z[0].shape} each")
+    lesson.fact("With $h = 8$ there are 8 matrices $Z_i$", len(Z) == weights.shape[1] == 8, f"of {Z[0].shape} each")
     gaps = [np.abs(Z[i] - Z[j]).max() for i in range(HEADS) for j in range(i)]
     lesson.fact(
-        "Other matrices W_Q, W_K, W_V give other Z_i", min(gaps) > 0.1,
-        f"of the {len(gaps)} pairs of heads, the two closest Z_i differ by up to {min(gaps):.2f}",
+        "Other matrices $W_Q$, $W_K$, $W_V$ give other $Z_i$", min(gaps) > 0.1,
+        f"of the {len(gaps)} pairs of heads, the two closest $Z_i$ differ by up to {min(gaps):.2f}",
     )  # fmt: skip
     several_angles(lesson, rng, layer, X, head, weights[0])
     lesson.fact(
-        "The Z_i are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
-        f"the result equals that of nn.MultiHeadSelfAttention to {np.abs(found.data[0] - output).max():.0e}",
+        "The $Z_i$ are joined (Concat) and go through a Linear layer", np.allclose(found.data[0], output, atol=1e-12),
+        f"the result equals that of `nn.MultiHeadSelfAttention` to {np.abs(found.data[0] - output).max():.0e}",
     )  # fmt: skip
     lesson.fact(
-        "Each Z_i is M × d', unlike X", all(z.shape == (M, D_HEAD) for z in Z), f"{Z[0].shape}, and X {X.shape}"
+        "Each $Z_i$ is $M \\times d'$, unlike $X$",
+        all(z.shape == (M, D_HEAD) for z in Z),
+        f"{Z[0].shape}, and $X$ {X.shape}",
     )
-    lesson.fact("The final Z has the dimensions of X, M × d", output.shape == X.shape, f"{output.shape}")
+    lesson.fact("The final $Z$ has the dimensions of $X$, $M \\times d$", output.shape == X.shape, f"{output.shape}")
 
 
 def several_angles(
@@ -196,8 +213,8 @@ def several_angles(
     moved = [np.abs(head(X + step, i) - head(X, i)).max() for i in range(HEADS)]
     lesson.fact(
         "A head is also called a subspace", moved[0] < 1e-12 and min(moved[1:]) > 0.01,
-        f"it sees at most 3 d' = {3 * D_HEAD} of the {D} dimensions: a change of X along the other {len(unseen)} of "
-        f"head 1 leaves its Z as it is, and moves those of the other heads by {min(moved[1:]):.2f} or more",
+        f"it sees at most $3d'$ = {3 * D_HEAD} of the {D} dimensions: a change of $X$ along the other {len(unseen)} of "
+        f"head 1 leaves its $Z$ as it is, and moves those of the other heads by {min(moved[1:]):.2f} or more",
     )  # fmt: skip
     for p in layer.parameters():
         if p is not layer.out_proj.weight:
@@ -236,8 +253,8 @@ def positions(lesson: Lesson, rng: np.random.Generator) -> None:
     table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
     by_hand = [[(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)] for pos in range(16)]
     lesson.fact(
-        "PE(pos, 2i) and PE(pos, 2i+1) are components of the vector of a position", np.allclose(table, by_hand),
-        "2i and 2i+1 count its even and odd dimensions: sin(pos / 10000^(2i/d)) in the first, cos in the second",
+        "$\\mathrm{PE}(pos, 2i)$ and $\\mathrm{PE}(pos, 2i+1)$ are components of the vector of a position", np.allclose(table, by_hand),
+        "$2i$ and $2i+1$ count its even and odd dimensions: $\\sin(pos / 10000^{2i/d})$ in the first, the cosine in the second",
     )  # fmt: skip
 
 
@@ -256,38 +273,46 @@ def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
         r"\mu_i = \frac{1}{d} \sum_{j} x_{ij} \qquad \sigma_i^2 = \frac{1}{d} \sum_{j} (x_{ij} - \mu_i)^2 \qquad y_{ij} = \gamma_j \frac{x_{ij} - \mu_i}{\sqrt{\sigma_i^2 + \epsilon}} + \beta_j",
         "$i$ counts samples (rows), $j$ features (columns).",
     )
+    lesson.say("""Through many layers the numbers of a word may grow without end, or shrink to nothing. A norm
+    brings them back to one size: subtract the mean, divide by the standard deviation; then a scale $\\gamma$ and a
+    shift $\\beta$, which are learned, put in place what size serves best. All that is open is of which numbers the
+    mean is taken. Here: of the features of one sample.""")
     X, d = TABLE, TABLE.shape[1]
-    lesson.show("X: n samples in rows, d features in columns", X, 0)
+    lesson.show("$X$: $n$ samples in rows, $d$ features in columns", X, 0)
     mean = X.sum(1, keepdims=True) / d  # μ_i = Σ_j x_ij / d: (n, 1)
     var = ((X - mean) ** 2).sum(1, keepdims=True) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n, 1)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
     lesson.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
-    lesson.fact("Step 2: the variance of each row", (var.ravel() == [9, 4, 1, 9]).all(), "9, 4, 1, 9 (divided by d)")
-    lesson.fact("Step 3: (x_ij - μ_i) / √(σ_i² + ε)", np.allclose(normal, BY_ROWS, atol=1e-4), "as it is done by hand")
+    lesson.fact("Step 2: the variance of each row", (var.ravel() == [9, 4, 1, 9]).all(), "9, 4, 1, 9 (divided by $d$)")
+    lesson.fact(
+        "Step 3: $(x_{ij} - \\mu_i) / \\sqrt{\\sigma_i^2 + \\epsilon}$",
+        np.allclose(normal, BY_ROWS, atol=1e-4),
+        "as it is done by hand",
+    )
     lesson.show("normalised", normal)
 
     layer = nn.LayerNorm(d, EPS, dtype=float)
     lesson.fact(
-        "nn.LayerNorm does these three steps", np.allclose(layer(X).data, normal, atol=1e-12),
-        "with γ = 1 and β = 0, as they start",
+        "`nn.LayerNorm` does these three steps", np.allclose(layer(X).data, normal, atol=1e-12),
+        "with $\\gamma = 1$ and $\\beta = 0$, as they start",
     )  # fmt: skip
     constant = np.full((1, d), 7.0)
     lesson.fact(
-        "ε keeps a division by zero away", (layer(constant).data == 0).all(),
-        f"a row of equal numbers has variance 0 and becomes zeros, for it is divided by √ε = {sqrt(EPS):.4f}",
+        "$\\epsilon$ keeps a division by zero away", (layer(constant).data == 0).all(),
+        f"a row of equal numbers has variance 0 and becomes zeros, for it is divided by $\\sqrt{{\\epsilon}}$ = {sqrt(EPS):.4f}",
     )  # fmt: skip
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
     lesson.fact(
-        "Step 4: γ_j times it, plus β_j", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
-        "the same γ_j and β_j for all rows",
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
+        "the same $\\gamma_j$ and $\\beta_j$ for all rows",
     )  # fmt: skip
     names = [name for name, p in layer.named_parameters() if p.shape == (d,) and p.requires_grad]
-    lesson.fact("γ and β are learned, one for each feature", names == ["weight", "bias"], f"{d} of each")
+    lesson.fact("$\\gamma$ and $\\beta$ are learned, one for each feature", names == ["weight", "bias"], f"{d} of each")
     alone = np.concatenate([layer(row[None]).data for row in X])  # n = 1, four times
     lesson.fact(
-        "It does not depend on the size n of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
-        "each row by itself, n = 1, gives the same",
+        "It does not depend on the size $n$ of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
+        "each row by itself, $n = 1$, gives the same",
     )  # fmt: skip
 
 
@@ -295,6 +320,10 @@ def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Batch normalisation, by columns")
     lesson.formula(
         r"\mu_j = \frac{1}{n} \sum_{i} x_{ij} \qquad \sigma_j^2 = \frac{1}{n} \sum_{i} (x_{ij} - \mu_j)^2 \qquad y_{ij} = \gamma_j \frac{x_{ij} - \mu_j}{\sqrt{\sigma_j^2 + \epsilon}} + \beta_j"
+    )
+    lesson.say(
+        """The same, but of other numbers: each feature is compared with itself in all the other samples of the
+        batch."""
     )
     lesson.predict(
         "Transpose the matrix, apply layer norm, transpose back. What comes out?",
@@ -305,26 +334,36 @@ def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     var = ((X - mean) ** 2).sum(0) / n  # σ_j² = Σ_i (x_ij - μ_j)² / n: (d,)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
     lesson.fact("Step 1: the mean of each column", (mean == [4, 6, 5, 2]).all(), "4, 6, 5, 2")
-    lesson.fact("Step 2: the variance of each column", (var == [9, 9, 4, 1]).all(), "9, 9, 4, 1 (divided by n)")
-    lesson.fact("Step 3: (x_ij - μ_j) / √(σ_j² + ε)", np.allclose(normal, BY_COLUMNS, atol=1e-4), "as by hand")
+    lesson.fact("Step 2: the variance of each column", (var == [9, 9, 4, 1]).all(), "9, 9, 4, 1 (divided by $n$)")
+    lesson.fact(
+        "Step 3: $(x_{ij} - \\mu_j) / \\sqrt{\\sigma_j^2 + \\epsilon}$",
+        np.allclose(normal, BY_COLUMNS, atol=1e-4),
+        "as by hand",
+    )
     lesson.show("normalised", normal)
 
     layer = nn.BatchNorm1d(d, EPS, dtype=float)
-    lesson.fact("nn.BatchNorm1d does these three steps", np.allclose(layer(X).data, normal, atol=1e-12), "in training")
     lesson.fact(
-        "γ and β usually start at 1 and 0", (layer.weight.data == 1).all() and (layer.bias.data == 0).all(),
+        "`nn.BatchNorm1d` does these three steps", np.allclose(layer(X).data, normal, atol=1e-12), "in training"
+    )
+    lesson.fact(
+        "$\\gamma$ and $\\beta$ usually start at 1 and 0", (layer.weight.data == 1).all() and (layer.bias.data == 0).all(),
         "so scale and shift change nothing at first",
     )  # fmt: skip
     level = X.copy()
     level[:, 2] = 5.0
-    lesson.fact("ε keeps a division by zero away", (layer(level).data[:, 2] == 0).all(), "equal columns become zeros")
+    lesson.fact(
+        "$\\epsilon$ keeps a division by zero away", (layer(level).data[:, 2] == 0).all(), "equal columns become zeros"
+    )
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
-    lesson.fact("Step 4: γ_j times it, plus β_j", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12))
+    lesson.fact(
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12)
+    )
     layer.weight.data[:], layer.bias.data[:] = np.sqrt(var + EPS), mean
     lesson.fact(
-        "γ and β can bring the original scale back", np.allclose(layer(X).data, X, atol=1e-12),
-        "with γ_j = √(σ_j² + ε) and β_j = μ_j the layer returns X",
+        "$\\gamma$ and $\\beta$ can bring the original scale back", np.allclose(layer(X).data, X, atol=1e-12),
+        "with $\\gamma_j = \\sqrt{\\sigma_j^2 + \\epsilon}$ and $\\beta_j = \\mu_j$ the layer returns $X$",
     )  # fmt: skip
 
 
@@ -337,7 +376,11 @@ def compare_norms(lesson: Lesson, rng: np.random.Generator) -> None:
     is_normal = [np.allclose(m, 0, atol=1e-12) and np.allclose(s, 1, atol=1e-4) for m, s in ends]
     lesson.fact("Layer norm: each row comes to mean 0 and variance 1, by itself", is_normal[0])
     lesson.fact("Batch norm: each column does, over all samples", is_normal[1])
-    lesson.fact("They differ only in the axis", np.allclose(columns, by_rows(TABLE.T).data.T), "BN(X) = LN(Xᵀ)ᵀ")
+    lesson.fact(
+        "They differ only in the axis",
+        np.allclose(columns, by_rows(TABLE.T).data.T),
+        r"$\mathrm{BN}(X) = \mathrm{LN}(X^\top)^\top$",
+    )
     lesson.picture(
         "norms.png",
         lambda path: norms_picture(path, rows, columns),
@@ -439,8 +482,11 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: masked attention")
     lesson.quote(
         "先使用Mask矩阵，将$QK^T$变成Mask $QK^T$，再对Mask $QK^T$的每一行做$softmax$。",
-        "First the mask is put on Q Kᵀ, then each row goes through the softmax.",
+        "First the mask is put on $QK^\\top$, then each row goes through the softmax.",
     )
+    lesson.say("""A decoder writes from left to right, but it learns from whole sentences. If a word could look at
+    those after it, it would copy the very word that it is to predict, and learn nothing. So a *mask* says of each
+    query which keys it may see. The one that allows a word itself and those before it is called *causal*.""")
     lesson.diagram("masks", "The second is the decoder's.")
     block = nn.TransformerDecoderLayer(D, HEADS, 2 * D, dropout=0.0, dtype=float, generator=rng)
     attentions = [m for m in block.modules() if isinstance(m, nn.MultiHeadAttention)]
@@ -448,7 +494,7 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.fact(
         "Each decoder block has two multi-head attentions",
         kinds == [nn.MultiHeadSelfAttention, nn.MultiHeadCrossAttention],
-        f"{' and '.join(kind.__name__ for kind in kinds)}",
+        f"{' and '.join(f'`{kind.__name__}`' for kind in kinds)}",
     )
 
     L = len(TARGET) + 1  # <Begin> and four words
@@ -458,12 +504,12 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
     masked = np.where(mask, scores, -np.inf)  # Mask Q Kᵀ
     A = softmax(masked)
-    lesson.show("Mask Q Kᵀ / √d'", masked, 2)
+    lesson.show(r"Mask $QK^\top / \sqrt{d'}$", masked, 2)
     lesson.show("softmax of each row", A, 2)
     found = nn.with_weights(attention, X, mask)[1][0, 0]
     lesson.fact(
-        "Q Kᵀ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
-        "so it is in nn.MultiHeadSelfAttention; hidden scores are -∞, and their weight e^-∞ = 0",
+        "$QK^\\top$ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
+        "so it is in `nn.MultiHeadSelfAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
     )  # fmt: skip
     lesson.fact("Each row still sums to 1", np.allclose(found.sum(1), 1), "the first word attends to itself alone")
     late = softmax(scores) * mask  # the mask after the softmax
@@ -473,8 +519,8 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         f"put after it, rows sum to as little as {late.sum(1).min():.2f}, until they are normalised once more",
     )  # fmt: skip
     lesson.fact(
-        "What the Mask matrix must do to Q Kᵀ, which the text leaves open: put -∞, not 0", zeros[~mask].min() > 0.05,
-        f"a score of 0 still gets a weight of e⁰ / Σ: up to {zeros[~mask].max():.2f} would go to words to come",
+        "What the Mask matrix must do to $QK^\\top$, which the text leaves open: put $-\\infty$, not 0", zeros[~mask].min() > 0.05,
+        f"a score of 0 still gets a weight, for $e^0 = 1$: up to {zeros[~mask].max():.2f} would go to words to come",
     )  # fmt: skip
     nothing_later(lesson, rng, block, X, mask)
 
@@ -495,9 +541,12 @@ def nothing_later(lesson: Lesson, rng: np.random.Generator, block: Any, X: np.nd
 def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: attention to the encoder")
     lesson.quote(
-        "Q使用上一个 Decoder block 的输出计算得出", "Q is computed from the output of the decoder block before"
+        "Q使用上一个 Decoder block 的输出计算得出", "$Q$ is computed from the output of the decoder block before"
     )
-    lesson.say("""Is it? We look into a running decoder, with hooks, at what its second attention is really given.""")
+    lesson.say(
+        """Is it? We look into a running decoder, with hooks (functions that are called whenever a layer runs), at
+        what its second attention is really given."""
+    )
     config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
     encoder, decoder = nn.Encoder(config, 2, rng), nn.Decoder(config, 2, rng)
     C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
@@ -519,22 +568,22 @@ def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         hook.remove()
 
     lesson.fact(
-        "K and V of the second attention are made of the encoder's C", all(kv is C.data for _, kv in seen),
+        "$K$ and $V$ of the second attention are made of the encoder's $C$", all(kv is C.data for _, kv in seen),
         "in both blocks it is given that very array",
     )  # fmt: skip
     own = all((q == y).all() for (q, _), y in zip(seen, normed))
     previous = any(np.allclose(q, x) for (q, _), x in zip(seen, inputs))
     lesson.erratum(
-        "Where Q of the second attention comes from", "the output of the decoder block before",
+        "Where $Q$ of the second attention comes from", "the output of the decoder block before",
         "the masked attention of the same block", own and not previous,
-        "what enters it is LayerNorm(x + masked attention of x); x is the output of the block before, and in the "
-        "first block the embedded words",
+        "what enters it is the layer norm of $x$ plus the masked attention of $x$; and $x$ is the output of the block before, in "
+        "the first block the embedded words",
     )  # fmt: skip
     the_product_with_the_encoder(lesson, decoder.layers[0].cross_attention, seen[0][0], C)
     other = encoder(rng.standard_normal((1, M, D)))
     moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
     lesson.fact(
-        "There C is put into the decoder", (moved > 1e-3).all(), "another C, and the result is another everywhere"
+        "There $C$ is put into the decoder", (moved > 1e-3).all(), "another $C$, and the result is another everywhere"
     )
 
 
@@ -546,10 +595,11 @@ def the_product_with_the_encoder(lesson: Lesson, attention: Any, y: np.ndarray, 
     A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
     Z = project(attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1))  # (L, d)
     lesson.fact(
-        "So K and V have a row for each source word, Q one for each target word", len(Q) == 5 and len(K) == len(V) == 4
+        "So $K$ and $V$ have a row for each source word, $Q$ one for each target word",
+        len(Q) == 5 and len(K) == len(V) == 4,
     )
     lesson.fact(
-        "Its softmax(Q Kᵀ / √d') V is nn.MultiHeadCrossAttention",
+        "Its $\\softmax(QK^\\top / \\sqrt{d'})\\,V$ is `nn.MultiHeadCrossAttention`",
         A[0].shape == (5, 4) and np.allclose(attention(y, C).data[0], Z, atol=1e-12),
         "the weights are 5 × 4, and the result has a row for each target word",
     )
@@ -604,12 +654,12 @@ def train(corpus: Corpus, epochs: int = 15, batch: int = 64, seed: int = 0) -> t
 
 def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]) -> None:
     lesson.section("Encoder and decoder: 我 有 一只 猫")
-    lesson.diagram("model", "The model of this section, with N = 1.")
+    lesson.diagram("model", "The model of this section, with $N = 1$.")
     lesson.say(
-        f"A Transformer of one layer a side, d = {D}, h = {HEADS}, with {model.num_parameters():,} parameters, has "
+        f"A Transformer of one layer a side, $d$ = {D}, $h$ = {HEADS}, with {model.num_parameters():,} parameters, has "
         f"learned {len(corpus.train)} short sentences of a small grammar in {len(losses)} steps of Adam; its loss fell "
         f"from {losses[0]:.2f} to {np.mean(losses[-10:]):.2f}. The text's sentence was not among them. What the text "
-        "calls <Begin> and <end> are <bos> and <eos> here."
+        "calls <Begin> and <end> are <bos> and <eos> here, *beginning* and *end of sequence*."
     )
     source, target = corpus.sources([SOURCE]), corpus.targets([TARGET])  # (1, 4), (1, 6)
     read, wanted = target[:, :-1], target[:, 1:]  # (1, 5) each: what the decoder reads, what it must say
@@ -618,12 +668,13 @@ def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losse
     X = model.source_embedding(source)  # (1, 4, d)
     C = model.encode(source)  # (1, 4, d)
     lesson.fact(
-        "The encoder's input is X (n, d), of 4 words", X.shape == (1, 4, D), f"{X.shape}, the first a batch of 1"
+        "The encoder's input is $X$ $(n, d)$, of 4 words", X.shape == (1, 4, D), f"{X.shape}, the first a batch of 1"
     )
-    lesson.fact("The encoder's output C has the dimensions of X", C.shape == X.shape, f"{C.shape}")
+    lesson.fact("The encoder's output $C$ has the dimensions of $X$", C.shape == X.shape, f"{C.shape}")
     Y = model.target_embedding(read)  # (1, 5, d)
     lesson.fact(
-        "The decoder's input is X (n, d), of 5 words: <Begin> I have a cat", Y.shape == (1, 5, D) and read[0, 0] == BOS
+        "The decoder's input is $X$ $(n, d)$, of 5 words: <Begin> I have a cat",
+        Y.shape == (1, 5, D) and read[0, 0] == BOS,
     )
     scores = model(source, read).data  # (1, 5, vocabulary)
     said = scores.argmax(-1)[0]

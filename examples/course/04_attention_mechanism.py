@@ -1,9 +1,10 @@
-"""The attention mechanism: why each part of its formula is there, and three classes that compute it.
+r"""The attention mechanism: why each part of its formula is there, and three classes that compute it.
 
-The text is "Attention mechanism" (注意力机制, file 002_e474a81b09e7fe02.txt): sequences as N × L × D,
-why a linear map, why √d_k, several heads, masks, einsum, and the classes MultiHeadAttention,
-MultiHeadSelfAttention and MultiHeadCrossAttention. Here its formula runs as it prints it, by einsum,
-beside the classes of `nn`, and its reasons are measured.
+The text is "Attention mechanism" (注意力机制, file 002_e474a81b09e7fe02.txt): sequences as $N \times L \times D$, why a
+linear map, why $\sqrt{d_k}$, several heads, masks, einsum, and the classes `MultiHeadAttention`,
+`MultiHeadSelfAttention` and `MultiHeadCrossAttention`. Lesson 3 said what attention computes; this one asks of each
+part why it is there. The formula runs as the text prints it, by einsum, beside the classes of `nn`, and each reason is
+measured.
 
     python examples/course/04_attention_mechanism.py            a few seconds
 """
@@ -73,11 +74,14 @@ def gap(a: Any, b: Any) -> float:
 
 
 def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Sequence modelling: N × L × D")
+    lesson.section(r"Sequence modelling: $N \times L \times D$")
     lesson.quote(
         "对序列中的每个位置预测下一个位置的概率",
         "to predict, for each position of a sequence, the probability of the next",
     )
+    lesson.say("""A model that does this is called a *language model*. It has to say more than one thing at a time:
+    for each place, how likely each token of its vocabulary is to come next. The probability of a whole sequence is
+    the product of those:""")
     lesson.formula(r"p(x) = \prod_{t} p(x_t \mid x_1 \dots x_{t-1})")
     texts = ["the cat sees the dog", "the dog sleeps"]
     tokens = [WordTokenizer()(text) for text in texts]
@@ -91,36 +95,46 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
     )
     one_hot = np.eye(len(vocab))[ids]  # (N, L, vocabulary)
     lesson.fact(
-        "An embedding layer maps symbols to a space of D dimensions",
+        "An embedding layer maps symbols to a space of $D$ dimensions",
         np.allclose(x.data, np.einsum("nlv,vd->nld", one_hot, table.weight.data)),
-        "it looks up rows of a table, which is a product with one-hot vectors",
+        "it looks up rows of a table, which is a product with one-hot vectors: all 0, but for a 1 at the token's id",
     )
-    lesson.fact("The input is a tensor N × L × D", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features")
+    lesson.fact(
+        "The input is a tensor $N \\times L \\times D$", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features"
+    )
 
+    language_model(lesson, rng)
+
+
+def language_model(lesson: Lesson, rng: np.random.Generator) -> None:
     config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
     model = nn.LanguageModel(config, rng)
     every = np.array(list(itertools.product(range(5), repeat=3)))  # all 125 sequences of three of five symbols
-    read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after a start mark
+    read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after <bos>
     p = softmax(model(read).data)  # (125, 3, 5): at each position, the probability of each next symbol
     chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
     lesson.fact(
         "A language model gives, at each position, the probability of the next",
-        p.shape == (125, 3, 5) and np.allclose(p.sum(-1), 1), "nn.LanguageModel: (N, L) to (N, L, vocabulary)",
+        p.shape == (125, 3, 5) and np.allclose(p.sum(-1), 1), "`nn.LanguageModel`: (N, L) to (N, L, vocabulary)",
     )  # fmt: skip
     lesson.fact(
-        "So it models the sequence: p(x) = Π_t p(x_t | x_1 … x_t-1)", abs(chosen.prod(1).sum() - 1) < 1e-12,
+        "So it models the sequence: $p(x) = \\prod_t p(x_t \\mid x_1 \\dots x_{t-1})$", abs(chosen.prod(1).sum() - 1) < 1e-12,
         f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
     )  # fmt: skip
     ids = np.array([[BOS, 4, 3, 4]])
     by_hand = -np.log(np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)).mean()
-    lesson.fact("That is what it is trained for", np.isclose(model.loss(ids).item(), by_hand), "loss = mean of -log p")
+    lesson.fact(
+        "That is what it is trained for",
+        np.isclose(model.loss(ids).item(), by_hand),
+        "the loss is the mean of $-\\log p$",
+    )
 
 
 # -- attention -----------------------------------------------------------------------------------------
 
 
 def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V")
+    lesson.section("The formula of attention")
     lesson.quote(
         "通过查询、键的匹配得分为值分配权重", "the scores of queries against keys give the values their weights"
     )
@@ -131,7 +145,7 @@ def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
     Q, K, V = rng.standard_normal((3, D_K)), rng.standard_normal((L, D_K)), rng.standard_normal((L, 7))
     out = attention(Q, K, V)  # (3, 7)
     kernel = mg.scaled_dot_product_attention(Q[None], K[None], V[None]).data[0]
-    lesson.fact("The formula", gap(out, kernel) < 1e-12, "mg.scaled_dot_product_attention computes it")
+    lesson.fact("The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it")
     weights = softmax(Q @ K.T / sqrt(D_K))  # (3, L)
     inside = (out >= V.min(0)).all() and (out <= V.max(0)).all()
     lesson.fact(
@@ -154,7 +168,7 @@ def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
     lesson.fact(
         "Self-attention: queries, keys and values come from one sequence by three linear maps",
-        gap(own, layer(x[None], x[None], x[None])) < 1e-12, "equal to nn.MultiHeadAttention of one head",
+        gap(own, layer(x[None], x[None], x[None])) < 1e-12, "equal to `nn.MultiHeadAttention` of one head",
     )  # fmt: skip
     cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
     lesson.fact(
@@ -183,6 +197,9 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
         "使得注意力机制不再受到矩阵对称的约束（A对B的注意力可以不等于B对A的注意力）",
         "so that attention is no longer bound to a symmetric matrix: A's attention to B need not be B's to A",
     )
+    lesson.say("""Why not compare the vectors of the words themselves, and save three matrices? Because a comparison
+    of $x_i$ with $x_j$ is also one of $x_j$ with $x_i$, and because nothing is more like a word than the word
+    itself.""")
     lesson.predict(
         "Without a map the scores $X X^\\top$ are symmetric. Are the weights after the softmax symmetric too?",
         "No: each row is divided by its own sum. Something weaker is left of the symmetry, and can be measured.",
@@ -190,28 +207,41 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
     X = rng.standard_normal((L, D))
     W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
     plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
-    lesson.fact("Without it the scores must be symmetric", gap(plain, plain.T) < 1e-12, "X Xᵀ is its own transpose")
+    lesson.fact(
+        "Without it the scores must be symmetric", gap(plain, plain.T) < 1e-12, "$XX^\\top$ is its own transpose"
+    )
     lesson.fact(
         "With it they are not", gap(mapped, mapped.T) > 0.5,
-        f"X W_Q (X W_K)ᵀ and its transpose differ by up to {gap(mapped, mapped.T):.1f}",
+        f"$XW_Q(XW_K)^\\top$ and its transpose differ by up to {gap(mapped, mapped.T):.1f}",
     )  # fmt: skip
     A, B = softmax(plain), softmax(mapped)
     lesson.erratum(
         "That A attends to B as B to A, without the map", "weights that are equal",
         "scores that are equal, weights that are not", gap(A, A.T) > 0.01 and cycle_gap(A) < 1e-12 and cycle_gap(B) > 1,
-        f"the softmax divides each row by its own sum: a_ij and a_ji differ by up to {gap(A, A.T):.2f}. What is left "
+        f"the softmax divides each row by its own sum: $a_{{ij}}$ and $a_{{ji}}$ differ by up to {gap(A, A.T):.2f}. What is left "
         "of the symmetry is that going round any three words one way or the other gives one product, "
-        f"a_ij a_jk a_ki = a_ik a_kj a_ji (to {cycle_gap(A):.0e}); with the map the logarithms of the two differ by up "
+        f"$a_{{ij}} a_{{jk}} a_{{ki}} = a_{{ik}} a_{{kj}} a_{{ji}}$ (to {cycle_gap(A):.0e}); with the map the logarithms of the two differ by up "
         f"to {cycle_gap(B):.1f}",
     )  # fmt: skip
     U = X / np.linalg.norm(X, axis=1, keepdims=True)
     lesson.fact(
         "And without it, words of one length attend to themselves first",
         ((U @ U.T).argmax(1) == np.arange(L)).all() and (B.argmax(1) != np.arange(L)).any(),
-        "x_i · x_j is largest for j = i; with the map they need not",
+        "$x_i \\cdot x_j$ is largest for $j = i$; with the map they need not",
     )  # fmt: skip
     C = one_way(lesson, rng)
-    q, k = X @ W_Q, X @ W_K
+    other_spaces(lesson, rng, X @ W_Q, X @ W_K)
+    titles = r"scores: $XX^T / \sqrt{D}$", r"scores: $XW_Q(XW_K)^T / \sqrt{D}$", "weights: each to the next"
+    lesson.picture(
+        "asymmetry.png",
+        lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))),
+        caption="Without a linear map the scores are symmetric (left); with one they are not, and each word can attend to the next (right).",
+        alt="Three 5 by 5 maps: a symmetric one, one that is not, and one with all weight beside the diagonal.",
+    )
+
+
+def other_spaces(lesson: Lesson, rng: np.random.Generator, q: np.ndarray, k: np.ndarray) -> None:
+    """That a word's query and key, rows of q and k (L, D), point to different places, and may come from other sizes."""
     cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
     layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
     out = layer(rng.standard_normal((1, 3, 6)), *2 * [rng.standard_normal((1, L, 9))])
@@ -220,13 +250,6 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
         f"as query and as key one word points elsewhere (cosines {cosines.min():.2f} to {cosines.max():.2f}), and "
         "words of 6 features can ask words of 9",
     )  # fmt: skip
-    titles = "scores: X Xᵀ / √D", "scores: X W_Q (X W_K)ᵀ / √D", "weights: each to the next"
-    lesson.picture(
-        "asymmetry.png",
-        lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))),
-        caption="Without a linear map the scores are symmetric (left); with one they are not, and each word can attend to the next (right).",
-        alt="Three 5 by 5 maps: a symmetric one, one that is not, and one with all weight beside the diagonal.",
-    )
 
 
 def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
@@ -237,7 +260,7 @@ def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
     there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
     lesson.fact(
         "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
-        f"a W_K chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
+        f"a $W_K$ chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
     )  # fmt: skip
     return C
 
@@ -284,55 +307,64 @@ def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 1
 
 
 def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Why divide by √d_k?")
+    lesson.section(r"Why divide by $\sqrt{d_k}$?")
     lesson.quote(
         "为了使结果的方差保持不变，需要除以$\\sqrt{d_k}$",
-        "to keep the variance of the result as it was, one divides by the root of d_k",
+        "to keep the variance of the result as it was, one divides by $\\sqrt{d_k}$",
     )
     lesson.formula(
         r"\operatorname{Var}(q \cdot k) = \sum_{i=1}^{d_k} \operatorname{Var}(q_i k_i) = d_k",
         "for entries of mean 0 and variance 1 that do not depend on each other.",
     )
+    lesson.say("""A score is a sum of $d_k$ products, and a sum of many has a large variance. Large scores are a
+    problem for the softmax: it gives all the weight to the largest, and then small changes of the scores change
+    nothing; its derivatives, by which training goes, are all 0. We draw queries and keys at random, of $d_k$ from 1
+    to 4096, and measure both:""")
     lesson.code(scale_experiment)
     found = scale_experiment(rng)
     variance, spread, gradient = found["variance"], found["range"], found["gradient"]
-    header = ["d_k", "variance of q·k", "/√d_k", "range of 16 scores", "/√d_k", "softmax gradient", "with √d_k"]
+    header = ["$d_k$", r"variance of $q \cdot k$", r"$/ \sqrt{d_k}$", "range of 16 scores", r"$/ \sqrt{d_k}$"]
+    header += ["softmax gradient", r"with $\sqrt{d_k}$"]
     rows = [
         [d_k, f"{v[0]:.1f}", f"{v[1]:.2f}", f"{r[0]:.1f}", f"{r[1]:.2f}", f"{g[0]:.1e}", f"{g[1]:.2f}"]
         for d_k, v, r, g in zip(SIZES, variance, spread, gradient)
     ]
     lesson.table(header, rows, "The same queries and keys, without the division and with it")
     lesson.fact(
-        "The variance changes in Q Kᵀ: it is d_k", (np.abs(variance[2:, 0] / SIZES[2:] - 1) < 0.3).all(),
-        f"{variance[-1, 0]:.0f} at d_k = {SIZES[-1]}: a sum of d_k products, each of variance 1",
+        "The variance changes in $QK^\\top$: it is $d_k$", (np.abs(variance[2:, 0] / SIZES[2:] - 1) < 0.3).all(),
+        f"{variance[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}: a sum of $d_k$ products, each of variance 1",
     )  # fmt: skip
     lesson.fact(
-        "Dividing by √d_k keeps it", (np.abs(variance[2:, 1] - 1) < 0.3).all(),
-        f"between {variance[2:, 1].min():.2f} and {variance[2:, 1].max():.2f} for d_k from {SIZES[2]} on",
+        "Dividing by $\\sqrt{d_k}$ keeps it", (np.abs(variance[2:, 1] - 1) < 0.3).all(),
+        f"between {variance[2:, 1].min():.2f} and {variance[2:, 1].max():.2f} for $d_k$ from {SIZES[2]} on",
     )  # fmt: skip
+    other_variances(lesson, rng)
+    lesson.fact(
+        "For large $d_k$ the elements of $QK^\\top$ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
+        f"16 of them range over {spread[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
+    )  # fmt: skip
+    the_gradient(lesson, rng, gradient)
+    lesson.picture(
+        "root_of_d_k.png",
+        lambda path: root_picture(path, variance, gradient),
+        caption="Without the root the scores spread with $d_k$, and the gradient of the softmax vanishes.",
+        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
+    )
+
+
+def other_variances(lesson: Lesson, rng: np.random.Generator) -> None:
     wide_q, wide_k = 2 * rng.standard_normal((2000, 64)), 2 * rng.standard_normal((2000, 64))
     wide = (wide_q * wide_k).sum(1).var() / 64
     lesson.erratum(
-        "The variance after the division", "as before", "σ_q² σ_k², as before where σ = 1", abs(wide / 16 - 1) < 0.2,
+        "The variance after the division", "as before", "$\\sigma_q^2 \\sigma_k^2$, as before where $\\sigma = 1$", abs(wide / 16 - 1) < 0.2,
         f"for entries of variance 4 it is {wide:.1f}, about 4 · 4",
     )  # fmt: skip
     W = nn.init.xavier_uniform_(nn.Parameter(np.empty((64, 64))), generator=rng).data
     normed = nn.LayerNorm(64, dtype=float)(3 + 5 * rng.standard_normal((2000, 64))).data  # (2000, 64)
     lesson.fact(
         "So queries and keys should start with variance 1", abs((normed @ W.T).var() - 1) < 0.1,
-        f"a layer norm and a W_Q by Xavier's rule, as in nn.Transformer, give {(normed @ W.T).var():.2f}",
+        f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {(normed @ W.T).var():.2f}",
     )  # fmt: skip
-    lesson.fact(
-        "For large d_k the elements of Q Kᵀ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
-        f"16 of them range over {spread[-1, 0]:.0f} at d_k = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
-    )  # fmt: skip
-    the_gradient(lesson, rng, gradient)
-    lesson.picture(
-        "root_of_d_k.png",
-        lambda path: root_picture(path, variance, gradient),
-        caption="Without the root the scores spread with d_k, and the gradient of the softmax vanishes.",
-        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
-    )
 
 
 def the_gradient(lesson: Lesson, rng: np.random.Generator, gradient: np.ndarray) -> None:
@@ -340,10 +372,14 @@ def the_gradient(lesson: Lesson, rng: np.random.Generator, gradient: np.ndarray)
     p = softmax(z)
     exact = mg.jacobian(mg.softmax)(z).data  # (16, 16)
     by_hand = np.diag(p) - np.outer(p, p)  # (16, 16)
-    lesson.fact("The gradient of softmax is diag(p) - p pᵀ", gap(exact, by_hand) < 1e-12, "as mg.jacobian finds it")
+    lesson.fact(
+        "The gradient of softmax is $\\mathrm{diag}(p) - pp^\\top$",
+        gap(exact, by_hand) < 1e-12,
+        "as `mg.jacobian`, the matrix of all derivatives, finds it",
+    )
     lesson.fact(
         "It comes close to 0 when they do", gradient[-1, 0] < 1e-6 and gradient[:, 1].min() > 0.1,
-        f"its norm is {gradient[-1, 0]:.0e} (median) at d_k = {SIZES[-1]}; with √d_k it stays at {gradient[-1, 1]:.2f}",
+        f"its norm is {gradient[-1, 0]:.0e} (median) at $d_k$ = {SIZES[-1]}; with $\\sqrt{{d_k}}$ it stays at {gradient[-1, 1]:.2f}",
     )  # fmt: skip
 
 
@@ -352,13 +388,13 @@ def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None
     figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.8), layout="constrained")
     panels = ("variance of the scores", variance), ("gradient of the softmax (median norm)", gradient)
     for axes, (name, values) in zip(figure.subplots(1, 2), panels):
-        axes.plot(SIZES, values[:, 0], "o-", label="q · k")
-        axes.plot(SIZES, values[:, 1], "s-", label="q · k / √d_k")
+        axes.plot(SIZES, values[:, 0], "o-", label=r"$q \cdot k$")
+        axes.plot(SIZES, values[:, 1], "s-", label=r"$q \cdot k / \sqrt{d_k}$")
         axes.set_xscale("log", base=4)
         axes.set_yscale("log")
         axes.set_xticks(SIZES, [str(s) for s in SIZES])
         axes.minorticks_off()
-        axes.set_xlabel("d_k")
+        axes.set_xlabel("$d_k$")
         axes.set_title(name, fontsize=11)
         axes.grid(alpha=0.25)
         axes.legend(frameon=False)
@@ -370,24 +406,32 @@ def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None
 
 def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The softmax function")
+    lesson.say("""Scores may be negative, and of any size; a mean needs weights that are positive and sum to 1. The
+    exponential makes them positive and keeps their order; the division makes them sum to 1.""")
     z = rng.standard_normal(6)
     by_hand = [np.exp(z[i]) / sum(np.exp(z[j]) for j in range(6)) for i in range(6)]
     found = mg.softmax(z).data
-    lesson.fact("softmax(z)_i = e^z_i / Σ_j e^z_j, j = 1 … n", gap(found, by_hand) < 1e-12, "it is mg.softmax")
     lesson.fact(
-        "It normalises the exponentials of z", np.isclose(found.sum(), 1) and (found > 0).all(), "they sum to 1"
+        "$\\softmax(z)_i = e^{z_i} / \\sum_j e^{z_j}$, $j = 1 \\dots n$",
+        gap(found, by_hand) < 1e-12,
+        "it is `mg.softmax`",
+    )
+    lesson.fact(
+        "It normalises the exponentials of $z$", np.isclose(found.sum(), 1) and (found > 0).all(), "they sum to 1"
     )
     with np.errstate(over="ignore", invalid="ignore"):
         broken = softmax(z + 1000)
     lesson.fact(
         "How to compute it, which is left open", np.isnan(broken).all() and gap(mg.softmax(z + 1000), found) < 1e-12,
-        "e^1000 overflows, so mg.softmax subtracts the largest z first, which leaves the quotients as they are",
+        "$e^{1000}$ overflows, so `mg.softmax` subtracts the largest $z$ first, which leaves the quotients as they are",
     )  # fmt: skip
 
 
 def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Several heads")
-    lesson.quote("将输入的$D$维向量拆分到$h$个头", "the input vector of D dimensions is split among h heads")
+    lesson.quote("将输入的$D$维向量拆分到$h$个头", "the input vector of $D$ dimensions is split among $h$ heads")
+    lesson.say("""One head of $D$ features gives each query one set of weights. Cut queries, keys and values into $h$ parts of
+    $d_k = D/h$ features, and each part gives a set of its own, for the same number of multiplications.""")
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
     projected = [proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)]  # (N, L, D) each
@@ -395,19 +439,19 @@ def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
     cut = [projected[0][..., h * D_K : (h + 1) * D_K] for h in range(H)]  # (N, L, d_k) each
     lesson.fact(
         "Reshaping splits a vector into heads", all((Q[:, :, h] == cut[h]).all() for h in range(H)),
-        f"(N, L, {D}) to (N, L, {H}, {D_K}): head h has the h-th run of d_k features",
+        f"(N, L, {D}) to (N, L, {H}, {D_K}): head $h$ has the $h$-th run of $d_k$ features",
     )  # fmt: skip
     heads = [np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)]) for h in range(H)]
     joined = np.concatenate(heads, axis=-1)  # (N, L, D)
     lesson.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
-        gap(layer.out_proj(joined), layer(x)) < 1e-12, "so does nn.MultiHeadSelfAttention",
+        gap(layer.out_proj(joined), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
     )  # fmt: skip
     head = lambda v: mg.einsum("ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj)))
     reads = np.abs(mg.jacobian(head)(x[0]).data).max((0, 1, 2))  # (D,): what the scores of head 1 read of each feature
     lesson.erratum(
-        "What is split among the heads", "the D features of the input", "those of Q, K and V", (reads > 0.01).all(),
-        f"the code maps first and splits then: the first head reads all {D} features of x, and no derivative is 0",
+        "What is split among the heads", "the $D$ features of the input", "those of $Q$, $K$ and $V$", (reads > 0.01).all(),
+        f"the code maps first and splits then: the first head reads all {D} features of $x$, and no derivative is 0",
     )  # fmt: skip
     weights = nn.with_weights(layer, x)[1]  # (N, h, L, L)
     apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
@@ -415,17 +459,23 @@ def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
 
 
 def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Masks: a score of -∞")
+    lesson.section(r"Masks: a score of $-\infty$")
     lesson.quote(
         "将不合法的位置的得分设置为负无穷，从而在softmax函数中得到0的概率",
         "scores of positions that are not allowed become minus infinity, and so get the probability 0",
     )
+    lesson.say("""Some keys a query must not use: padding means nothing, and a word that is still to come is not known. The softmax gives
+    every finite score some weight, but none to one of $-\\infty$:""")
     lesson.formula(r"e^{-\infty} = 0")
     scores = rng.standard_normal((L, L))
     mask = nn.causal_mask(L)  # (L, L), True = may attend
     A = softmax(np.where(mask, scores, -np.inf))
-    lesson.fact("A score of -∞ gets the probability 0", (A[~mask] == 0).all() and np.allclose(A.sum(1), 1), "e^-∞ = 0")
-    lesson.fact("mg.softmax(scores, where=mask) does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
+    lesson.fact(
+        "A score of $-\\infty$ gets the probability 0",
+        (A[~mask] == 0).all() and np.allclose(A.sum(1), 1),
+        r"$e^{-\infty} = 0$",
+    )
+    lesson.fact("`mg.softmax(scores, where=mask)` does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
     J = np.abs(mg.jacobian(lambda v: layer(v, is_causal=True))(x).data).max((0, 2, 3, 5))  # (L, L)
@@ -468,6 +518,9 @@ EINSUMS = {  # each form in the text: the shapes of its operands, and of its res
 
 def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Code: einsum")
+    lesson.say("""An einsum names the axes of its operands by letters. It multiplies every element of one by every
+    element of the other that has the same letters, and sums over the letters that the result does not have. Here
+    $n$ counts sequences, $i$ queries, $j$ keys, $h$ heads and $d$ features.""")
     same_as = {
         "ij,jk->ik": lambda A, B: A @ B,
         "id,jd->ij": lambda Q, K: Q @ K.T,
@@ -475,10 +528,10 @@ def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
         "nijh,njhd->nihd": lambda A, V: (A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3),
     }
     meaning = {
-        "ij,jk->ik": "einsum(…, A, B) is the product of matrices A and B",
-        "id,jd->ij": "einsum(…, Q, K) is Q Kᵀ, (L, D) and (L, D) to (L, L)",
-        "nihd,njhd->nijh": "einsum(…, Q, K): the scores of all heads, (N, L_Q, L_KV, h)",
-        "nijh,njhd->nihd": "einsum(…, score, V): the weighted sums of values, (N, L_Q, h, d_k)",
+        "ij,jk->ik": "`einsum(…, A, B)` is the product of matrices $A$ and $B$",
+        "id,jd->ij": "`einsum(…, Q, K)` is $QK^\\top$, (L, D) and (L, D) to (L, L)",
+        "nihd,njhd->nijh": "`einsum(…, Q, K)`: the scores of all heads, $(N, L_Q, L_{KV}, h)$",
+        "nijh,njhd->nihd": "`einsum(…, score, V)`: the weighted sums of values, $(N, L_Q, h, d_k)$",
     }
     for equation, (*shapes, result) in EINSUMS.items():
         operands = [rng.standard_normal(shape) for shape in shapes]
@@ -487,12 +540,12 @@ def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
         right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
         checked = mg.gradcheck(lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False)
         lesson.fact(
-            f'"{equation}": {meaning[equation]}', right and checked, "as by loops and as by @; gradients checked"
+            f"`{equation}`: {meaning[equation]}", right and checked, "as by loops and as by `@`; gradients checked"
         )
     A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
     products = A[:, :, None] * B[None]  # (i, j, k): every product of an element of A and one of B
     summed = gap(products.sum(1), mg.einsum("ij,jk->ik", A, B)) < 1e-12
-    lesson.fact("It multiplies, then sums", summed, "over the index j, which ik does not have")
+    lesson.fact("It multiplies, then sums", summed, "over the index $j$, which `ik` does not have")
 
 
 def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
@@ -502,10 +555,10 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
     x_q, x_k, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
     linears = [m for m in layer.modules() if isinstance(m, nn.Linear)]
     lesson.fact(
-        "It has four linear maps, D to D: W_Q, W_K, W_V, W_O", [p.weight.shape for p in linears] == [(D, D)] * 4,
-        "q_proj, k_proj, v_proj and out_proj in nn.MultiHeadAttention",
+        "It has four linear maps, $D$ to $D$: $W_Q$, $W_K$, $W_V$, $W_O$", [p.weight.shape for p in linears] == [(D, D)] * 4,
+        "`q_proj`, `k_proj`, `v_proj` and `out_proj` in `nn.MultiHeadAttention`",
     )  # fmt: skip
-    lesson.fact("d_k = d_model / num_heads", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}")
+    lesson.fact("$d_k = d_\\text{model} / h$", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}")
     try:
         nn.MultiHeadAttention(16, 3)
         refusal = ""
@@ -514,21 +567,25 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
     message = "d_model must be divisible by num_heads"
     lesson.fact("Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}")
     by_hand = x_q @ linears[0].weight.data.T + linears[0].bias.data
-    lesson.fact("A linear map is needed first", gap(layer.q_proj(x_q), by_hand) < 1e-12, "nn.Linear: x Wᵀ + b")
+    lesson.fact("A linear map is needed first", gap(layer.q_proj(x_q), by_hand) < 1e-12, "`nn.Linear`: $xW^\\top + b$")
     found = layer(x_q, x_k, x_v)
     lesson.fact(
         "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
         f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
     )  # fmt: skip
     weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
-    lesson.fact("softmax over dim=2 of nijh is over the keys j", np.allclose(weights.sum(-1), 1), "our last axis")
+    lesson.fact("softmax over `dim=2` of `nijh` is over the keys $j$", np.allclose(weights.sum(-1), 1), "our last axis")
     x = rng.standard_normal((N, L, D))
     out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
-    lesson.fact("MultiHeadSelfAttention takes N × L × D to N × L × D", out.shape == x.shape, f"{out.shape}")
+    lesson.fact(
+        "`MultiHeadSelfAttention` takes $N \\times L \\times D$ to $N \\times L \\times D$",
+        out.shape == x.shape,
+        f"{out.shape}",
+    )
     mask = rng.random((3, L)) < 0.6
     mask[:, 0] = True
     lesson.erratum(
-        "The parameter mask of the first version", "a mask", "never read",
+        "The parameter `mask` of the first version", "a mask", "never read",
         gap(layer(x_q, x_k, x_v, mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
         "its forward goes from the scores straight to the softmax; only the complete version below masks",
     )  # fmt: skip
@@ -544,7 +601,7 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     x = rng.standard_normal((N, L, D))
     out, weights = nn.with_weights(layer, x, padding[:, None, None])  # weights (N, h, L, L)
     lesson.fact(
-        "Padding mask [N, L]: padding is left out", (weights[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
+        "Padding mask $[N, L]$: padding is left out", (weights[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
         "its keys get weight 0 from all queries, in all heads",
     )  # fmt: skip
     alone = layer(x[1:, :3])  # the short sentence without its padding
@@ -555,7 +612,7 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     later[:, 3:] = rng.standard_normal((N, 2, D))
     moved = np.abs(layer(later, causal).data - layer(x, causal).data).max((0, 2))
     lesson.fact(
-        "Attention mask [L, L], causal or look-ahead: nothing depends on what comes later",
+        "Attention mask $[L, L]$, causal or look-ahead: nothing depends on what comes later",
         (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
         "with other words 4 and 5, the first three results are what they were",
     )  # fmt: skip
@@ -581,7 +638,7 @@ def more_masks(
     x_q = rng.standard_normal((N, 3, D))
     weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
     lesson.fact(
-        "Memory mask [L_Q, L_KV]: which keys each query may use", ((weights > 0) == memory).all(),
+        "Memory mask $[L_Q, L_{KV}]$: which keys each query may use", ((weights > 0) == memory).all(),
         f"in cross-attention, here {memory.shape}: weights are positive where it is True, and 0 elsewhere",
     )  # fmt: skip
     both = nn.with_weights(layer, x, padding[:, None, None] & causal)[1]
@@ -593,10 +650,10 @@ def more_masks(
         broken = multi_head_formula(layer, x, x, x, nobody).data[1]
     ours = layer(x, nobody[:, None, None]).data[1]
     lesson.erratum(
-        "Masked elements get the probability 0", "a softmax of scores of -∞", "one that also allows for all of them",
+        "Masked elements get the probability 0", "a softmax of scores of $-\\infty$", "one that also allows for all of them",
         np.isnan(broken).all() and gap(ours, np.broadcast_to(layer.out_proj.bias.data, ours.shape)) == 0,
         "where every key is hidden, that softmax is 0 / 0 and the text's code gives NaN; ours gives weights of 0, and "
-        "the bias of W_O is all that comes out",
+        "the bias of $W_O$ is all that comes out",
     )  # fmt: skip
 
 
@@ -624,7 +681,7 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
             worst = max(worst, gap(ours, text), *(gap(a, b) for a, b in zip(*grads)))
         given = ", ".join(str(x.shape) for x in xs)
         lesson.fact(
-            f"{kind.__name__}: {given} to {ours.shape}", worst < 1e-12,
+            f"`{kind.__name__}`: {given} to {ours.shape}", worst < 1e-12,
             f"results and the gradients of {len(leaves)} tensors equal the text's to {worst:.0e}, with neither, "
             "either and both masks",
         )  # fmt: skip
@@ -637,7 +694,7 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
         layer.load_state_dict(general.state_dict())
         inputs = [given[name] for name in same.split(", ")]
         lesson.fact(
-            f"{kind.__name__} applies its base class to ({same})",
+            f"`{kind.__name__}` applies its base class to ({same})",
             issubclass(kind, nn.MultiHeadAttention) and gap(layer(*given.values()), general(*inputs)) == 0,
             "with the same parameters, by the same names, it gives the same",
         )
@@ -663,7 +720,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Bring the heads before the positions, (N, h, L, d), and multiply by the transpose of the last two axes; then bring the heads back to the end.",
     )
     lesson.exercise(
-        "A padding mask hides all keys of one sequence. What does softmax(-∞, -∞, …) give, and what should attention give?",
+        "A padding mask hides all keys of one sequence. What does $\\softmax(-\\infty, -\\infty, \\dots)$ give, and what should attention give?",
         "0 / 0, NaN; a layer should give zeros there, with a gradient of zero.",
     )
     return lesson.end()

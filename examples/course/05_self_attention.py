@@ -1,11 +1,11 @@
 """Self-attention, step by step and as matrices, and what "it" attends to.
 
 "Thoughts on self-attention" (the text, 003_8f2a173a50e2ad60.txt): how to understand it, the five single steps, the
-matrix form, several heads. The last section of the text, on segmentation, is open; 06_segmentation.py fills it.
+matrix form, several heads. The last section of the text, on segmentation, is open; lesson 6 fills it.
 
 For the sentence of the text, "The animal didn't cross the street because it was too tired", nothing is drawn by
-hand: a small encoder is trained (5 seconds) on generated sentences to name the noun that "it" stands for. It never
-sees "animal" and "street" in one sentence, and nobody tells it where to look.
+hand: a small encoder is trained on generated sentences to name the noun that "it" stands for. It never sees "animal"
+and "street" in one sentence, and nobody tells it where to look.
 
     python examples/course/05_self_attention.py
 """
@@ -135,6 +135,10 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
         weights of "it" should help to find what "it" stands for. We train an encoder of two layers and two heads to
         name the noun, and then look at its weights."""
     )
+    lesson.predict(
+        'The word that decides is *tired* or *wide*: an animal is tired, a street is wide. To which words must "it" attend, to which need it not?',
+        "To the adjective, which says of what kind the noun is, and to the nouns, to take the one of that kind; not necessarily in one step, nor to the noun that is not meant. What the model does is measured below.",
+    )
     sentences, nouns, held = corpus()
     ids, nouns = encode(sentences)[held], nouns[held]
     model = train(Resolver(settings(32, 2, 2)))
@@ -249,6 +253,10 @@ def matrix_form(X: Any, W_Q: Any, W_K: Any, W_V: Any) -> Any:
 
 def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     lesson.section("The calculation in single steps")
+    lesson.say("""What does an attention layer do to come to such weights? The text takes it apart into five steps:
+    (1) each word is a vector $x_i$; (2) three matrices make a query $q_i$, a key $k_i$ and a value $v_i$ of it; (3)
+    a word's query times each key is the similarity of the two; (4) these are divided by $\\sqrt{d_k}$, and a
+    softmax makes weights of them; (5) the values are added up by these weights.""")
     lesson.quote("我们需要评估它和所有其他词向量相关性", "we must judge how it relates to all other words")
     lesson.formula(
         r"s_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad S_{ij} = \frac{e^{s_{ij}}}{\sum_m e^{s_{im}}} \qquad z_i = \sum_j S_{ij} v_j"
@@ -260,21 +268,23 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     X = embedding(encode([TIRED])[0, : len(words)]).data  # (L, d_model)
     W_Q, W_K, W_V = (rng.normal(0, D_MODEL**-0.5, (D_MODEL, width)) for width in (D_K, D_K, D_V))
     q, k, v = X @ W_Q, X @ W_K, X @ W_V
-    lesson.fact("(1) each word becomes a vector", X.shape == (len(words), D_MODEL), f"{len(words)} words: X {X.shape}")
+    lesson.fact(
+        "(1) each word becomes a vector", X.shape == (len(words), D_MODEL), f"{len(words)} words: $X$ {X.shape}"
+    )
     lesson.fact(
         "(1) the same word, the same vector", (X[0] == X[4]).all(), '"the" twice: without positions they are alike'
     )
     lesson.fact(
-        "(2) W^Q, W^K and W^V make query, key and value of each",
+        "(2) $W^Q$, $W^K$ and $W^V$ make query, key and value of each",
         (q.shape, k.shape, v.shape) == ((11, D_K), (11, D_K), (11, D_V)),
-        f"q {q.shape}, k {k.shape}, v {v.shape}",
+        f"$q$ {q.shape}, $k$ {k.shape}, $v$ {v.shape}",
     )
     z = single_steps(X, W_Q, W_K, W_V)
     order = rng.permutation(len(words))
     lesson.fact(
         "(2) all words share the three matrices",
         np.allclose(single_steps(X[order], W_Q, W_K, W_V), z[order], rtol=1e-12),
-        "words in another order give the same z in that order",
+        "words in another order give the same $z$ in that order",
     )
     leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
     checked = mg.gradcheck(lambda *W: matrix_form(X, *W), leaves, elementwise=False)
@@ -288,10 +298,10 @@ def the_similarity(lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, 
     lesson.fact("(3) the similarity is a dot product, a number for each pair of words", similarity.shape == (11, 11))
     lesson.erratum(
         "(3) and (5) the index of a similarity",
-        "S_i for the words i and j, later S_j",
-        "S_ij",
+        "$S_i$ for the words $i$ and $j$, later $S_j$",
+        "$S_{ij}$",
         not np.allclose(similarity, similarity.T),
-        "a number for each pair, and q_i·k_j is not q_j·k_i: "
+        r"a number for each pair, and $q_i \cdot k_j$ is not $q_j \cdot k_i$: "
         f"{similarity[7, 1]:.2f} from it to animal, {similarity[1, 7]:.2f} back",
     )
     S = softmax(similarity / np.sqrt(D_K))  # (L, L)
@@ -301,12 +311,14 @@ def the_similarity(lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, 
         "all other words",
         "all words, the word itself among them",
         np.allclose(S @ v, z) and not np.allclose(softmax(apart) @ v, z, atol=0.01),
-        f'"it" gives itself the weight {S[7, 7]:.2f}; z changes if that is left out',
+        f'"it" gives itself the weight {S[7, 7]:.2f}; $z$ changes if that is left out',
     )
 
 
 def the_scale(lesson: Lesson) -> None:
     lesson.section("(4) Why the similarity is divided by the root of the key's size")
+    lesson.say("""Why step (4) divides is the question of lesson 4. Here it is once more at the size of our
+    sentence, eleven words, and with the derivatives that the text has in mind: of the weights by the similarities.""")
     rng = np.random.default_rng(2)
     table = []
     for d_k in (4, 16, 64, 256, 1024):
@@ -319,19 +331,19 @@ def the_scale(lesson: Lesson) -> None:
         table.append((d_k, scores.var(), scores.var() / d_k, *slopes))
     _, variance, scaled, without, with_scale = np.array(table).T
     lesson.table(
-        ["d_k", "variance of q·k", "of q·k / √d_k", "softmax gradient", "with √d_k"],
+        ["$d_k$", r"variance of $q \cdot k$", r"of $q \cdot k / \sqrt{d_k}$", "softmax gradient", r"with $\sqrt{d_k}$"],
         [[d_k, f"{v:.1f}", f"{s:.3f}", f"{g:.4f}", f"{h:.4f}"] for d_k, v, s, g, h in table],
     )
     sizes = np.array([row[0] for row in table])
     lesson.fact(
         "similarities grow with the size of the key, and the root undoes it",
         np.allclose(variance / sizes, 1, atol=0.05) and np.allclose(scaled, 1, atol=0.05),
-        "the variance of q·k is d_k, that of q·k / √d_k is 1",
+        "the variance of $q \\cdot k$ is $d_k$, that of $q \\cdot k / \\sqrt{d_k}$ is 1",
     )
     lesson.fact(
-        "dividing by √d_k keeps gradients steady",
+        "dividing by $\\sqrt{d_k}$ keeps gradients steady",
         np.ptp(with_scale) < 0.05 and without[-1] < without[0] / 3,
-        f"from d_k = 4 to 1024 the gradient goes from {without[0]:.2f} to {without[-1]:.2f} without it, from "
+        f"from $d_k$ = 4 to 1024 the gradient goes from {without[0]:.2f} to {without[-1]:.2f} without it, from "
         f"{with_scale[0]:.2f} to {with_scale[-1]:.2f} with it",
     )
 
@@ -347,24 +359,30 @@ def the_result(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, 
     )
     v = X @ W_V
     inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
-    lesson.fact("(5) z_i is the sum over j of S_ij v_j", np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))))
-    lesson.fact("(5) the weights scale the values: each z is a mean of values", inside, "none leaves their range")
-    lesson.erratum(
-        "(5) what z_i is", 'a "score"', "a vector", z[0].shape == (D_V,), f"of the size of a value, {z[0].shape}"
+    lesson.fact(
+        "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$", np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11)))
     )
-    lesson.show("z of it", z[7])
+    lesson.fact("(5) the weights scale the values: each $z$ is a mean of values", inside, "none leaves their range")
+    lesson.erratum(
+        "(5) what $z_i$ is", 'a "score"', "a vector", z[0].shape == (D_V,), f"of the size of a value, {z[0].shape}"
+    )
+    lesson.show('$z$ of "it"', z[7])
 
 
 def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
     lesson.section("The calculation with matrices")
+    lesson.say("""Word by word, every step is the same multiplication again. Put the words below each other as rows
+    of a matrix, and each step is one product for all of them:""")
     lesson.code(matrix_form)
     z = single_steps(X, W_Q, W_K, W_V)
     gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
-    lesson.fact("softmax(Q Kᵀ / √d_k) V is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}")
+    lesson.fact(
+        "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}"
+    )
     Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
     for name, found in (
-        ("mg.scaled_dot_product_attention", mg.scaled_dot_product_attention(Q, K, V)),
-        ("nn.DotProductAttention", nn.DotProductAttention()(Q, K, V)),
+        ("`mg.scaled_dot_product_attention`", mg.scaled_dot_product_attention(Q, K, V)),
+        ("`nn.DotProductAttention`", nn.DotProductAttention()(Q, K, V)),
     ):
         gap = abs(found.data[0] - z).max()
         lesson.fact(f"{name} is the same", gap < 1e-12, f"largest gap {gap:.0e}")
@@ -372,6 +390,9 @@ def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndar
 
 def several_heads(lesson: Lesson) -> None:
     lesson.section("Several heads")
+    lesson.say("""In the sentence above "it" has to find an adjective and a noun. With one set of matrices it has
+    one set of weights for both. So a layer has several, its heads; what they give, $Z_1$ to $Z_h$, is put side by
+    side, and one more matrix, $W^O$, makes vectors of the old size of it.""")
     lesson.formula(r"Z = [Z_1 \; Z_2 \; \dots \; Z_h] \, W^O")
     rng = np.random.default_rng(3)
     heads, L = 4, 11
@@ -386,20 +407,20 @@ def several_heads(lesson: Lesson) -> None:
     W_O = attention.out_proj.weight.data.T  # (h · d_k, d_model)
     result = np.concatenate(Z, 1) @ W_O  # (L, d_model)
     lesson.fact(
-        "there are several sets of W^Q, W^K, W^V, and so several Z",
+        "there are several sets of $W^Q$, $W^K$, $W^V$, and so several $Z$",
         len(Z) == heads and not np.allclose(Z[0], Z[1]),
         f"{heads} of {Z[0].shape}",
     )
     gap = abs(attention(X[None]).data[0] - result).max()
-    lesson.fact("W^O makes one of them: the layer of the library is this", gap < 1e-12, f"largest gap {gap:.0e}")
+    lesson.fact("$W^O$ makes one of them: the layer of the library is this", gap < 1e-12, f"largest gap {gap:.0e}")
     net = nn.FeedForward(D_MODEL, 4 * D_MODEL, dtype=float, generator=rng)
     lesson.fact(
         "its result fits the input of the feed-forward net",
         net(result).shape == X.shape == result.shape,
-        f"Z side by side {(L, heads * d_k)} times W^O {W_O.shape} is {result.shape}",
+        f"$Z$ side by side {(L, heads * d_k)} times $W^O$ {W_O.shape} is {result.shape}",
     )
     attention(X[None]).sum().backward()
-    lesson.fact("W^O is trained too", abs(attention.out_proj.weight.grad.data).max() > 0, "it has a gradient")
+    lesson.fact("$W^O$ is trained too", abs(attention.out_proj.weight.grad.data).max() > 0, "it has a gradient")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -417,7 +438,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     the_matrix_form(lesson, *parts)
     several_heads(lesson)
     lesson.section("Self-attention for segmentation")
-    lesson.say("The text leaves this section open. It is in 06_segmentation.py.")
+    lesson.say("The text leaves this section open. Lesson 6 is about it.")
+    lesson.exercise(
+        "Give `single_steps` a mask: an array of booleans (L, L) that says which $j$ each $i$ may use. Which line changes, and how do you test it?",
+        "`S` is made only of the `j` with `mask[i, j]`; or, as the library has it, all other scores become $-\\infty$. Test it with the lower triangle: then $z_1$ does not change whatever you put into $x_2$ and those after it.",
+    )
     lesson.exercise(
         "Block *it* from attending to the adjective, and see which sentences still come out right. Why any?",
         "Call `model.answer(ids, at)` with the adjective's place. Other words attend to it in the first layer, and *it* reads them in the second.",

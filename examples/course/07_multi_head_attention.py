@@ -2,8 +2,8 @@
 
 "Multi-head attention" (the text, 004_36d00249ebd8060a.txt) is the discussion below a chapter of a course: readers ask
 and answer. What is split, and what is not; how the heads run at once; what `valid_lens` keeps; what an exercise
-should show; whether values must be split too. Each is run here. Which heads matter, and what happens when the others
-are removed, is in 08_pruning_heads.py.
+should show; whether values must be split too. Each is run here. The chapter's names: `num_hiddens` is the size of the
+vectors inside the layer, `num_heads` the number of heads, and `valid_lens` says how many keys of each sequence are real.
 
     python examples/course/07_multi_head_attention.py
 """
@@ -58,34 +58,38 @@ def one_head(attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, m
 
 
 def the_sizes(lesson: Lesson) -> None:
-    lesson.section("Sizes: query_size, key_size, value_size and num_hiddens")
+    lesson.section("Sizes: `query_size`, `key_size`, `value_size` and `num_hiddens`")
     lesson.quote(
         "应当是query_size/key_size/value_size，在经过W_q/W_k/W_v后，才转为num_hiddens。",
-        "They are query_size, key_size and value_size; only W_q, W_k and W_v turn them into num_hiddens.",
+        "They are `query_size`, `key_size` and `value_size`; only $W_q$, $W_k$ and $W_v$ turn them into `num_hiddens`.",
     )
+    lesson.say("""What a layer is given, and what it computes with, need not be of one size. The first question is which of its numbers
+    means which.""")
     attention = made(0, query_size=7, key_size=8, value_size=9)
     shapes = [p.weight.shape[::-1] for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
     lesson.fact(
-        "queries, keys and values have sizes of their own, and num_hiddens after W_q, W_k, W_v",
+        "queries, keys and values have sizes of their own, and `num_hiddens` after $W_q$, $W_k$, $W_v$",
         shapes == [(7, HIDDENS), (8, HIDDENS), (9, HIDDENS)],
-        f"W_q {shapes[0]}, W_k {shapes[1]}, W_v {shapes[2]}",
+        f"$W_q$ {shapes[0]}, $W_k$ {shapes[1]}, $W_v$ {shapes[2]}",
     )
     layer = nn.TransformerEncoderLayer(HIDDENS, HEADS, 2048).self_attention
     square = {p.shape for name, p in layer.named_parameters() if name.endswith("weight")}
     lesson.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
     lesson.fact(
-        "there are h heads, and p_q = p_k = p_v = p_o / h: the chapter is right",
+        "there are $h$ heads, and $p_q = p_k = p_v = p_o / h$: the chapter is right",
         layer.num_heads == HEADS and layer.d_k * HEADS == HIDDENS,
-        f"h = {HEADS}, p = {layer.d_k}, p_o = {HIDDENS}",
+        f"$h$ = {HEADS}, $p$ = {layer.d_k}, $p_o$ = {HIDDENS}",
     )
 
 
 def one_wide_projection(lesson: Lesson) -> None:
-    lesson.section("One wide projection is h small ones, run at once")
+    lesson.section("One wide projection is $h$ small ones, run at once")
     lesson.quote(
         "之所以把他们放在一起就是为了便于并行加快计算。",
         "They are put together so that they can be computed in parallel, faster.",
     )
+    lesson.say("""In the code a layer has one $W_q$, not $h$ of them. Readers ask where the heads are. They are its parts: the
+    rows of the matrix, $p$ for each head, stand below each other.""")
     lesson.code(one_head, note="One head by itself, with its own rows of the three matrices:")
     rng = np.random.default_rng(1)
     attention = made(1)
@@ -96,7 +100,7 @@ def one_wide_projection(lesson: Lesson) -> None:
     y = attention(q, k, k, mask[:, None]).data
     gap = abs(y - expected).max()
     lesson.fact(
-        "the weights of all h heads are inside W_q, W_k, W_v: h separate heads give the same",
+        "the weights of all $h$ heads are inside $W_q$, $W_k$, $W_v$: $h$ separate heads give the same",
         gap < 1e-12,
         f"largest gap {gap:.0e}",
     )
@@ -104,29 +108,34 @@ def one_wide_projection(lesson: Lesson) -> None:
     split = split_heads(Q, HEADS)  # (N, h, L_q, p)
     batch = split.reshape(N * HEADS, QUERIES, P)  # what the chapter's transpose_qkv returns
     lesson.fact(
-        "transpose_qkv makes the heads part of the batch",
+        "`transpose_qkv` makes the heads part of the batch",
         batch.shape == (N * HEADS, QUERIES, P),
-        f"{Q.shape} becomes {batch.shape}: the batch times h",
+        f"{Q.shape} becomes {batch.shape}: the batch times $h$",
     )
     lesson.fact(
         "it splits the projected queries, not the queries",
         np.allclose(split.data[:, 2], q @ attention.q_proj.weight.data[40:60].T),
-        "head 3 is what rows 40 to 59 of W_q make of the whole query",
+        "head 3 is what rows 40 to 59 of $W_q$ make of the whole query",
     )
-    lesson.fact("transpose_output is the way back", np.array_equal(merge_heads(split).data, Q.data))
+    lesson.fact("`transpose_output` is the way back", np.array_equal(merge_heads(split).data, Q.data))
     lesson.fact(
-        "nothing is copied h times",
+        "nothing is copied $h$ times",
         np.shares_memory(split.data, Q.data) and split.size == Q.size,
-        "the heads are views of the one projection",
+        "the heads are views of the one projection, as NumPy's reshape and transpose give them",
     )
     faster_together(lesson, rng, attention)
     networks_side_by_side(lesson, rng)
+    all_three(lesson, attention, q)
+
+
+def all_three(lesson: Lesson, attention: nn.MultiHeadAttention, q: np.ndarray) -> None:
+    """The projections of queries, keys and values in one matrix too, as in PyTorch."""
     packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
     three = np.split(q @ packed.T, 3, -1)
     lesson.fact(
         "PyTorch's layer does the same",
-        np.allclose(three[0], Q.data, rtol=1e-12),
-        f"it goes one step further: its in_proj_weight {packed.shape} is W_q, W_k and W_v in one; that the two "
+        np.allclose(three[0], attention.q_proj(q).data, rtol=1e-12),
+        f"it goes one step further: its `in_proj_weight` {packed.shape} is $W_q$, $W_k$ and $W_v$ in one; that the two "
         "layers agree in results and gradients is a test of this project (tests/oracle)",
     )
 
@@ -150,13 +159,15 @@ def networks_side_by_side(lesson: Lesson, rng: np.random.Generator) -> None:
     x = rng.standard_normal(8)
     wide = np.concatenate(small) @ x  # (n·d,)
     by_d, by_n = wide.reshape(n, d), wide.reshape(d, n)
-    lesson.fact("N networks side by side are one with 3N outputs", wide.shape == (3 * n,), f"N = {n}: {wide.shape}")
+    lesson.fact(
+        "$N$ networks side by side are one with $3N$ outputs", wide.shape == (3 * n,), f"$N$ = {n}: {wide.shape}"
+    )
     lesson.erratum(
         "which outputs belong together",
-        "that each N nodes in turn are one of the networks",
-        "each 3, the size that a network embeds into; there are N such groups",
+        "that each $N$ nodes in turn are one of the networks",
+        "each 3, the size that a network embeds into; there are $N$ such groups",
         all(np.allclose(by_d[i], small[i] @ x) for i in range(n)) and not np.allclose(by_n[0][:d], small[1] @ x),
-        "the two are one only where N = 3",
+        "the two are one only where $N = 3$",
     )
 
 
@@ -164,7 +175,7 @@ def what_a_head_sees(lesson: Lesson) -> None:
     lesson.section("What a head sees: all features, through a projection of its own")
     lesson.quote(
         "q，k，v并不是简单的复制h份，而是将输入特征拆分为h份",
-        "q, k and v are not simply copied h times; the input's features are split into h parts",
+        "$q$, $k$ and $v$ are not simply copied $h$ times; the input's features are split into $h$ parts",
     )
     lesson.predict(
         "Five heads on an input of 100 features. How many of them can head 1 see?",
@@ -198,7 +209,7 @@ def what_a_head_sees(lesson: Lesson) -> None:
     whole = attention.q_proj(q).data @ attention.k_proj(k).data.swapaxes(1, 2)  # (N, L_q, L_kv)
     weights = softmax(parts / np.sqrt(P))  # (N, h, L_q, L_kv)
     lesson.fact(
-        "one head compares over all features at once; h heads compare each part by itself",
+        "one head compares over all features at once; $h$ heads compare each part by itself",
         np.allclose(parts.sum(1), whole) and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
         "the products of the parts add up to the whole product, and each has a softmax of its own",
     )
@@ -206,26 +217,28 @@ def what_a_head_sees(lesson: Lesson) -> None:
     blocks = np.split(attention.out_proj.weight.data.T, HEADS)  # W_o in h blocks (p, p_o)
     total = sum(head @ block for head, block in zip(heads, blocks))
     lesson.fact(
-        "W_o weighs the parts and adds them up",
+        "$W_o$ weighs the parts and adds them up",
         np.allclose(total, attention(q, k, k).data),
-        "concatenating and multiplying by W_o is the sum over heads of head · (its block of W_o)",
+        "concatenating and multiplying by $W_o$ is the sum over heads of head · (its block of $W_o$)",
     )
 
 
 def how_many(lesson: Lesson) -> None:
     lesson.section("How many queries, how many keys and values")
+    lesson.say("""The chapter's test has 4 queries and 6 pairs of a key and a value. Where do such numbers come from, when a sentence has
+    one number of words?""")
     attention = made(3)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
     y = attention(X, Y, Y, mask)
-    lesson.fact("attention(X, Y, Y, valid_lens).shape", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
+    lesson.fact("`attention(X, Y, Y, valid_lens).shape`", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
     lesson.fact(
         "the second number is that of the queries, whatever the number of pairs",
         all(attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100) for n in (1, 6, 9)),
         "each query gets one result",
     )
     lesson.fact(
-        "their length, after the projections, is num_hiddens",
+        "their length, after the projections, is `num_hiddens`",
         attention.q_proj(X).shape[-1] == attention.k_proj(Y).shape[-1] == attention.v_proj(Y).shape[-1] == HIDDENS,
         f"queries {attention.q_proj(X).shape}, keys and values {attention.k_proj(Y).shape}",
     )
@@ -267,9 +280,9 @@ def highest_mask(scores: np.ndarray, lens: np.ndarray) -> np.ndarray:
 
 
 def valid_lens(lesson: Lesson) -> None:
-    lesson.section("valid_lens: the first keys, or those with the highest scores?")
+    lesson.section("`valid_lens`: the first keys, or those with the highest scores?")
     lesson.say(
-        """A reader asks whether valid_lens should not keep the highest scores of each row, since the code keeps the
+        """A reader asks whether `valid_lens` should not keep the highest scores of each row, since the code keeps the
         first ones. The answer given: what is cut is padding, which means nothing and must not take part. Both are
         tried on queries and keys where the last keys are padding."""
     )
@@ -313,6 +326,13 @@ def valid_lens(lesson: Lesson) -> None:
 
 def additive_and_dot_product(lesson: Lesson) -> None:
     lesson.section("Additive beside dot-product, and the shape (1, 1, 2, 10)")
+    lesson.say("""The chapter before this one has another way to score a key, *additive* attention: a small network
+    of one hidden layer looks at query and key together. It needs no query of the key's size, and costs more than a
+    product.""")
+    lesson.formula(
+        r"s(q, k) = w^\top \tanh(W_q q + W_k k) \qquad s(q, k) = \frac{q \cdot k}{\sqrt{d}}",
+        "Left, additive attention with a vector $w$ and two matrices that are learned; right, dot-product attention.",
+    )
     rng = np.random.default_rng(5)
     keys = np.ones((2, 10, 2))
     values = np.tile(np.arange(40.0).reshape(1, 10, 4), (2, 1, 1))
@@ -324,7 +344,7 @@ def additive_and_dot_product(lesson: Lesson) -> None:
     weights = additive.weights.data  # (2, 1, 10)
     expected = np.array([[1 / 2] * 2 + [0] * 8, [1 / 6] * 6 + [0] * 4])
     lesson.fact(
-        "in the earlier example both kinds of attention give the same picture",
+        "in that chapter's example, whose keys are all ones, both kinds of attention give the same picture",
         np.allclose(weights[:, 0], expected) and np.allclose(dot.weights.data, weights) and np.allclose(*results),
         "all keys are equal, so that any score spreads the weight evenly over the 2 and the 6 real ones",
     )
@@ -343,7 +363,11 @@ def additive_and_dot_product(lesson: Lesson) -> None:
         results[0].shape == (2, 1, 4) and refuses(dot, np.ones((2, 1, 20)), keys, values),
         "queries of size 20, keys of size 2",
     )
-    q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))  # keys that differ
+    keys_that_differ(lesson, rng, dot)
+
+
+def keys_that_differ(lesson: Lesson, rng: np.random.Generator, dot: nn.DotProductAttention) -> None:
+    q, k = rng.standard_normal((1, 6, 2)), 2 * rng.standard_normal((1, 10, 2))
     other = nn.AdditiveAttention(2, 2, 8, dtype=float, generator=rng)
     for attention in (other, dot):
         attention(q, k, k, np.array([8]))
@@ -386,6 +410,8 @@ def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, 
 
 def the_exercise(lesson: Lesson) -> None:
     lesson.section("The exercise: draw the weights of all heads")
+    lesson.say("""The chapter asks its readers to draw the weights of each head. One has done so for inputs of ones, as in the
+    chapter's own test, and asks whether a picture so even can be right.""")
     attention = made(6)
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
@@ -393,7 +419,7 @@ def the_exercise(lesson: Lesson) -> None:
     expected = np.zeros((N, HEADS, QUERIES, PAIRS))
     expected[0, ..., :3], expected[1, ..., :2] = 1 / 3, 1 / 2
     lesson.fact(
-        "a reader's result looks like the earlier example: it is right",
+        "a reader's picture looks like that of the example before: it is right",
         np.allclose(weights, expected),
         "inputs of ones have equal keys, so that every head spreads evenly: 1/3 over 3 keys, 1/2 over 2",
     )
@@ -488,6 +514,14 @@ def heads_differ(model: Heads, x: np.ndarray) -> float:
 
 def alike_at_first(lesson: Lesson) -> None:
     lesson.section('"Alike at first, different after training"')
+    lesson.quote(
+        "初始时是一样的，学习之后不一样，每个参数学到的东西不同，就不一样了。",
+        "At first they are alike; after learning they are not: what each parameter learns is different.",
+    )
+    lesson.predict(
+        "If all heads began with the same weights, would training make them different?",
+        "No: the same weights get the same gradients, and so stay the same. That heads differ is the work of their random first weights.",
+    )
     rng = np.random.default_rng(8)
     x, _ = shifted(50, rng)
     usual = Heads("split", np.random.default_rng(0))
@@ -513,11 +547,14 @@ def alike_at_first(lesson: Lesson) -> None:
 
 def whole_values(lesson: Lesson) -> None:
     lesson.section("What if the values are not split?")
-    lesson.formula(r"\sum_h A_h V = \left(\sum_h A_h\right) V")
+    lesson.formula(
+        r"\sum_h A_h V = \left(\sum_h A_h\right) V",
+        "$A_h$ are the weights of head $h$, a row for each query; $V$ are the values, whole.",
+    )
     lesson.say(
-        """A reader asks: leave the values whole, num_hiddens for each head, and add up what the heads make of them, or
-        put it side by side. Is that sensible, and what does it do? First by algebra, then on a task that needs four
-        heads: each quarter of the features has to come from another place."""
+        """A reader asks: leave the values whole, `num_hiddens` for each head, and add up what the heads make of
+        them, or put it side by side. Is that sensible, and what does it do? First by algebra, then on a task that
+        needs four heads: each quarter of the features has to come from another place."""
     )
     rng = np.random.default_rng(9)
     x, _ = shifted(5, rng)
@@ -526,7 +563,7 @@ def whole_values(lesson: Lesson) -> None:
     lesson.fact(
         "added up, the heads are one head",
         np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
-        "Σ A_h V = (Σ A_h) V: one map of weights for all features",
+        "$\\sum_h A_h V = (\\sum_h A_h) V$: one map of weights for all features",
     )
     split, joined = Heads("split", np.random.default_rng(1)), Heads("joined", np.random.default_rng(1))
     for a, b in zip(joined.parameters(), split.parameters()):
@@ -540,8 +577,13 @@ def whole_values(lesson: Lesson) -> None:
     lesson.fact(
         "side by side, the split form is a special case",
         np.allclose(joined(x).data, split(x).data, atol=1e-5),
-        "W_o takes from each head only its own features, and zeros elsewhere",
+        "$W_o$ takes from each head only its own features, and has zeros elsewhere",
     )
+    on_a_task(lesson)
+
+
+def on_a_task(lesson: Lesson) -> None:
+    """The three forms, trained on a task for four heads."""
     left, rows = {}, []
     for kind in ("split", "summed", "joined"):
         model = Heads(kind, np.random.default_rng(1))
@@ -551,13 +593,13 @@ def whole_values(lesson: Lesson) -> None:
     lesson.fact(
         "added up, it is not sensible: what several heads are for is lost",
         left["summed"] > 0.7 > 7 * left["split"],
-        f"{left['summed']:.0%} of the variance is not explained, {left['split']:.1%} with split values. One map w "
-        "explains w_i² / Σ w² of a part that comes from place i: 1 in sum over the four, a quarter on average",
+        f"{left['summed']:.0%} of the variance is not explained, {left['split']:.1%} with split values. One map $w$ "
+        "explains $w_i^2 / \\sum_j w_j^2$ of a part that comes from place $i$: 1 in sum over the four, a quarter on average",
     )
     lesson.fact(
         "side by side, it works and costs more",
         left["joined"] < 0.1,
-        f"{left['joined']:.1%} not explained; the values and W_o take h times the work, W_o h times the parameters",
+        f"{left['joined']:.1%} not explained; the values and $W_o$ take $h$ times the work, $W_o$ $h$ times the parameters",
     )
 
 
@@ -578,6 +620,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     alike_at_first(lesson)
     whole_values(lesson)
     how_many(lesson)
+    lesson.exercise(
+        "A layer has vectors of 512 numbers and 8 heads. How many parameters have $W_q$, $W_k$, $W_v$ and $W_o$ without biases? And with 16 heads?",
+        "$4 \\cdot 512^2$ = 1,048,576, and the same with 16: more heads are narrower, not more numerous in parameters.",
+    )
     lesson.exercise(
         "Start two heads with the same weights. After a thousand steps of training, how far apart are they?",
         "Not at all, up to rounding: the same weights get the same gradients.",

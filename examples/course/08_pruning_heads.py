@@ -1,11 +1,12 @@
 """Which heads matter, and what happens when the others are removed.
 
 "Multi-head attention" (the text, 004_36d00249ebd8060a.txt) says that the heads learn different things, each for a part
-of the features. Then some should matter more than others. This script trains a model of 16 heads (10 seconds, on the
-sentences of 05_self_attention.py), asks of each head how much the loss depends on it, in two ways, and removes the
-least important: their parameters are gone, and the model is smaller and faster.
+of the features. Then some should matter more than others. This lesson trains a model of 16 heads on the sentences of
+lesson 5, asks of each head how much the loss depends on it, in two ways, and removes the least important: their
+parameters are gone, and the model is smaller and faster.
 
-After Michel, Levy, Neubig (2019), "Are sixteen heads really better than one?", arXiv:1905.10650.
+After Michel, Levy, Neubig (2019), "Are sixteen heads really better than one?",
+[arXiv:1905.10650](https://arxiv.org/abs/1905.10650).
 
     python examples/course/08_pruning_heads.py
 """
@@ -93,7 +94,7 @@ def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
     ids, nouns = course.encode(sentences)[held], nouns[held]
     loss, accuracy = loss_and_accuracy(model, np.ones((LAYERS, HEADS)), ids, nouns)
     lesson.say(
-        f"""It names the noun that "it" stands for, as in 05_self_attention.py, with {LAYERS} layers of {HEADS} heads of
+        f"""It names the noun that "it" stands for, as in lesson 5, with {LAYERS} layers of {HEADS} heads of
         size {D_MODEL // HEADS} and {model.num_parameters():,} parameters. On the {len(ids)} held-out sentences its loss
         is {loss:.4f}."""
     )
@@ -113,31 +114,18 @@ def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
 
 def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
     lesson.section("How important is each head?")
+    lesson.say(
+        """The output of each head gets a gate, a number that it is multiplied by: 1 leaves it, 0 silences it. Now
+        one can ask two questions. By *ablation*: how much does the loss grow when the gate of a head is 0? That
+        takes one pass over the data for each head. By *gradient*: how much does the loss of a sentence change with
+        the gate, at 1, on average? That takes one pass for all of them."""
+    )
     lesson.formula(
-        r"I_h = \frac{1}{N} \sum_{n} \left|\frac{\partial L_n}{\partial g_h}\right|",
+        r"I_h = \frac{1}{N} \sum_{n} |\partial L_n / \partial g_h|",
         "$g_h$ is the gate of head $h$, taken at 1; $L_n$ the loss of sentence $n$.",
     )
     lesson.code(importance_by_gradient, importance_by_ablation)
-    lesson.say(
-        """The output of each head gets a gate: 1 leaves it, 0 silences it. Two questions. By ablation: how much does
-        the loss grow when the gate of a head is 0? One pass over the data for each head. By gradient: how much does
-        the loss of a sentence change with its gate, |dL/dgate| at 1, on average? One pass for all of them."""
-    )
-    gate = mg.Tensor(np.ones((LAYERS, HEADS), np.float32), requires_grad=True)
-    total = mg.cross_entropy(gated(model, [gate[i] for i in range(LAYERS)], ids), nouns)
-    (slope,) = mg.gradients(total, [gate])
-    step, (i, j) = 0.05, np.unravel_index(abs(slope.data).argmax(), slope.shape)
-    near = []
-    for sign in (1, -1):
-        gates = np.ones((LAYERS, HEADS))
-        gates[i, j] += sign * step
-        near.append(loss_and_accuracy(model, gates, ids, nouns)[0])
-    difference = (near[0] - near[1]) / (2 * step)
-    lesson.fact(
-        "the gradient at a gate is the change of the loss with it",
-        np.isclose(difference, slope.data[i, j], rtol=0.1),
-        f"layer {i + 1}, head {j + 1}: {slope.data[i, j]:+.5f}, by differences {difference:+.5f}",
-    )
+    gradient_of_a_gate(lesson, model, ids, nouns)
     found = {
         "gradient": importance_by_gradient(model, ids, nouns),
         "ablation": importance_by_ablation(model, ids, nouns),
@@ -146,7 +134,9 @@ def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -
         lesson.show(f"importance by {name} (layers, heads)", values)
     agree = ranks_agree(*found.values())
     lesson.fact(
-        "both ways agree on the whole", agree > 0.3, f"Spearman's correlation of the two rankings is {agree:.2f}"
+        "both ways agree on the whole",
+        agree > 0.3,
+        f"Spearman's correlation of the two rankings (1 if they are the same, 0 if they have nothing in common) is {agree:.2f}",
     )
     lesson.say(
         """The gradient is the cheaper one, and sees only what a small change does; to silence a head is a large one.
@@ -162,15 +152,29 @@ def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -
     return found
 
 
+def gradient_of_a_gate(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -> None:
+    gate = mg.Tensor(np.ones((LAYERS, HEADS), np.float32), requires_grad=True)
+    total = mg.cross_entropy(gated(model, [gate[i] for i in range(LAYERS)], ids), nouns)
+    (slope,) = mg.gradients(total, [gate])
+    step, (i, j) = 0.05, np.unravel_index(abs(slope.data).argmax(), slope.shape)
+    near = []
+    for sign in (1, -1):
+        gates = np.ones((LAYERS, HEADS))
+        gates[i, j] += sign * step
+        near.append(loss_and_accuracy(model, gates, ids, nouns)[0])
+    difference = (near[0] - near[1]) / (2 * step)
+    lesson.fact(
+        "the gradient at a gate is the change of the loss with it",
+        np.isclose(difference, slope.data[i, j], rtol=0.1),
+        f"layer {i + 1}, head {j + 1}: {slope.data[i, j]:+.5f}, by differences {difference:+.5f}",
+    )
+
+
 def how_many_can_go(
     lesson: Lesson, model: Any, found: dict[str, np.ndarray], ids: np.ndarray, nouns: np.ndarray
 ) -> tuple[dict[str, list[float]], int]:
     """Accuracy by the number of silent heads, for several orders; how many can go at no more than 1 %."""
     lesson.section("How many can be silent?")
-    lesson.predict(
-        "Sixteen heads. How many can be silenced before one sentence in a hundred goes wrong?",
-        "The table and the last statement of this section tell; for a hint, look at how uneven the importances above are.",
-    )
     rng = np.random.default_rng(0)
     orders = {
         "least by gradient first": removal_order(found["gradient"]),
@@ -186,6 +190,16 @@ def how_many_can_go(
         float(np.mean([loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]))
         for n in range(len(drawn[0]) + 1)
     ]
+    curve = curves["least by gradient first"]
+    free = max(n for n in range(len(curve)) if min(curve[: n + 1]) >= curve[0] - 0.01)
+    lesson.predict(
+        "Sixteen heads, and the importances above. How many can be silenced, the least important first, before one more sentence in a hundred goes wrong?",
+        f"{free}: those that remain are the few whose importance stands out.",
+    )
+    lesson.say(
+        """We silence one head after the other, in four orders, and count right answers. One head of each layer is
+        always left."""
+    )
     rows = [[name, *(f"{accuracy:.0%}" for accuracy in curve[::2])] for name, curve in curves.items()]
     lesson.table(["heads silenced", *range(0, 15, 2)], rows, f"Accuracy on {len(ids)} held-out sentences")
     area = {name: float(np.mean(curve)) for name, curve in curves.items()}
@@ -197,8 +211,6 @@ def how_many_can_go(
         least > most + 0.1 and least > random - 0.02,
         f"mean accuracy along the way: {least:.0%} in its order, {random:.0%} at random, {most:.0%} in reverse",
     )
-    curve = curves["least by gradient first"]
-    free = max(n for n in range(len(curve)) if min(curve[: n + 1]) >= curve[0] - 0.01)
     lesson.fact(
         "many heads are not needed", free >= 3, f"{free} of 16 can be silent at a cost of at most 1 % of accuracy"
     )
@@ -208,7 +220,9 @@ def how_many_can_go(
 def remove(lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray) -> None:
     lesson.section("Really removed")
     heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
-    lesson.say(f"prune_heads takes their rows out of W_q, W_k and W_v, and their columns out of W_o: `{heads}`.")
+    lesson.say(
+        f"A gate of 0 costs as much as one of 1. `prune_heads` takes the rows of these heads out of $W_q$, $W_k$ and $W_v$, and their columns out of $W_o$: `{heads}`."
+    )
     pruned = copied(model)
     pruned.prune_heads(heads)
     with mg.no_grad():
@@ -320,6 +334,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     order = removal_order(found["gradient"])
     remove(lesson, model, order, free, ids)
     remove_most(lesson, model, order, ids, nouns)
+    lesson.exercise(
+        "A head's gate has the gradient 0 for every sentence. May the head be removed?",
+        "Not for that alone: a gradient of 0 says that small changes do nothing. A head whose loss has its minimum just at the gate 1 has it too. Ablation tells.",
+    )
     lesson.exercise(
         "Why does each layer keep at least one head here?",
         "A layer without heads would pass on only its residual connection and a bias; one can try it, but then the layer is not pruned, it is gone.",

@@ -1,8 +1,8 @@
 """Build and train a Transformer yourself: from attention to every sentence right.
 
 Nothing is left to a library here but arrays and their derivatives (lesson 0). The model, its training and its use are
-the 120 lines of by_hand.py, which this lesson goes through, trains, holds against `nn` number by number, and asks for
-600 translations that it has never seen.
+the 120 lines of `by_hand.py`, which this lesson goes through, trains, holds against `nn` number by number, and asks
+for 600 translations that it has never seen.
 
     python examples/course/09_build_a_transformer.py          half a minute; pictures in runs/build_a_transformer
 """
@@ -38,7 +38,7 @@ class Corpus:
         self.source, self.target = (Vocabulary.build(pair[side] for pair in self.train) for side in (0, 1))
 
     def ids(self, pairs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Sources (N, L_s), and targets (N, L_t) between their marks."""
+        """Sources (N, L_s), and targets (N, L_t) from <bos> to <eos>."""
         return (
             padded([self.source.encode(s) for s, _ in pairs]),
             padded([self.target.encode(t, bos=True, eos=True) for _, t in pairs]),
@@ -48,11 +48,15 @@ class Corpus:
 def the_task(lesson: Lesson, corpus: Corpus) -> None:
     lesson.section("The task")
     lesson.say(f"""A small grammar makes sentences like these. The model shall learn from {len(corpus.train):,} pairs, and then
-    translate {len(corpus.held_out)} new ones. What it must learn is not word for word: Chinese has measure words, English has articles,
-    plurals and `does`.""")
+    translate {len(corpus.held_out)} new ones. What it must learn is not word for word: Chinese has measure words, English has
+    articles, plurals and `does`.""")
     lesson.listing("\n".join(f"{' '.join(s)}  →  {' '.join(t)}" for s, t in corpus.held_out[:4]))
-    lesson.say(f"""Words become numbers: {len(corpus.source)} Chinese and {len(corpus.target)} English ones, the marks among them. A batch
-    is two arrays of ids, filled up with 0.""")
+    lesson.say(
+        f"""Words become numbers, their places in a vocabulary: of {len(corpus.source)} Chinese and of
+        {len(corpus.target)} English tokens. Four of them are not words: `<pad>` (0) fills short sentences up to
+        the length of the longest, `<bos>` stands before a sentence, `<eos>` after it, and `<unk>` for words
+        that are not known. A batch is two arrays of such ids."""
+    )
     both = set(map(str, corpus.train)) & set(map(str, corpus.held_out))
     lesson.fact("no held-out sentence is learned from", not both and len(corpus.held_out) == 600)
     lesson.diagram("model", "What we are going to build.")
@@ -60,15 +64,16 @@ def the_task(lesson: Lesson, corpus: Corpus) -> None:
 
 def the_attention(lesson: Lesson, p: by_hand.Parameters, rng: np.random.Generator) -> None:
     lesson.section("Attention")
-    lesson.say("""All starts with one function. Each word asks a question $q$; each word offers a key $k$ and a value $v$. How well a
-    question fits a key is their product; a softmax makes weights of that; the answer is the mean of the values by these weights.""")
+    lesson.say("""All starts with one function. Each word asks a question, its query $q$; each word offers a key $k$
+    and a value $v$. How well a question fits a key is their product; a softmax makes weights of that; the answer is
+    the mean of the values by these weights.""")
     lesson.formula(
         r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
     )
     lesson.diagram("head", "One head, with the shapes.")
     lesson.code(by_hand.softmax, by_hand.attention)
-    lesson.say("""The heads are nothing but a reshape: $d$ features become $h$ groups of $d/h$, and the group becomes an axis that all
-    products go along with.""")
+    lesson.say("""The heads are nothing but a reshape: $d$ features become $h$ groups of $d/h$, and the group
+    becomes an axis that all products go along with.""")
     name = "encoder.layers.0.self_attention"
     x = mg.Tensor(rng.standard_normal((2, 5, D)).astype(np.float32))
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None]
@@ -84,8 +89,12 @@ def the_attention(lesson: Lesson, p: by_hand.Parameters, rng: np.random.Generato
 
 def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray) -> nn.Transformer:
     lesson.section("The rest of the model")
-    lesson.say("""Attention mixes words. The feed-forward net then works on each word by itself; a norm keeps the numbers at size
-    1; and each part is *added* to what was there, so that gradients pass.""")
+    lesson.say(
+        """Attention mixes words. The feed-forward net then works on each word by itself; a norm keeps the numbers
+        at size 1; and each part is *added* to what was there, so that gradients pass. Before all this stands the
+        embedding: a row of a table for each token, times $\\sqrt{d}$, because its numbers are drawn with variance
+        $1/d$ and would be small beside the sines and cosines of the positions."""
+    )
     lesson.formula(
         r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta \qquad \operatorname{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2"
     )
@@ -102,6 +111,10 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
     model = nn.Transformer(config)
     model.load_state_dict({name: t.data for name, t in p.items()})
     ours, theirs = by_hand.loss(p, source, target, HEADS, LAYERS), model.loss(source, target)
+    lesson.predict(
+        f"Before it has learned anything, what is the loss? The vocabulary has {len(p['output.bias'].data)} words.",
+        f"About $\\log {len(p['output.bias'].data)} = {np.log(len(p['output.bias'].data)):.2f}$, the loss of guessing, and a little more, since the first weights are sure of nonsense: {ours.item():.2f}.",
+    )
     lesson.fact(
         "`nn.Transformer` with the same weights has the same loss",
         np.isclose(ours.item(), theirs.item(), rtol=1e-5),
@@ -117,17 +130,18 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
     )
     for t in p.values():
         t.grad = None
-    lesson.predict(
-        f"Before it has learned anything, what is the loss? The vocabulary has {len(p['output.bias'].data)} words.",
-        f"About $\\log {len(p['output.bias'].data)} = {np.log(len(p['output.bias'].data)):.2f}$, the loss of guessing, and a little more, since the first weights are sure of nonsense: {ours.item():.2f}.",
-    )
     return model
 
 
 def the_training(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray) -> list[float]:
     lesson.section("Training")
-    lesson.say("""Adam keeps two averages for each number: of its gradient, and of its square. The step is one divided by the root of
-    the other: so each number moves at the same pace, whatever the size of its gradients.""")
+    lesson.say(
+        """The sentences are gone through in batches of 64, in another order each time; a pass over all of them is
+        an *epoch*. Adam, by which the lessons before this one train, keeps two running averages for each parameter:
+        of its gradient, and of the square of that. The step is one divided by the root of the other, so that each
+        parameter moves at the same pace, whatever the size of its gradients. The hats undo that both averages start
+        at 0. The learning rate $\\eta$ rises at first, when the averages are still poor, and falls towards the end."""
+    )
     lesson.formula(
         r"m \leftarrow 0.9\,m + 0.1\,g \qquad v \leftarrow 0.98\,v + 0.02\,g^2 \qquad \theta \leftarrow \theta - \eta \frac{\hat{m}}{\sqrt{\hat{v}}}"
     )
@@ -162,7 +176,8 @@ def draw_loss(path: Path, losses: list[float], guessing: float) -> None:
 def the_translations(lesson: Lesson, p: by_hand.Parameters, corpus: Corpus) -> None:
     lesson.section("It translates")
     lesson.say(
-        """Now the decoder is given the start mark alone. What it says is read at the next step, until it says the end mark."""
+        """Now the decoder is given `<bos>` alone. The likeliest token that comes out is read at the next step,
+        until it is `<eos>`."""
     )
     lesson.code(by_hand.translate)
     source, target = corpus.ids(corpus.held_out)
@@ -177,8 +192,8 @@ def the_translations(lesson: Lesson, p: by_hand.Parameters, corpus: Corpus) -> N
     lesson.fact(
         "all 600 sentences that it has never seen are right", right.all(), f"{right.mean():.1%} without an error"
     )
-    lesson.say("""The same model is what `examples/train_toy_translation.py` trains, with more layers, dropout, batches by length, a cache,
-    and a beam. `nn` is these 120 lines made fast, checked, and general.""")
+    lesson.say("""The same model is what `examples/train_toy_translation.py` trains, with more layers, dropout,
+    batches by length, a cache, and a beam. `nn` is these 120 lines made fast, checked, and general.""")
 
 
 def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpus: Corpus) -> None:

@@ -147,7 +147,7 @@ def train(
 
 
 def translate(p: Parameters, source: np.ndarray, h: int, layers: int, longest: int) -> np.ndarray:
-    """The likeliest next token again and again: ids (N, longest), with the start mark."""
+    """The likeliest next token again and again: ids (N, longest), from <bos> on."""
     with mg.no_grad():
         memory, target = encode(p, source, h, layers), np.full((len(source), 1), BOS)
         while target.shape[1] < longest:

@@ -31,7 +31,7 @@ OPERATORS = {
     "prime": "′", "lfloor": "⌊", "rfloor": "⌋", "int": "∫", "sim": "∼", "equiv": "≡", "ll": "≪", "gg": "≫", "bar": "|",
 }  # fmt: skip
 SPACES = {"quad": "1em", "qquad": "2em", ",": "0.17em", ";": "0.28em", " ": "0.25em"}
-NAMES = {"sin", "cos", "tan", "tanh", "exp", "log", "ln", "max", "min", "arg"}
+NAMES = {"softmax", "sin", "cos", "tan", "tanh", "exp", "log", "ln", "max", "min", "arg"}
 SYMBOLS = {*LETTERS, *OPERATORS, *SPACES, *NAMES}
 LARGE = {"∑", "∏"}
 
@@ -185,7 +185,7 @@ def _read(source: str) -> Node:
 
 # -- as text -------------------------------------------------------------------------------------------
 
-_SPACED = set("=≈≠≤≥→←∈↦∼≡≪≫×±+−")
+_SPACED = set("=≈≠≤≥→←∈↦∼≡≪≫×·⊙±+−")
 
 
 def text(source: str) -> str:
@@ -194,7 +194,7 @@ def text(source: str) -> str:
 
 
 def _is_simple(shown: str) -> bool:
-    return re.fullmatch(r"[^\s+−=/·×]+", shown) is not None
+    return re.fullmatch(r"[^\s+−=/·×]+|[√∂]\((?:[^()]|\([^()]*\))*\)", shown) is not None
 
 
 def _text(node: Node | None) -> str:
@@ -205,7 +205,7 @@ def _text(node: Node | None) -> str:
     parts = [_text(part) for part in node.parts]
     if node.kind == "frac":
         above, below = (part if _is_simple(part) else f"({part})" for part in parts)
-        return f"{above} / {below}" if len(above + below) > 4 else f"{above}/{below}"
+        return f"{above} / {below}" if len(above + below) > 5 else f"{above}/{below}"
     if node.kind == "sqrt":
         return f"√{parts[0]}" if _is_simple(parts[0]) else f"√({parts[0]})"
     if node.kind == "script":
@@ -249,6 +249,9 @@ def _row_text(row: Node) -> str:
 def _needs_space(before: Node | None, part: Node, out: str) -> bool:
     """Whether words or a fraction would run into what stands before them."""
     base = before.parts[0] if before and before.kind == "script" else before
+    first = part.parts[0] if part.kind == "script" else part
+    if base is not None and base.kind == "frac" and first is not None and first.value in LARGE:
+        return True
     if base is None or base.value in LARGE:
         return base is not None
     if base.kind == "name":

@@ -38,7 +38,9 @@ __all__ = ["Lesson", "chinese_english", "fastest"]
 
 
 def _arguments(name: str, about: str, argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=terminal.plain(about), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("runs") / name, metavar="DIR", help="where pictures go")
     parser.add_argument("--no-pictures", action="store_true", help="draw nothing")
     parser.add_argument(
@@ -60,7 +62,7 @@ def _sections(path: str) -> list[str]:
     source = Path(path).read_text(encoding="utf-8")
     return [
         found[1]
-        for found in re.finditer(r"""\.section\(\s*f?("|')(.*?)\1\s*\)""", source)
+        for found in re.finditer(r"""\.section\(\s*[rf]?("|')(.*?)\1\s*\)""", source)
         for found in [found.groups()]
     ]
 
@@ -78,7 +80,7 @@ class Lesson:
         script = sys._getframe(1).f_code.co_filename
         self.words = languages.catalogue(Path(script).stem, args.lang)
         if args.list:
-            print("\n".join(map(self.words.text, _sections(script))))
+            print("\n".join(terminal.plain(self.words.text(title)) for title in _sections(script)))
             raise SystemExit(0)
         self.name = name
         self.out: Path = args.record or args.out
@@ -105,7 +107,8 @@ class Lesson:
         self.blocks.append({"kind": kind, **content})
         shown = self.words.block(self.blocks[-1])
         if kind == "section" and self.only:
-            self._in_section = any(self.only in title.lower() for title in (content["text"], shown["text"]))
+            titles = (terminal.plain(title).lower() for title in (content["text"], shown["text"]))
+            self._in_section = any(self.only in title for title in titles)
         if self._in_section or kind == "title":
             print(self.terminal.show(shown))
 
@@ -226,7 +229,7 @@ class Lesson:
         corrected = f" ({self.corrected} with a correction that is noted)" if self.corrected else ""
         verdict = "all agree" if not self.failed else f"{len(self.failed)} DO NOT AGREE"
         self._in_section = True
-        self._add("end", text=f"{self.checked} statements of the text checked{corrected}: {verdict}.")
+        self._add("end", text=f"{self.checked} statements checked{corrected}: {verdict}.")
         for text in self.words.missing:
             print(f"no {self.words.language} for: {text}", file=sys.stderr)
         if self.record:

@@ -12,7 +12,7 @@ from typing import Any
 from formulas import text as formula_text
 from languages import Catalogue
 
-__all__ = ["Terminal", "differing", "has_colour", "plain", "wrapped"]
+__all__ = ["Terminal", "differing", "has_colour", "plain", "sentence", "wrapped"]
 
 _CODES = {
     "bold": "1",
@@ -24,6 +24,7 @@ _CODES = {
     "code": "35",
     "ask": "1;34",
 }
+_KEPT = "\u00a0"  # a space at which no line is broken
 _OPENS, _CLOSES = "“‘（《「【〈", "”’，。、；：？！）》」】〉…—"
 _INLINE = re.compile(
     r"\$([^$]+)\$|`([^`]+)`|(?<![A-Za-z0-9_*])\*([^*\s][^*]*)\*(?![A-Za-z0-9_*])|\[([^\]]+)\]\(([^)]+)\)"
@@ -39,20 +40,30 @@ def columns(text: str) -> int:
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def plain(text: str) -> str:
-    """Prose without its marks: formulas as text, links by their words."""
+def plain(text: str, space: str = " ") -> str:
+    """Prose without its marks: formulas as text, links by their words; `space` stands within a short formula."""
 
     def bare(found: re.Match[str]) -> str:
         tex, code, emphasis, words, _ = found.groups()
-        return formula_text(tex) if tex else code or emphasis or words
+        if not tex:
+            return code or emphasis or words
+        shown = formula_text(tex)
+        return shown.replace(" ", space) if len(shown) < 20 else shown
 
     return _INLINE.sub(bare, text)
+
+
+def sentence(text: str) -> str:
+    """A text that begins with an English word begins with a capital; names of code and formulas stay as they are."""
+    begins = re.match(r"([a-z]{2,}|a)([ ,:;]|$)", text) and not re.search("[\u3400-\u9fff]", text[:12])
+    return text[0].upper() + text[1:] if begins else text
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
     """Lines of at most `width` columns; Chinese may break anywhere, but no line begins with what closes, nor ends with what opens."""
     words = re.findall(
-        rf"\s+|[{_OPENS}]*[\u3400-\u9fff][{_CLOSES}]*|[^\s\u3400-\u9fff]+?(?=[{_OPENS}]*[\u3400-\u9fff]|\s|$)", text
+        rf"[ \t\n]+|[{_OPENS}]*[\u3400-\u9fff][{_CLOSES}]*|[^ \t\n\u3400-\u9fff]+?(?=[{_OPENS}]*[\u3400-\u9fff]|[ \t\n]|$)",
+        text,
     )
     lines, line = [], first
     for word in words:
@@ -61,7 +72,7 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
             line = rest
         if not (word.isspace() and line in (first, rest)):
             line += word
-    return "\n".join([*lines, line.rstrip()])
+    return "\n".join([*lines, line.rstrip()]).replace(_KEPT, " ")
 
 
 def differing(printed: str, exact: str) -> list[tuple[str, bool]]:
@@ -88,9 +99,13 @@ class Terminal:
     def __init__(self, width: int, colour: bool, answers: bool, catalogue: Catalogue | None = None) -> None:
         self.width, self.colour, self.answers = width, colour, answers
         self.words = (catalogue or Catalogue()).words
+        self._blank = False  # whether the last block ended with an empty line
 
     def show(self, block: dict[str, Any]) -> str:
-        return getattr(self, f"_{block['kind']}")(**{k: v for k, v in block.items() if k != "kind"})
+        """A block as lines; where two meet, one blank line is enough."""
+        shown = getattr(self, f"_{block['kind']}")(**{k: v for k, v in block.items() if k != "kind"})
+        self._blank, before = shown.endswith("\n"), self._blank
+        return shown[1:] if before and shown.startswith("\n") else shown
 
     def paint(self, text: str, name: str) -> str:
         if not self.colour or not text:
@@ -98,7 +113,7 @@ class Terminal:
         return "\n".join(f"\x1b[{_CODES[name]}m{line}\x1b[0m" for line in text.split("\n"))
 
     def wrap(self, text: str, first: str = "", rest: str | None = None) -> str:
-        return wrapped(plain(text), self.width, first, first if rest is None else rest)
+        return wrapped(plain(text, _KEPT), self.width, first, first if rest is None else rest)
 
     def _title(self, text: str) -> str:
         return self.paint(self.wrap(text), "bold")
@@ -106,18 +121,23 @@ class Terminal:
     def _source(self, title: str, author: str, file: str, url: str, note: str) -> str:
         where = "The text: {title}, {author} ({file}). {note}"
         if url:
-            where = "The text: {title}, {author} ({file}); the original: {url}. {note}"
+            where = "The text: {title}, {author} ({file}). {note} The original: {url}"
         text = self.words(where, title=title, author=author, file=file, url=url, note=note)
         return self.paint(self.wrap(text.strip()), "soft")
 
     def _section(self, text: str) -> str:
-        line = f"── {text} "
-        return "\n" + self.paint(line + "─" * max(0, self.width - columns(line)), "head")
+        line = f"── {plain(text)} "
+        if columns(line) > self.width:
+            return "\n" + self.paint(self.wrap(text, "── ", "   "), "head")
+        return "\n" + self.paint(line + "─" * (self.width - columns(line)), "head")
 
     def _say(self, text: str) -> str:
         return "\n" + self.wrap(text)
 
     def _usage(self, text: str) -> str:
+        command, _, note = text.partition("  ")
+        if columns(text) + 4 > self.width and note:
+            return "\n" + self.paint(f"    {command}", "code") + "\n" + self.wrap(note.strip(), "        ")
         return "\n" + self.paint(textwrap.indent(text, "    "), "code")
 
     def _quote(self, text: str, english: str) -> str:
@@ -125,7 +145,10 @@ class Terminal:
         return "\n" + self.paint(quoted + ("\n" + self.wrap(english, "  │ ") if english else ""), "soft")
 
     def _formula(self, tex: str, note: str) -> str:
-        lines = textwrap.indent(formula_text(tex), "      ")
+        shown = formula_text(tex)
+        if any(columns(line) + 6 > self.width for line in shown.split("\n")):
+            shown = shown.replace("    ", "\n")  # what stood side by side stands below each other
+        lines = textwrap.indent(shown, "      ")
         return "\n" + self.paint(lines, "bold") + ("\n" + self.wrap(note, "      ") if note else "") + "\n"
 
     def _code(self, text: str, note: str) -> str:
@@ -133,27 +156,35 @@ class Terminal:
         return "\n" + head + self.paint(textwrap.indent(text, "    "), "code") + "\n"
 
     def _value(self, name: str, shape: list[int], text: str) -> str:
+        name = plain(name)
         if "\n" not in text and columns(name) + columns(text) + 5 <= self.width:
             return f"  {name} = {text}"
-        return f"  {name}  {tuple(shape)}\n{textwrap.indent(text, '    ')}"
+        return f"{self.wrap(f'{name}  {tuple(shape)}', '  ', '    ')}\n{textwrap.indent(text, '    ')}"
 
     def _table(self, header: list[str], rows: list[list[str]], caption: str) -> str:
-        lines = [[plain(cell) for cell in row] for row in [header, *rows]]
-        widths = [max(columns(row[i]) for row in lines) for i in range(len(header))]
-        numeric = [
-            all(re.match(r"^[-+±]?[\d.,]+", row[i]) or not row[i] for row in lines[1:]) for i in range(len(header))
-        ]
+        cells = [[plain(cell) for cell in row] for row in rows]
+        titles = [[plain(cell)] for cell in header]
+        numeric = [all(re.match(r"^[-+±]?[\d.,]+", row[i]) or not row[i] for row in cells) for i in range(len(header))]
+        widths = [max(columns(row[i]) for row in [*cells, titles[i] * len(header)]) for i in range(len(header))]
+        if sum(widths) + 2 * len(widths) > self.width:  # titles take several lines
+            for i in range(len(header)):
+                below = max((columns(row[i]) for row in cells), default=0)
+                titles[i] = wrapped(titles[i][0], max(below, 8)).split("\n")
+                widths[i] = max(below, *map(columns, titles[i]))
+        above = max(map(len, titles))
+        lines = [[([""] * (above - len(title)) + title)[at] for title in titles] for at in range(above)]
 
         def cell(text: str, i: int) -> str:
             space = " " * (widths[i] - columns(text))
             return space + text if numeric[i] else text + space
 
-        shown = ["  " + "  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in lines]
-        shown.insert(1, "  " + "  ".join("─" * w for w in widths))
+        shown = ["  " + "  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in [*lines, *cells]]
+        shown.insert(above, "  " + "  ".join("─" * w for w in widths))
         return "\n" + "\n".join([*([self.wrap(caption, "  ")] if caption else []), *shown]) + "\n"
 
     def _listing(self, text: str, note: str) -> str:
-        return (self.wrap(note, "  ") + "\n" if note else "") + textwrap.indent(text, "    ")
+        lines = (wrapped(line, self.width, "    ", "      ") for line in text.split("\n"))
+        return (self.wrap(note, "  ") + "\n" if note else "") + "\n".join(lines)
 
     def _measured(self, text: str) -> str:
         return self.wrap(text, "  ⏱ ", "    ")
@@ -193,14 +224,14 @@ class Terminal:
 
     def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:
         line = self.words(
-            "{text}: the text has {printed}, exactly it is {exact} — {detail}",
-            text=text, printed=printed, exact=exact, detail=detail,
+            "{text} — the text: {printed}; computed: {exact}. {detail}",
+            text=text, printed=printed, exact=exact, detail=sentence(detail),
         )  # fmt: skip
         lines = self.wrap(line, "  ≠ ", "    ")
-        for piece, differs in differing(printed, exact) if self.colour else []:
+        for piece, differs in differing(plain(printed), plain(exact)) if self.colour else []:
             if differs:
                 lines = lines.replace(piece, self.paint(piece, "differs"), 1)
         return lines if holds else lines.replace("≠", self.paint("✗", "bad"), 1)
 
     def _end(self, text: str) -> str:
-        return f"\n{text}"
+        return "\n" + self.wrap(text)

@@ -25,7 +25,7 @@ def lesson(
         text = capsys.readouterr().out
         last = text.rstrip().splitlines()[-1]
         assert status == 0, [line for line in text.splitlines() if "✗" in line]
-        found = re.fullmatch(r"(\d+) statements of the text checked( \(\d+ with .*\))?: all agree\.", last)
+        found = re.fullmatch(r"(\d+) statements checked( \(\d+ with .*\))?: all agree\.", last)
         assert found, last
         blocks = told[0].blocks
         drawn = "No picture: " not in text

@@ -56,5 +56,5 @@ def test_counts_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
     assert lesson.end() == 1
     out, err = capsys.readouterr()
     assert lesson.failed == ["these do not", "nor shapes"] and (lesson.checked, lesson.corrected) == (4, 1)
-    assert "✗ these do not — largest gap 0.0001" in out and "≠ a digit: the text has 1.23, exactly it is 1.25" in out
+    assert "✗ these do not — largest gap 0.0001" in out and "≠ a digit — the text: 1.23; computed: 1.25. Because" in out
     assert err.count("does not agree") == 2 and "Prose of x²." in out

@@ -61,7 +61,7 @@ def test_the_lesson(lesson) -> None:  # type: ignore[no-untyped-def]
     assert math.isclose(math.prod(map(float, rows["sure"])), sure, abs_tol=0.003), "the product of its five choices"
 
     # the softmax of the masked scores, from the numbers as printed
-    scores = numbers(text, "Mask Q Kᵀ / √d'  (5, 5)", 25).reshape(5, 5)
+    scores = numbers(text, "Mask QKᵀ/√d′  (5, 5)", 25).reshape(5, 5)
     weights = numbers(text, "softmax of each row  (5, 5)", 25).reshape(5, 5)
     e = np.array([[math.exp(s) for s in row] for row in scores])
     assert np.isinf(scores).sum() == 10
@@ -109,7 +109,7 @@ def test_a_wrong_layer_is_noticed(script: ModuleType, monkeypatch: pytest.Monkey
     with monkeypatch.context() as m:
         m.setattr(nn, "LayerNorm", Unbiased)
         script.layer_norm(lesson, np.random.default_rng(0))
-    assert lesson.failed == ["nn.LayerNorm does these three steps", "Step 4: γ_j times it, plus β_j"]
+    assert lesson.failed == ["`nn.LayerNorm` does these three steps", r"Step 4: $\gamma_j$ times it, plus $\beta_j$"]
     with monkeypatch.context() as m:
         m.setattr(nn, "causal_mask", lambda length: np.tri(length, length, 1, dtype=bool))
         script.masked_attention(lesson, np.random.default_rng(0))
