@@ -69,8 +69,12 @@ def _with_formulas(text: str) -> tuple[str, list[str]]:
 
 
 def _put_back(page: str, formulas: list[str]) -> str:
+    def formula(match: re.Match[str]) -> str:
+        shown, after = formulas[int(match[1])], match[2]  # no line begins with what closes
+        return f'<span class="whole">{shown}{after}</span>' if after else shown
+
     page = re.sub(r"<p>\ue000(\d+)\ue001</p>", lambda m: formulas[int(m[1])], page)
-    return re.sub(r"\ue000(\d+)\ue001", lambda m: formulas[int(m[1])], page)
+    return re.sub(r"\ue000(\d+)\ue001([，。、；：）》？！”’,.;:)?!]*)", formula, page)
 
 
 def inline(text: str) -> str:

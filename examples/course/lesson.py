@@ -96,7 +96,7 @@ class Lesson:
         self._in_section = not self.only
         title, _, rest = textwrap.dedent(about).strip().partition("\n")
         self._add("title", text=title)
-        for paragraph in re.split(r"\n\s*\n", rest.strip()):
+        for paragraph in filter(None, re.split(r"\n\s*\n", rest.strip())):
             self._add(
                 "usage" if paragraph.startswith("    ") else "say",
                 text=_one_line(paragraph) if paragraph[:4] != "    " else paragraph.strip(),

@@ -131,6 +131,26 @@ def test_quotes_are_curved_and_primes_are_not(docs: SimpleNamespace) -> None:
     assert shown == "to “see” d' and <code>&quot;x'&quot; &lt; y</code>, &lt;b&gt;"
 
 
+def test_no_line_begins_with_what_closes_after_a_formula(docs: SimpleNamespace) -> None:
+    shown = docs.markdown.inline("a $x$，因为 $y$ b ($z$).")
+    assert (
+        re.findall(r'<span class="whole"><math.*?</math>(.*?)</span>', shown) == ["，", ")."]
+        and shown.count("<span") == 2
+    )
+
+
+def test_words_of_diagrams_are_translated_and_letters_have_an_index(docs: SimpleNamespace) -> None:
+    translated = (
+        importlib.import_module("languages").catalogue("common", "zh").words
+    )  # a word without Chinese is a KeyError
+    for name in docs.diagrams.DIAGRAMS:
+        shown = docs.diagrams.figure(name, "", translated)
+        assert re.search("<text[^>]*>[^<]*[\u4e00-\u9fff]", shown), name
+        assert not re.search(">[^<]*[a-z] [a-z]+ [a-z]+ [a-z]+[^<]*</text>", shown), name
+    head = docs.diagrams.figure("head", "")
+    assert 'W<tspan dy="0.25em" font-size="0.75em">Q</tspan></text>' in head and "rows sum to 1" in head
+
+
 def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
     (folder / "a.html").write_text(f'<html><body><p id="here">x</p>{body}</body></html>', encoding="utf-8")
     return docs.check.problems(folder)
