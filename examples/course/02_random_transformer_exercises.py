@@ -275,7 +275,7 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
             "the decoder, word by word with a cache": fastest(
                 lambda: nn.greedy_search(model, source, max_len=length, eos=None)
             ),
-            "the decoder, word by word without one": fastest(lambda: again.append(uncached(model, source, length))),
+            "the decoder, word by word without one": fastest(lambda: again.append(uncached(model, source, length)), 1),
         }
     encoder, parallel, fast, slow = seconds.values()
     rows = [[name, f"{value * 1000:.1f} ms", f"{value / encoder:.1f}"] for name, value in seconds.items()]
