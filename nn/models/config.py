@@ -108,8 +108,10 @@ class ModelConfig:
             )
         if not _is_number(self.norm_eps) or not 1e-30 <= self.norm_eps < 1:  # less vanishes beside 0 in float32
             raise ValueError(f"norm_eps: expected 1e-30 <= norm_eps < 1, got {self.norm_eps!r}")
-        if not isinstance(self.scale_embedding, bool) and not self.scale_embedding > 0:
-            raise ValueError(f"scale_embedding: expected a bool or a number > 0, got {self.scale_embedding!r}")
+        for name in ("scale_embedding", "output_scale", "attention_scale"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, bool) and not (_is_number(value) and 0 < value < 1e30):
+                raise ValueError(f"{name}: expected a number > 0 and < 1e30, got {value!r:.30}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             value = getattr(self, name)
             if value is not None and (not _is_number(value) or not 0 <= value < 1):
