@@ -183,7 +183,8 @@ def _scale(settings: Settings, path: str, rank: int, file: SafetensorsFile) -> f
         found = settings.object(pattern, {})
         return next((found.number(key, low=0, high=1e30) for key in found if _matches(found, key, path)), default)
 
-    expected, alpha = of("rank_pattern", settings.integer("r")), of("alpha_pattern", settings.number("lora_alpha", 8, 0, 1e30))
+    expected = of("rank_pattern", settings.integer("r"))
+    alpha = of("alpha_pattern", settings.number("lora_alpha", 8, 0, 1e30))
     if rank != expected or rank < 1:
         raise ValueError(f"{settings.where}: r: {expected} for {path}, but its adapter in {file.path} has {rank}")
     return alpha / math.sqrt(rank) if settings.flag("use_rslora", False) else alpha / rank

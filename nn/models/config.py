@@ -108,6 +108,9 @@ class ModelConfig:
             )
         if not _is_number(self.norm_eps) or not 1e-30 <= self.norm_eps < 1:  # less vanishes beside 0 in float32
             raise ValueError(f"norm_eps: expected 1e-30 <= norm_eps < 1, got {self.norm_eps!r}")
+        for name in ("window_layers", "no_rotary_layers"):
+            if not all(isinstance(i, int) for i in getattr(self, name) or ()):
+                raise ValueError(f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}")
         for name in ("scale_embedding", "output_scale", "attention_scale"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, bool) and not (_is_number(value) and 0 < value < 1e30):

@@ -112,7 +112,7 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
             ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
             check_sizes(data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name)
         model = model_from_dict(data, init=path is None, where=where)
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
     if path is not None:

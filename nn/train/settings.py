@@ -92,6 +92,11 @@ def check_state(state: dict[str, Any], trainer: Any, path: Path) -> None:
         fail("ranks", "how many ranks there were, and processes of each")
     if state.get("accumulate") != trainer.accumulate:
         fail("accumulate", f"{trainer.accumulate}, as this trainer has")
+    if state["epoch"] > state["step"] or (state["step"] and not state["epoch"] + state["batch"]):
+        raise ValueError(
+            f"{path}: expected another epoch and batch after step {state['step']}, got epoch {state['epoch']} and "
+            f"batch {state['batch']}"
+        )
     if state["batch"] > state["step"] * trainer.accumulate or state["best_step"] > state["step"]:
         raise ValueError(
             f"{path}: expected batch and best_step to be reached by step {state['step']} of {trainer.accumulate} "

@@ -107,6 +107,8 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         ({"step": "12"}, "step: expected a whole number of at least 0, got '12'"),
         ({"step": True}, "step: expected a whole number"),
         ({"epoch": 1.5}, "epoch: expected a whole number"),
+        ({"epoch": 0, "batch": 0}, "expected another epoch and batch after step 12, got epoch 0 and batch 0"),
+        ({"epoch": 13}, "expected another epoch and batch after step 12"),
         ({"best": float("nan")}, "best: expected a number or null, got nan"),
         ({"loss_sum": None}, "loss_sum: expected a number"),
         ({"schedule": 3}, "schedule: expected null, as this trainer has no schedule"),
