@@ -118,6 +118,8 @@ def _fresh(x: Any, outer: bool) -> Tensor:
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)
     array = x._array if isinstance(x, Tensor) else np.asarray(x)
+    if array.dtype.kind in "iu" and array.ndim:  # as SciPy hands on a start such as [1, 1]
+        array = array.astype(float)
     if array.dtype.kind != "f":
         got = f"dtype {array.dtype}" if array.dtype.kind in "iubc" else f"{x!r}"
         raise TypeError(f"only floating-point arguments can be differentiated, got {got}")
@@ -137,7 +139,8 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     `f` returns a tensor of one element; with `has_aux`, a pair of that and anything else. The
     gradient has the structure of argument `argnums` (an array, or nested dicts, lists, tuples and named
-    tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an array.
+    tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an array, and
+    integers of arrays count as float64.
     """
 
     @functools.wraps(f)

@@ -203,11 +203,13 @@ def index_add(x: Any, index: Any, values: Any) -> Tensor:
 
 
 @function()
-def one_hot(indices: Any, num_classes: int, dtype: Any = np.float32) -> Tensor:
-    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`."""
+def one_hot(indices: Any, num_classes: int = -1, dtype: Any = np.float32) -> Tensor:
+    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as the largest asks for."""
     indices = np.asarray(unwrap(indices))
     if indices.dtype.kind not in "iu":
         raise TypeError(f"one_hot: expected integers, got dtype {indices.dtype}")
+    if num_classes == -1 and indices.size:
+        num_classes = int(indices.max()) + 1
     if indices.size and (indices.min() < 0 or indices.max() >= num_classes):
         raise IndexError(f"one_hot: expected classes 0 to {num_classes - 1}, got {indices.min()} to {indices.max()}")
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))

@@ -121,6 +121,9 @@ def test_results_that_are_trees() -> None:
 
 def test_lists_of_plain_numbers_are_arrays_and_other_leaves_are_refused() -> None:
     assert mg.grad(lambda x: (x**2).sum())([1.0, 2.0]).tolist() == [2, 4]
+    for whole in ([1, 2], np.array([1, 2]), Tensor([1, 2])):
+        g = mg.grad(lambda x: (x**0.5).sum())(whole)
+        assert g.dtype == float and g.tolist() == pytest.approx([0.5, 0.5 / 2**0.5])
     np.testing.assert_allclose(mg.hessian(lambda x: x[0] ** x[1])([2.0, 0.0]).data[0], [0, 0.5])
     assert [g.item() for g in mg.grad(lambda x: x[0] * x[1])([np.array(2.0), np.array(3.0)])] == [3, 2]
     assert mg.grad(lambda d: d["a"] * d["b"])(OrderedDict(a=2.0, b=Tensor(3.0)))["a"].item() == 3

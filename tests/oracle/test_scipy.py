@@ -89,6 +89,10 @@ CALLS: dict[str, Callable[[], Any]] = {
         TRUE,
     ),
     "root, hybr": lambda: (optimize.root(system, np.zeros(2), jac=mg.jacobian(system)).x, [0.8411639, 0.1588361]),
+    "root, lm, from integers": lambda: (
+        optimize.root(system, [0, 0], jac=mg.jacobian(system), method="lm").x,
+        [0.8411639, 0.1588361],
+    ),
     "root, jac=True": lambda: (
         optimize.root(lambda x: (system(x), mg.jacobian(system)(x)), np.zeros(2), jac=True).x,
         [0.8411639, 0.1588361],
