@@ -204,7 +204,7 @@ def index_add(x: Any, index: Any, values: Any) -> Tensor:
 
 @function()
 def one_hot(indices: Any, num_classes: int = -1, dtype: Any = np.float32) -> Tensor:
-    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as the largest asks for."""
+    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as are asked for."""
     indices = np.asarray(unwrap(indices))
     if indices.dtype.kind not in "iu":
         raise TypeError(f"one_hot: expected integers, got dtype {indices.dtype}")
