@@ -40,11 +40,6 @@ def _normal(x: Any, log_of: Any = 0) -> Any:
     return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
 
 
-def _no_log_of_zero(g: Any, a: Any, log: Any, bound: Any) -> Any:
-    """g log, and 0 where a is 0 and the logarithm is of something no larger than 0: a branch that does not count."""
-    return g * np.where((a == 0) & bound, 0, log)
-
-
 # By the name of the function: a rule for each operand by which it can be differentiated, by order (None: by it not).
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
@@ -70,8 +65,15 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "expi": (lambda g, x: g * np.exp(x) / x,),
     "exp1": (lambda g, x: -g * np.exp(-x) / x,),
     # entropies
-    "xlogy": (lambda g, a, b: _no_log_of_zero(g, a, np.log(b), b <= 0), lambda g, a, b: safe_divide(g * a, b)),
-    "xlog1py": (lambda g, a, b: _no_log_of_zero(g, a, np.log1p(b), b <= -1), lambda g, a, b: safe_divide(g * a, 1 + b)),
+    # by the factor: the logarithm, but for 0 times that of 0 or less, a branch that does not count
+    "xlogy": (
+        lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1, b)),
+        lambda g, a, b: safe_divide(g * a, b),
+    ),
+    "xlog1py": (
+        lambda g, a, b: g * np.log1p(np.where((a == 0) & (b <= -1), 0, b)),
+        lambda g, a, b: safe_divide(g * a, 1 + b),
+    ),
     "entr": (lambda g, x: -g * (np.log(x) + 1),),
     "rel_entr": (lambda g, a, b: g * (np.log(a / b) + 1), lambda g, a, b: -g * a / b),
     "kl_div": (lambda g, a, b: g * np.log(a / b), lambda g, a, b: g * (1 - a / b)),

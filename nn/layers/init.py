@@ -45,7 +45,7 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
         raise ValueError(f"fan_in and fan_out need a tensor with at least two axes, got shape {tensor.shape}")
     field = math.prod(tensor.shape[2:])
-    return tensor.shape[1] * field, tensor.shape[0] * field
+    return max(tensor.shape[1] * field, 1), max(tensor.shape[0] * field, 1)  # nothing is drawn where one is 0
 
 
 def _fill(tensor: Tensor, values: object) -> Tensor:

@@ -112,6 +112,13 @@ def test_a_plateau_is_pytorchs(mode: str, threshold_mode: str, cooldown: int) ->
         mine.step(float("nan"))
 
 
+def test_schedules_may_begin_at_once() -> None:
+    optimizer = optim.SGD([leaf()], lr=1.0)
+    assert optim.lr_scheduler.MultiStepLR(optimizer, [0, 2]).lr == pytest.approx(0.1)
+    optimizer.param_groups[0]["lr"] = 1.0
+    assert optim.lr_scheduler.ConstantLR(optimizer, 0.5, total_iters=0).lr == 1.0
+
+
 def leaf() -> Tensor:
     return Tensor(np.ones(1), requires_grad=True)
 

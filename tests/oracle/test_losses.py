@@ -76,6 +76,34 @@ def test_losses(name: str, reduction: str) -> None:
     agree(list(zip(ours, theirs)), y, their_y, 1e-12, of_gradients=1e-8)
 
 
+def test_targets_of_other_kinds() -> None:
+    """Whole numbers and booleans as binary targets; what is ignored may be infinite."""
+    whole, x = PROBABILITIES > 0.5, Tensor(NUMBERS, requires_grad=True)
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(torch.tensor(NUMBERS), torch.tensor(whole * 1.0))
+    for targets in (whole, whole.astype(int), whole.astype(np.float32)):
+        loss = mg.binary_cross_entropy_with_logits(x, targets)
+        assert loss.dtype == np.float64 and loss.item() == pytest.approx(expected.item())
+    rows = np.log(ROWS)
+    rows[LABELS == -100] = -np.inf
+    x = Tensor(rows, requires_grad=True)
+    (g,) = mg.gradients(mg.nll_loss(x, LABELS, WEIGHT), x)
+    assert np.isfinite(g.data).all() and not g.data[LABELS == -100].any() and g.data.any()
+    assert np.isfinite(mg.nll_loss(x, LABELS, reduction="none").data).all()
+
+
+@pytest.mark.parametrize("targets", [LABELS, ROWS], ids=["classes", "probabilities"])
+@pytest.mark.parametrize("smoothing", [-0.1, 1.5])
+def test_label_smoothing_is_from_0_to_1(targets: Any, smoothing: float) -> None:
+    with pytest.raises(ValueError, match=f"cross_entropy: expected 0 <= label_smoothing <= 1, got {smoothing}"):
+        mg.cross_entropy(NUMBERS, targets, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("outside", [-0.01, 1.5])
+def test_binary_cross_entropy_takes_probabilities_alone(outside: float) -> None:
+    with pytest.raises(ValueError, match="expected probabilities from 0 to 1"):
+        mg.binary_cross_entropy(np.array([0.5, outside]), np.ones(2))
+
+
 def test_weights_are_buffers() -> None:
     ours, theirs = (n.CrossEntropyLoss(a(WEIGHT)) for n, a in ((nn, np.asarray), (torch.nn, torch.tensor)))
     assert list(ours.state_dict()) == list(theirs.state_dict()) == ["weight"]
@@ -144,6 +172,15 @@ def test_small_layers(shape: tuple[int, ...]) -> None:
         pairs += [(nn.Flatten(), torch.nn.Flatten()), (nn.Flatten(0, 1), torch.nn.Flatten(0, 1))]
     for ours, theirs in pairs:
         np.testing.assert_allclose(np.asarray(ours(Tensor(x))), theirs(torch.tensor(x)).numpy(), atol=1e-15)
+
+
+def test_a_linear_layer_starts_within_its_bounds() -> None:
+    layer = nn.Linear(100, 200, generator=np.random.default_rng(0))
+    for p in layer.parameters():
+        assert 0.095 < p.data.max() <= 0.1 and -0.1 <= p.data.min() < -0.095
+    assert not nn.Linear(0, 3).bias.data.any()
+    table = nn.Embedding(500, 20, std=0.5, generator=np.random.default_rng(0)).weight.data
+    assert abs(table.mean()) < 0.02 and abs(table.std() - 0.5) < 0.02
 
 
 def test_zero_grad() -> None:
