@@ -283,7 +283,8 @@ def page(scipy_calls: list[str], special: list[str]) -> str:
         "NumPy's meaning holds. Where a call can only have been meant PyTorch's way, it is refused.", "",
         "| name | NumPy, and here | PyTorch | refused, and what to write |", "| --- | --- | --- | --- |",
         *(f"| {' | '.join(row)} |" for row in DIFFERENCES), "",
-        "For every other name of PyTorch's tensors the `AttributeError` says what to write: "
+        "For every other name of PyTorch's tensors, and of its modules `torch`, `nn`, `nn.functional`, `optim`, "
+        "`optim.lr_scheduler` and `utils.data`, the `AttributeError` says what to write: "
         "``no `view_as`: write x.reshape(y.shape)``.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
