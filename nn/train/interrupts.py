@@ -34,10 +34,10 @@ class Interrupts:
         return self
 
     def __exit__(self, kind: Any, *error: object) -> None:
-        noted, self.noted = self.noted, False
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
             self._before = None
+        noted, self.noted = self.noted, False  # from here on Ctrl-C is answered at once
         if noted and kind is None:  # it came after the last safe place
             raise Stopped
 

@@ -336,18 +336,19 @@ class Trainer:
         if self.valid is not None:
             with np.errstate(all="ignore"):  # as in a step
                 entry["valid_loss"] = self.evaluate(self.valid)
+            if not math.isfinite(entry["valid_loss"]):
+                raise FloatingPointError(f"step {self.step}: the validation loss is {entry['valid_loss']}")
         if self.score is not None:
             self.model.eval()
             with no_grad():
                 score = float(self.score(self.model))
                 entry["score"] = self.parallel.sum([score if self._writes else 0.0])[0]  # the first rank's
             self.model.train()
-        value = entry["score"] if self.score else entry["valid_loss"]
-        if not math.isfinite(value):
-            raise FloatingPointError(f"step {self.step}: the {'score' if self.score else 'validation loss'} is {value}")
+            if not math.isfinite(entry["score"]):
+                raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
         if self.on_validation is not None:
             entry |= self.on_validation(self, entry) or {}
-        return value
+        return float(entry["score" if self.score else "valid_loss"])
 
     def _keep_weights(self, best: dict[str, float] | None) -> None:
         """The weights of now, which are the best if something is told of them."""

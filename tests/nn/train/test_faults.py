@@ -334,6 +334,13 @@ class Explodes:
         return loss
 
 
+def test_a_validation_loss_that_is_not_finite_stops_a_run_that_a_score_judges() -> None:
+    """The score, such as an accuracy, may be a number all the same."""
+    t = scaled_trainer(valid=[(np.full((1, 2), np.nan), np.ones((1, 1)))], score=lambda model: 1.0)
+    with pytest.raises(FloatingPointError, match="step 4: the validation loss is nan"):
+        t.fit()
+
+
 @pytest.mark.parametrize("clip_norm", [None, 1.0])
 @pytest.mark.parametrize("gradient_only", [True, False], ids=["gradient", "loss"])
 @pytest.mark.parametrize("parallel", [1, 2])

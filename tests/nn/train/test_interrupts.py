@@ -20,6 +20,7 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from nn.train import checkpoint
+from nn.train.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py"))
@@ -126,3 +127,15 @@ def test_at_every_line(
     tell(
         f"{tried} interrupted runs of a trainer{', by a signal' if signalled else ''}: all ended with the same weights"
     )
+
+
+def test_ctrl_c_as_the_watch_for_it_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = signal.signal
+
+    def pressed(number: int, handler: Any) -> Any:
+        if handler is signal.default_int_handler:
+            signal.raise_signal(signal.SIGINT)
+        return real(number, handler)
+
+    with pytest.raises(KeyboardInterrupt), Interrupts():
+        monkeypatch.setattr(signal, "signal", pressed)
