@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> float:
         return float(np.concatenate(right).mean())
 
     trainer = nn.Trainer(
-        model, optimizer, train, valid=valid, schedule=linear_schedule(steps, max(1, steps // 10)),
+        model, optimizer, train, valid=valid, schedule=linear_schedule(steps, min(steps - 1, max(1, steps // 10))),
         max_epochs=args.epochs, validate_every=max(1, per_epoch // 2), patience=4, score=accuracy,
         run_dir=args.out / "run",
     )  # fmt: skip

@@ -140,6 +140,13 @@ def test_translate_with(
         translate.main([str(encoder), "the cat"])
 
 
+def test_fine_tune_with_hardly_any_text(encoder: Path, tmp_path: Path) -> None:
+    """One step: of it there is nothing to rise in."""
+    (tmp_path / "pairs.tsv").write_text("the cat\ta\nthe dog\tb\n")
+    line = [str(encoder), str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "out"), "--epochs", "1"]
+    assert load("fine_tune").main(line) in (0, 1)
+
+
 @pytest.mark.parametrize("part", ["all", "lora", "head"])
 def test_fine_tune(encoder: Path, tmp_path: Path, part: str) -> None:
     rng = np.random.default_rng(0)
