@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +24,19 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
 
 
 @contextmanager
+def attending(function: Callable[..., Tensor]) -> Iterator[None]:
+    """Within this block every attention calls function(inner, module, q, k, v, mask) to have its heads attend.
+
+    `inner` is what it called before, with the same arguments from `module` on.
+    """
+    token = ATTEND.set(functools.partial(function, ATTEND.get()))
+    try:
+        yield
+    finally:
+        ATTEND.reset(token)
+
+
+@contextmanager
 def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
     """Within this block, every multi-head attention of `model` adds its weights to a list, by its name.
 
@@ -31,19 +45,15 @@ def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
     found = attentions_of(model)
     recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
     lists = {id(module): recorded[name] for name, module in found.items()}
-    inner = ATTEND.get()
 
-    def record(module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
+    def record(inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
         if id(module) in lists:
             with mg.no_grad():
                 lists[id(module)].append(unwrap(attention_weights(module, q, k, mask)))
         return inner(module, q, k, v, mask)
 
-    token = ATTEND.set(record)
-    try:
+    with attending(record):
         yield recorded
-    finally:
-        ATTEND.reset(token)
 
 
 @contextmanager
@@ -58,17 +68,13 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
     if unknown := sorted(set(gates) - set(found)):
         raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {list(found)}")
     by_module = {id(found[name]): gate for name, gate in gates.items()}
-    inner = ATTEND.get()
 
-    def gated(module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
+    def gated(inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
         heads = inner(module, q, k, v, mask)
         return _gated(module, heads, by_module[id(module)]) if id(module) in by_module else heads
 
-    token = ATTEND.set(gated)
-    try:
+    with attending(gated):
         yield
-    finally:
-        ATTEND.reset(token)
 
 
 def _gated(module: MultiHeadAttention, heads: Tensor, gate: Any) -> Tensor:

@@ -20,9 +20,8 @@ from minigrad import no_grad
 from minigrad.core.tensor import unwrap
 from minigrad.serialization import write_atomically
 
-from ..layers.attention import ATTEND
 from ..layers.module import Module, evaluating
-from ..layers.probes import attentions_of, record_attention
+from ..layers.probes import attending, attentions_of, record_attention
 from ..text.vocabulary import BOS, SPECIALS
 
 __all__ = ["ExplorerPage", "attention_page", "explore"]
@@ -182,9 +181,8 @@ def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[Any, ...]]]]
     found = attentions_of(model)
     recorded: dict[str, list[tuple[Any, ...]]] = {name: [] for name in found}
     lists = {id(module): recorded[name] for name, module in found.items()}
-    inner = ATTEND.get()
 
-    def record(module: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    def record(inner: Any, module: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
         if id(module) in lists:
             heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
             shared = np.repeat(heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0)
@@ -192,8 +190,5 @@ def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[Any, ...]]]]
             lists[id(module)].append((heads(q, module.num_heads), shared, module.scale, bias))
         return inner(module, q, k, v, mask)
 
-    token = ATTEND.set(record)
-    try:
+    with attending(record):
         yield recorded
-    finally:
-        ATTEND.reset(token)
