@@ -29,7 +29,7 @@ STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k
 # three), and no rule can tell along which: these ops are not begun from whole numbers.
 _CHOOSING = (
     "quantile", "percentile", "median", "sort", "part", "top_k", "max", "min", "ptp", "clip", "abs", "relu", "elu",
-    "softplus", "sign", "heaviside", "norm", "huber", "smooth", "l1",
+    "softplus", "sign", "heaviside", "norm", "huber", "smooth", "l1", "interp",
 )  # fmt: skip
 CHOOSING = {name for name in TABLE if any(word in name for word in _CHOOSING)}
 
