@@ -61,7 +61,7 @@ def _step(
 ) -> Callable[[], None]:  # fmt: skip
     """A training step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
     adam = torch.optim.Adam(model.parameters(), LR, fused=True)
-    forward = forward or model
+    forward = model if forward is None else forward  # a compiled model has no truth value
 
     def step() -> None:
         adam.zero_grad()
