@@ -69,6 +69,7 @@ hamming_window        np.hamming(n)
 hann_window           np.hanning(n)
 histogramdd           np.histogramdd(x.data, bins)
 hub                   nn.load(folder), which reads published models
+onnx                  nn.save(folder, model), which others load
 iinfo                 np.iinfo(dtype)
 inference_mode        minigrad.no_grad()
 initial_seed          minigrad.manual_seed(seed), and remember it
@@ -302,16 +303,16 @@ StaticModule StreamObjType StringType SwizzleType Tag TensorType ThroughputBench
 USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH UnionType Use Value ao argument_validation assert_int_or_pair
 batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
 batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit boolean_dispatch
-choose_qparams_optimized classes classproperty common_types compiled_with_cxx11_abi compiler cpp dataloader datapipes
-dataset export functional functional_datapipe futures fx grad graph graph_settings grouped_mm
+choose_qparams_optimized classes classproperty common_types compiled_with_cxx11_abi compiler contrib cpp dataloader
+datapipes dataset export functional functional_datapipe futures fx grad graph graph_settings grouped_mm
 guaranteed_datapipes_determinism handle_torch_function has_lapack has_mkl has_openmp has_spectral has_torch_function
 has_torch_function_unary has_torch_function_variadic import_ir_module import_ir_module_from_buffer intrinsic
 is_inference_mode_enabled is_warn_always_enabled jagged library masked merge_type_from_type_comment monitor
-native_batch_norm native_group_norm native_layer_norm native_norm nested non_deterministic overrides package parse_ir
-parse_schema parse_type_comment prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
-qat quasirandom reproducibility_notes return_types runtime_validation runtime_validation_disabled sampler
-scaled_grouped_mm scaled_mm set_flush_denormal set_warn_always sspaddmm tf32_notes torch torch_version types
-unify_type_list version windows
+native_batch_norm native_group_norm native_layer_norm native_norm nativert nested non_deterministic overrides package
+parse_ir parse_schema parse_type_comment prepare_multiprocessing_environment
+profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 qat quasirandom reproducibility_notes return_types
+runtime_validation runtime_validation_disabled sampler scaled_grouped_mm scaled_mm set_flush_denormal set_warn_always
+sspaddmm tf32_notes torch torch_version types unify_type_list version windows
 """
 
 _KINDS = {

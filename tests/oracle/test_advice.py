@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from types import ModuleType
 from typing import Any
@@ -78,7 +79,10 @@ def public(module: ModuleType) -> list[str]:
         name: v.__name__ if isinstance(v, ModuleType) else getattr(v, "__module__", None) for name, v in found.items()
     }
     own = [name for name in found if (home[name] or "torch").startswith(("torch", "_VariableFunctions"))]
-    return [name for name in own if name not in ("TYPE_CHECKING", "Tensor", "inf", "torch")]
+    path = torch.__path__ if module is torch else ()
+    parts = [part.name for part in pkgutil.iter_modules(path)]  # some are only there once they are imported
+    names = {*own, *(name for name in parts if not name.startswith("_"))}
+    return sorted(names - {"TYPE_CHECKING", "Tensor", "inf", "torch"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
