@@ -342,13 +342,13 @@ def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     return _cumprod(x if dtype is None else astype(x, dtype), axis=axis)
 
 
-@function(numpy=np.cumulative_sum)
+@function(numpy=getattr(np, "cumulative_sum", ()))  # since NumPy 2.1
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """`cumsum` along `axis`, which only a vector may leave out; with `include_initial`, 0 before it."""
     return _cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
 
 
-@function(numpy=np.cumulative_prod)
+@function(numpy=getattr(np, "cumulative_prod", ()))  # since NumPy 2.1
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """`cumprod` along `axis`, which only a vector may leave out; with `include_initial`, 1 before it."""
     return _cumulative("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
