@@ -292,14 +292,13 @@ def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
 
 
 class FastEncoder(Encoder):
-    """A stack whose large batches are shared out to the cores, in parts that are small enough for the cache."""
+    """A stack whose large batches are shared out to the cores."""
 
     def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None) -> Tensor:
         n, count = len(x), get_num_threads()
         if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or self._watched():
             return super().forward(x, mask, caches, positions)
         x = plain(x)
-        count *= max(1, round(min(n, x.size / PART) / count))  # as many parts for each core
         ends = [n * i // count for i in range(count + 1)]
         run = super().forward
 
@@ -315,7 +314,6 @@ class FastEncoder(Encoder):
 
 
 LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole
-PART: float = 1 << 18  # about as many of them in a part; math.inf: a part for each core
 
 FAST: dict[type[Module], type[Module]] = {
     Linear: FastLinear, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,
