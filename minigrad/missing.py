@@ -240,23 +240,34 @@ UninitializedParameter     nn.Parameter, whose shape is given
 UninitializedBuffer   model.register_buffer(name, array)
 """)
 
-FUNCTIONAL = _table("""
+_SAME = [
+    "Bilinear",
+    "GLU",
+    "Hardshrink",
+    "Hardsigmoid",
+    "Hardswish",
+    "Hardtanh",
+    "Mish",
+    "PReLU",
+    "ReLU6",
+    "SELU",
+    "Softmin",
+    "Softshrink",
+    "Softsign",
+    "Tanhshrink",
+    "Threshold",
+]  # layers whose functions have their names and formulas
+
+FUNCTIONAL = {name.lower(): NN[name] for name in _SAME} | _table("""
 batch_norm            nn.BatchNorm1d(n)(x)
-bilinear              np.einsum("...i,oij,...j->...o", x, weight, y)
 celu                  minigrad.elu(x), which is the same for alpha 1
 cosine_embedding_loss s = nn.functional.cosine_similarity(x, y); np.where(t == 1, 1 - s, np.maximum(0, s)).mean()
 gaussian_nll_loss     (np.log(var) + (x - target) ** 2 / var).mean() / 2
-glu                   x, gate = np.split(x, 2, axis=-1); x * gate.sigmoid()
 group_norm            minigrad.layer_norm of x.reshape(n, groups, -1)
 gumbel_softmax        minigrad.softmax((x - np.log(-np.log(minigrad.rand(*x.shape)))) / tau)
-hardshrink            minigrad.where(x.abs() > 0.5, x, 0.0)
-hardsigmoid           (x / 6 + 0.5).clip(0, 1)
-hardswish             x * (x / 6 + 0.5).clip(0, 1)
-hardtanh              x.clip(-1, 1)
 hinge_embedding_loss  np.where(y == 1, x, np.maximum(0, margin - x)).mean()
 linear_cross_entropy  minigrad.linear_cross_entropy(x, weight, target)
 margin_ranking_loss   np.maximum(0, margin - y * (x1 - x2)).mean()
-mish                  x * x.softplus().tanh()
 multi_head_attention_forward   nn.MultiHeadAttention
 multi_margin_loss     np.maximum(0, margin - x[rows, y][:, None] + x), summed over the other classes
 multilabel_margin_loss         np.maximum(0, 1 - (x[:, y] - x[:, others])), summed
@@ -265,16 +276,8 @@ pad                   np.pad(x, widths), whose widths begin with the first axis
 pairwise_distance     minigrad.norm(x - y + 1e-6, axis=-1)
 pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_indices(len(x), 1)
 poisson_nll_loss      (np.exp(x) - target * x).mean()
-prelu                 minigrad.where(x > 0, x, weight * x)
-relu6                 x.clip(0, 6)
 rrelu                 minigrad.leaky_relu(x, slope)
-selu                  1.0507009873554805 * minigrad.elu(x, 1.6732632423543772)
 soft_margin_loss      minigrad.softplus(-y * x).mean()
-softmin               minigrad.softmax(-x)
-softshrink            x.sign() * (x.abs() - 0.5).clip(min=0)
-softsign              x / (1 + x.abs())
-tanhshrink            x - x.tanh()
-threshold             minigrad.where(x > threshold, x, value)
 triplet_margin_loss   np.maximum(0, margin + minigrad.norm(a - p, axis=-1) - minigrad.norm(a - n, axis=-1)).mean()
 triplet_margin_with_distance_loss  np.maximum(0, margin + distance(a, p) - distance(a, n)).mean()
 """)
