@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,6 @@ from .norm import RMSNorm
 from .rotary import RotaryPositions
 
 __all__ = ["MultiHeadAttention", "MultiHeadCrossAttention", "MultiHeadSelfAttention"]
-
-if TYPE_CHECKING:
-    Generator = np.random.Generator
 
 
 class MultiHeadAttention(Module):
@@ -49,7 +46,7 @@ class MultiHeadAttention(Module):
         dropout: float = 0.0, bias: bool | Mapping[str, bool] = True, scale: float | None = None,
         rotary: RotaryPositions | None = None, qk_norm: float | None = None, window: int | None = None,
         position_bias: Callable[[int, int], Tensor] | None = None, dtype: Any = np.float32,
-        generator: Generator | None = None,
+        generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         if num_heads < 1 or (head_dim is None and d_model % num_heads):
             raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ __all__ = [
     "LogSigmoid", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
 ]  # fmt: skip
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class Linear(Module):
     """x @ weight.T + bias: (..., in_features) to (..., out_features).
@@ -31,7 +28,7 @@ class Linear(Module):
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32,
-        generator: Generator | None = None,
+        generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         self.in_features = in_features
         self.out_features = out_features
@@ -58,7 +55,7 @@ class Embedding(Module):
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, std: float = 1.0,
-        dtype: Any = np.float32, generator: Generator | None = None,
+        dtype: Any = np.float32, generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         if padding_idx is not None and not 0 <= padding_idx < num_embeddings:
             raise ValueError(f"Embedding: expected padding_idx from 0 to {num_embeddings - 1}, got {padding_idx}")
@@ -84,7 +81,7 @@ class Dropout(Module):
     Each call draws anew, from `generator` or the default one.
     """
 
-    def __init__(self, p: float = 0.5, generator: Generator | None = None) -> None:
+    def __init__(self, p: float = 0.5, generator: np.random.Generator | None = None) -> None:
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: expected 0 <= p < 1, got {p}")
         self.p = p

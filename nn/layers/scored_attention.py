@@ -5,7 +5,7 @@ The general, several-headed form is in `nn.layers.attention`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from .module import Module
 
 __all__ = ["AdditiveAttention", "DotProductAttention"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class _ScoredAttention(Module):
     """Weights the values by the softmax of a score; keys past `valid_lens` get weight 0."""
 
-    def __init__(self, dropout: float, generator: Generator | None) -> None:
+    def __init__(self, dropout: float, generator: np.random.Generator | None) -> None:
         self.dropout = dropout
         self.generator = generator
         self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
@@ -48,7 +45,7 @@ class _ScoredAttention(Module):
 class DotProductAttention(_ScoredAttention):
     """softmax(Q Kᵀ / √d) V: query and key are of one size."""
 
-    def __init__(self, dropout: float = 0.0, generator: Generator | None = None) -> None:
+    def __init__(self, dropout: float = 0.0, generator: np.random.Generator | None = None) -> None:
         super().__init__(dropout, generator)
 
     def scores(self, query: Any, key: Any) -> Tensor:
@@ -60,7 +57,7 @@ class AdditiveAttention(_ScoredAttention):
 
     def __init__(
         self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0, dtype: Any = np.float32,
-        generator: Generator | None = None,
+        generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         super().__init__(dropout, generator)
         self.query_proj = Linear(query_size, num_hiddens, bias=False, dtype=dtype, generator=generator)

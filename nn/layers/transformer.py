@@ -7,7 +7,7 @@ With `norm_first=False`, as in the paper, a sublayer f becomes norm(x + dropout(
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from .module import Module
 from .norm import LayerNorm, RMSNorm
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer", "norm_named"]
-
-if TYPE_CHECKING:
-    Generator = np.random.Generator
 
 
 NORMS = ("layer", "rms", "rms_zero_centred")
@@ -47,7 +44,7 @@ class _Layer(Module):
         activation_dropout: float | None = None, activation: str = "relu",
         gated: bool = False, norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
         attention: Mapping[str, Any] | None = None, cross_attention: Mapping[str, Any] | None = None,
-        dtype: Any = np.float32, generator: Generator | None = None,
+        dtype: Any = np.float32, generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         if cross_attention and not self.crosses:
             raise TypeError(f"{type(self).__name__}: there is no cross_attention")

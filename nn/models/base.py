@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from .config import ModelConfig
 
 __all__ = ["DecodingState", "Model"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 IGNORED = -100
 """The target of a position that counts nothing in a loss."""
 
@@ -37,16 +34,16 @@ class Model(Module):
     config: Any
     origin: Any = None  # the folder of others that `nn.load` took it from
 
-    def __init__(self, config: ModelConfig, generator: Generator | None = None, init: bool = True) -> None:
+    def __init__(self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True) -> None:
         self.config = config
         with skipped(not init):
             self._build(config, generator)
             self._reset(generator)
 
-    def _build(self, config: Any, generator: Generator | None) -> None:
+    def _build(self, config: Any, generator: np.random.Generator | None) -> None:
         raise NotImplementedError
 
-    def _reset(self, generator: Generator | None) -> None:
+    def _reset(self, generator: np.random.Generator | None) -> None:
         """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
         tables = {id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))}
         for module in self.modules():

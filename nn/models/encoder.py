@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from .stacks import Encoder, InputEmbedding, PatchEmbedding
 
 __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenClassifier"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class EncoderModel(Model):
     """Token ids to a vector for each token, which sees all real tokens.
@@ -31,7 +28,7 @@ class EncoderModel(Model):
 
     config: EncoderConfig
 
-    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         self.embedding: InputEmbedding | PatchEmbedding
         if config.patch_size:
             self.embedding = PatchEmbedding(config, generator)
@@ -60,7 +57,7 @@ class EncoderModel(Model):
 
 
 class _Classifier(EncoderModel):
-    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if config.num_classes < 1:
             raise ValueError(f"{type(self).__name__}: expected num_classes of at least 1, got {config.num_classes}")
@@ -136,7 +133,7 @@ class TokenClassifier(_Classifier):
 class MaskedLanguageModel(EncoderModel):
     """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied embedding."""
 
-    def _build(self, config: EncoderConfig, generator: Generator | None) -> None:
+    def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if not isinstance(self.embedding, InputEmbedding):
             raise ValueError(f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}")

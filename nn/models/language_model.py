@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from .stacks import Encoder, InputEmbedding
 
 __all__ = ["LanguageModel"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class LanguageModel(Model):
     """Token ids to logits of the next token, each position seeing itself and those before it.
@@ -29,7 +26,7 @@ class LanguageModel(Model):
 
     config: LanguageModelConfig
 
-    def _build(self, config: LanguageModelConfig, generator: Generator | None) -> None:
+    def _build(self, config: LanguageModelConfig, generator: np.random.Generator | None) -> None:
         if config.vocab_size < 1:
             raise ValueError(f"LanguageModel: expected a vocabulary, got vocab_size={config.vocab_size}")
         if config.tie and config.embedding_size not in (None, config.d_model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,15 +23,12 @@ from .config import EncoderConfig, ModelConfig
 
 __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class InputEmbedding(Module):
     """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and types) added."""
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, generator: Generator | None = None, *, num_types: int = 0,
+        self, config: ModelConfig, vocab_size: int, generator: np.random.Generator | None = None, *, num_types: int = 0,
         std: float | None = None,
     ) -> None:  # fmt: skip
         width, dtype = config.embedding_size or config.d_model, config.dtype
@@ -63,7 +60,7 @@ class InputEmbedding(Module):
 
 
 def _positions(
-    config: ModelConfig, width: int, generator: Generator | None
+    config: ModelConfig, width: int, generator: np.random.Generator | None
 ) -> LearnedPositions | SinusoidalPositions | None:
     """What adds positions to embeddings, if anything does."""
     table: dict[str, Any] = {"dtype": config.dtype, "offset": config.position_offset}
@@ -81,7 +78,7 @@ class PatchEmbedding(Module):
     Dosovitskiy et al. (2021), arXiv:2010.11929.
     """
 
-    def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
+    def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
         channels, side, d_model, dtype = config.num_channels, config.patch_size, config.d_model, config.dtype
         self.shape = (channels, config.image_size, config.image_size)
         self.first = Parameter(np.zeros((1, d_model), dtype))
@@ -110,7 +107,7 @@ def _attention_bias(config: ModelConfig) -> bool | dict[str, bool]:
     return {"q": "q" in given, "k": "k" in given, "v": "v" in given, "out": "o" in given}
 
 
-def _layer_options(config: ModelConfig, generator: Generator | None) -> dict[str, Any]:
+def _layer_options(config: ModelConfig, generator: np.random.Generator | None) -> dict[str, Any]:
     """The options that encoder and decoder layers share."""
     names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
     return {"generator": generator, **{name: getattr(config, name) for name in names}}
@@ -126,7 +123,7 @@ def _attention_options(config: ModelConfig) -> dict[str, Any]:
 
 
 def _self_attention_options(
-    config: ModelConfig, bidirectional: bool, generator: Generator | None
+    config: ModelConfig, bidirectional: bool, generator: np.random.Generator | None
 ) -> Callable[[int], dict[str, Any]]:
     """The options of the self-attention in layer i of a stack: what has positions is shared by the layers."""
     shared, dtype = _attention_options(config), config.dtype
@@ -159,8 +156,8 @@ class Encoder(Module):
     """A stack of encoder layers, which is causal where `causal`."""
 
     def __init__(
-        self, config: ModelConfig, num_layers: int, generator: Generator | None = None, *, causal: bool = False,
-        shared: bool = False,
+        self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None, *,
+        causal: bool = False, shared: bool = False,
     ) -> None:  # fmt: skip
         sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
         attention = _self_attention_options(config, not causal, generator)
@@ -184,7 +181,7 @@ class Encoder(Module):
 class Decoder(Module):
     """A stack of decoder layers."""
 
-    def __init__(self, config: ModelConfig, num_layers: int, generator: Generator | None = None) -> None:
+    def __init__(self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None) -> None:
         sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
         attention, cross = _self_attention_options(config, False, generator), _attention_options(config)
         self.layers = ModuleList(

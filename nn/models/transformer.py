@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from .stacks import Decoder, Encoder, InputEmbedding
 
 __all__ = ["Transformer"]
 
-if TYPE_CHECKING:
-    Generator = np.random.Generator
-
 
 class Transformer(Model):
     """The encoder-decoder model: source and target token ids to logits of the next target token.
@@ -28,7 +25,7 @@ class Transformer(Model):
 
     config: TransformerConfig
 
-    def _build(self, config: TransformerConfig, generator: Generator | None) -> None:
+    def _build(self, config: TransformerConfig, generator: np.random.Generator | None) -> None:
         if config.source_vocab_size < 1 or config.target_vocab_size < 1:
             raise ValueError(
                 f"Transformer: expected both vocabulary sizes, got source_vocab_size={config.source_vocab_size} and "
