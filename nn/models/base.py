@@ -85,12 +85,20 @@ class Model(Module):
                 )
         return None if given is None or given.all() else given
 
+    def targets(self, *batch: Any) -> np.ndarray:
+        """The targets of `loss` for this batch; those that are IGNORED count nothing."""
+        raise NotImplementedError
+
+    def num_targets(self, *batch: Any) -> int:
+        """How many targets count: what the mean of `loss` is divided by."""
+        return int((self.targets(*batch) != IGNORED).sum())
+
     def _cross_entropy(self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str) -> Tensor:
-        """The loss of the output projection's logits for targets (N, L), of which IGNORED ones count nothing."""
-        return mg.linear_cross_entropy(
-            hidden, self.output.weight, self.output.bias, targets, ignore_index=IGNORED,
-            label_smoothing=label_smoothing, reduction=reduction,
-        )  # fmt: skip
+        """The loss of the output projection's logits for these targets."""
+        options: dict[str, Any] = {"label_smoothing": label_smoothing, "reduction": reduction, "ignore_index": IGNORED}
+        if type(self.output) is not Linear or self.output.has_hooks:  # its weight is not all that it adds
+            return mg.cross_entropy(self.output(hidden), targets, **options)
+        return mg.linear_cross_entropy(hidden, self.output.weight, self.output.bias, targets, **options)
 
     output: Linear
 

@@ -56,7 +56,31 @@ class EncoderModel(Model):
         return self.hidden(ids, padding_mask, types)
 
 
-class _Classifier(EncoderModel):
+class _WithOutput(EncoderModel):
+    """An encoder with an output projection: what the heads share."""
+
+    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """What the output projection sees."""
+        raise NotImplementedError
+
+    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Logits of what the output projection sees: (N, num_classes), or for each token (N, L, ...)."""
+        return self.output(self.features(ids, padding_mask, types))
+
+    def targets(self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None) -> np.ndarray:
+        """The targets, as integers of which -100 counts nothing."""
+        return np.asarray(targets)
+
+    def loss(
+        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:  # fmt: skip
+        """The cross-entropy of the targets: integers, one for each row of logits, of which -100 counts nothing."""
+        x = self.features(ids, padding_mask, types)
+        return self._cross_entropy(x, self.targets(ids, targets, padding_mask), label_smoothing, reduction)
+
+
+class _Classifier(_WithOutput):
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if config.num_classes < 1:
@@ -67,14 +91,22 @@ class _Classifier(EncoderModel):
             self.dense = Linear(config.d_model, config.d_model, dtype=config.dtype, generator=generator)
         self.output = Linear(config.d_model, config.num_classes, dtype=config.dtype, generator=generator)
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        x = self.pooled(ids, padding_mask, types)
         if self.dense is not None:
             x = activation_named(self.config.head_activation)(self.dense(x))
-        return self.output(self.dropout(x))
+        return self.dropout(x)
+
+    def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """The vectors that are classified."""
+        return self.hidden(ids, padding_mask, types)
 
 
 class EncoderClassifier(_Classifier):
-    """An encoder, one vector for all its outputs, and a linear layer: logits of the classes of a text."""
+    """An encoder, one vector for all its outputs, and a linear layer: logits (N, num_classes) of the classes of a text.
+
+    The targets of `loss` are classes (N,).
+    """
 
     def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """(N, d_model): the mean over the real tokens, or the first token, as `config.pool` says."""
@@ -86,52 +118,23 @@ class EncoderClassifier(_Classifier):
         weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
         return mg.sum(x * weights[..., None].astype(x.dtype), 1)
 
-    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Logits (N, num_classes) from token ids (N, L)."""
-        return self._logits(self.pooled(ids, padding_mask, types))
-
-    def loss(
-        self, ids: Any, classes: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
-        reduction: str = "mean",
-    ) -> Tensor:  # fmt: skip
-        """The cross-entropy of the classes, integers (N,)."""
-        logits = self.forward(ids, padding_mask, types)
-        return mg.cross_entropy(logits, classes, label_smoothing=label_smoothing, reduction=reduction)
-
-    def num_targets(self, ids: Any, classes: Any, *rest: Any) -> int:
-        """The texts: what the mean of `loss` is divided by."""
-        return len(classes)
-
 
 class TokenClassifier(_Classifier):
-    """An encoder and a linear layer: logits of the classes of each token."""
+    """An encoder and a linear layer: logits (N, L, num_classes) of the classes of each token.
 
-    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Logits (N, L, num_classes) from token ids (N, L)."""
-        return self._logits(self.hidden(ids, padding_mask, types))
+    The targets of `loss` are classes (N, L); those of padding count nothing.
+    """
 
-    def loss(
-        self, ids: Any, classes: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
-        reduction: str = "mean",
-    ) -> Tensor:  # fmt: skip
-        """The cross-entropy of the classes of the real tokens, integers (N, L), of which -100 counts nothing."""
-        logits = self.forward(ids, padding_mask, types)
-        goals = self._goals(ids, classes, padding_mask)
-        return mg.cross_entropy(
-            logits, goals, ignore_index=IGNORED, label_smoothing=label_smoothing, reduction=reduction
-        )
-
-    def num_targets(self, ids: Any, classes: Any, padding_mask: Any = None, *rest: Any) -> int:
-        """The tokens that have a class: what the mean of `loss` is divided by."""
-        return int((self._goals(ids, classes, padding_mask) != IGNORED).sum())
-
-    def _goals(self, ids: Any, classes: Any, padding_mask: Any) -> np.ndarray:
+    def targets(self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None) -> np.ndarray:
         real = self._padding(ids, padding_mask)
-        return np.asarray(classes) if real is None else np.where(real, classes, IGNORED)
+        return np.asarray(targets) if real is None else np.where(real, targets, IGNORED)
 
 
-class MaskedLanguageModel(EncoderModel):
-    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied embedding."""
+class MaskedLanguageModel(_WithOutput):
+    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied embedding.
+
+    Logits are (N, L, vocab_size), the targets of `loss` tokens (N, L).
+    """
 
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
@@ -144,22 +147,5 @@ class MaskedLanguageModel(EncoderModel):
         self.output.weight = self.embedding.tokens.weight
 
     def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """What the output projection sees, (N, L, d)."""
         activation = activation_named(self.config.activation)
         return self.norm(activation(self.dense(self.hidden(ids, padding_mask, types))))
-
-    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Logits (N, L, vocab_size) of the token at each position of the ids (N, L)."""
-        return self.output(self.features(ids, padding_mask, types))
-
-    def loss(
-        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
-        reduction: str = "mean",
-    ) -> Tensor:  # fmt: skip
-        """The cross-entropy of the targets (N, L): -100 where nothing is to be told."""
-        x = self.features(ids, padding_mask, types)
-        return self._cross_entropy(x, np.asarray(targets), label_smoothing, reduction)
-
-    def num_targets(self, ids: Any, targets: Any, *rest: Any) -> int:
-        """The tokens that are to be told: what the mean of `loss` is divided by."""
-        return int((np.asarray(targets) != IGNORED).sum())

@@ -63,18 +63,13 @@ class LanguageModel(Model):
         ids = checked_ids("ids", ids)
         real = self._padding(ids, padding_mask)
         hidden = self.hidden(ids[:, :-1], None if real is None else real[:, :-1])
-        return self._cross_entropy(hidden, self._goals(ids, real), label_smoothing, reduction)
+        return self._cross_entropy(hidden, self.targets(ids, real), label_smoothing, reduction)
 
-    def num_targets(self, ids: Any, padding_mask: Any = None) -> int:
-        """The tokens that are predicted: what the mean of `loss` is divided by."""
+    def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
+        """The token after each of the ids (N, L) but the last; IGNORED after padding, and where that itself follows."""
         ids = checked_ids("ids", ids)
-        return int((self._goals(ids, self._padding(ids, padding_mask)) != IGNORED).sum())
-
-    def _goals(self, ids: np.ndarray, real: np.ndarray | None) -> np.ndarray:
-        """The token after each position; none after padding, nor where that itself is the next."""
-        if real is None:
-            return ids[:, 1:]
-        return np.where(real[:, 1:] & real[:, :-1], ids[:, 1:], IGNORED)
+        real = self._padding(ids, padding_mask)
+        return ids[:, 1:] if real is None else np.where(real[:, 1:] & real[:, :-1], ids[:, 1:], IGNORED)
 
     def start(self, padding_mask: Any = None) -> DecodingState:
         """The state from which `step` goes on; give the prompt to the first step.

@@ -78,15 +78,12 @@ class Transformer(Model):
         """The cross-entropy of each target token given those before it; target (N, L) from BOS to EOS."""
         target = checked_ids("target", target)
         hidden = self.hidden(source, target[:, :-1], padding_mask)
-        return self._cross_entropy(hidden, self._goals(target), label_smoothing, reduction)
+        return self._cross_entropy(hidden, self.targets(source, target), label_smoothing, reduction)
 
-    def num_targets(self, source: Any, target: Any) -> int:
-        """The target tokens that are predicted: what the mean of `loss` is divided by."""
-        return int((self._goals(np.asarray(target)) != IGNORED).sum())
-
-    def _goals(self, target: np.ndarray) -> np.ndarray:
-        goals, hidden = target[:, 1:], self.config.hidden_id
-        return goals if hidden is None else np.where(goals == hidden, IGNORED, goals)
+    def targets(self, source: Any, target: Any) -> np.ndarray:
+        """The tokens of target (N, L) after the first; padding is IGNORED."""
+        following, hidden = np.asarray(target)[:, 1:], self.config.hidden_id
+        return following if hidden is None else np.where(following == hidden, IGNORED, following)
 
     @no_grad()
     def start(self, source: Any, padding_mask: Any = None) -> DecodingState:

@@ -36,10 +36,10 @@ class RDrop(ModelLoss):
         source, target = (np.asarray(ids) for ids in batch)
         twice = lambda ids: np.concatenate([ids, ids])
         hidden = model.hidden(twice(source), twice(target[:, :-1]))  # (2N, L, d_model)
-        goals = model._goals(target)
-        real = goals != IGNORED
+        targets = model.targets(source, target)
+        real = targets != IGNORED
         first, second = (model.output(part[real]) for part in (hidden[: len(source)], hidden[len(source) :]))
-        loss = lambda logits: mg.cross_entropy(logits, goals[real], reduction="sum", **self.options)
+        loss = lambda logits: mg.cross_entropy(logits, targets[real], reduction="sum", **self.options)
         return 0.5 * (loss(first) + loss(second)) + 0.5 * self.alpha * _divergence(first, second)
 
 

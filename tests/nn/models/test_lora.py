@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
@@ -54,6 +55,18 @@ def test_nothing_changes_at_first_and_only_adapters_are_trained() -> None:
     assert losses[-1] < losses[0] - 0.03
     for name, parameter in plain.named_parameters():
         np.testing.assert_array_equal(dict(lm.named_parameters())[name].data, parameter.data)
+
+
+def test_the_loss_sees_what_is_added_to_the_output_projection() -> None:
+    """The product of hidden states and weight that a loss takes by itself knows of no adapter, and of no hook."""
+    lm = nn.lora(model(), 2, 4, ("output",))
+    losses = trained(lm)
+    assert losses[-1] < losses[0] - 0.03
+    expected = mg.cross_entropy(lm(IDS[:, :-1]), IDS[:, 1:])
+    assert lm.loss(IDS).item() == pytest.approx(expected.item(), rel=1e-5)
+    with_hook = model()
+    with_hook.output.register_forward_hook(lambda module, arguments, logits: logits * 0)
+    assert with_hook.loss(IDS).item() == pytest.approx(np.log(30), rel=1e-6)
 
 
 def test_merged_it_computes_the_same() -> None:
