@@ -4,6 +4,7 @@
     python examples/multi30k.py --data DIR --resume             go on with a run that was cut off
     python examples/multi30k.py --data DIR --evaluate           average and evaluate what a run has kept so far
     python examples/multi30k.py --data DIR --evaluate --translate DIR/test.lc.norm.tok.en    ... and translate files
+    python examples/multi30k.py --data DIR --begin-with RUN_DIR --r-drop 5 --out OTHER_DIR   from what a run has learnt
 
 DIR holds train.lc.norm.tok.en, train.lc.norm.tok.de and the same of val, plain or .gz: text that is tokenized and in
 lower case. Without further options the settings are the published ones. `--bpe-dropout`, `--r-drop` and `--ema` are
@@ -61,7 +62,7 @@ COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 SHARE: dict[str, Any] = {"type": float, "metavar": "P"}
 OF_THE_CALL = {
     "data", "out", "steps", "patience", "resume", "evaluate", "translate", "processes", "quiet", "average", "beam",
-    "length_penalty",
+    "length_penalty", "begin_with",
 }  # fmt: skip
 """Options that are not settings of the training: they may differ when a run goes on."""
 
@@ -104,6 +105,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("the run").add_argument
     add("--out", type=Path, default=Path("runs/multi30k"), metavar="DIR", help="run directory (default: %(default)s)")
     add("--resume", action="store_true", help="go on where the run was cut off, with the settings it began with")
+    add("--begin-with", type=Path, metavar="DIR", help="the last state of another run, to go on from in a new one")
     add("--evaluate", action="store_true", help="do not train")
     add("--average", **COUNT, default=10, help="kept weights to average (default: the last %(default)s)")
     add("--beam", **COUNT, default=5, help="(default: %(default)s)")
@@ -215,12 +217,23 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int
         elif not (args.out / "config.json").exists():
             settings = {k: v for k, v in vars(args).items() if k not in OF_THE_CALL}
             translator.save(args.out, settings=settings)
+            if args.begin_with:
+                hand_over(RunDirectory(args.begin_with), trainer.run, args.ema)
         elif not translator.has_vocabularies_of(args.out):
             raise ValueError(
                 f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?"
             )
-        trainer.fit(resume=args.resume)
+        trainer.fit(resume=args.resume or args.begin_with is not None)
     return trainer.parallel.rank
+
+
+def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> None:
+    """Begin a run with the weights, the optimizer and the step of another, at the start of an epoch."""
+    parts, state = before.load_state()
+    parts["average"] = {**parts["model"], "updates": np.array([state["step"]])} if ema else {}
+    arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+    fresh = {"batch": 0, "best": None, "best_step": 0, "worse": 0, "loss_sum": 0.0, "loss_count": 0.0, "entries": 0}
+    run.save_state(arrays, {**state, "epoch": state["epoch"] + 1, **fresh})
 
 
 # -- evaluation ------------------------------------------------------------------------------------
