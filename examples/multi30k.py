@@ -215,16 +215,21 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int
         if trainer.parallel.rank:  # of the ranks that mpiexec starts, the first alone writes
             pass
         elif not (args.out / "config.json").exists():
+            if args.begin_with:
+                expect_same_vocabulary(translator, args.begin_with)
+                hand_over(RunDirectory(args.begin_with), trainer.run, args.ema)
+                args.resume = True
             settings = {k: v for k, v in vars(args).items() if k not in OF_THE_CALL}
             translator.save(args.out, settings=settings)
-            if args.begin_with:
-                hand_over(RunDirectory(args.begin_with), trainer.run, args.ema)
-        elif not translator.has_vocabularies_of(args.out):
-            raise ValueError(
-                f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?"
-            )
-        trainer.fit(resume=args.resume or args.begin_with is not None)
+        else:
+            expect_same_vocabulary(translator, args.out)
+        trainer.fit(resume=args.resume)
     return trainer.parallel.rank
+
+
+def expect_same_vocabulary(translator: Translator, run_dir: Path) -> None:
+    if not translator.has_vocabularies_of(run_dir):
+        raise ValueError(f"{run_dir}: its vocabulary is not that of this data; has the data changed since it began?")
 
 
 def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> None:

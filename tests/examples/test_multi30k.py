@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -60,6 +61,39 @@ def test_a_run_that_was_cut_off_ends_as_one_that_was_not(
     found = summary["scores"]["averaged, beam"]
     assert "tok:none" in found["bleu_signature"] and "case:lc" in found["bleu_signature"]
     assert json.loads((tmp_path / "whole" / "summary.json").read_text())["scores"] == summary["scores"]
+
+
+def test_a_run_begins_with_what_another_has_learnt(multi30k: ModuleType, data: Path, tmp_path: Path) -> None:
+    run = lambda name, *more: multi30k.main(["--data", str(data), "--out", str(tmp_path / name), *more])
+    args = multi30k.parse(["--data", str(data), *TINY])
+    pairs = multi30k.pairs_of(args, "train")
+    batches, _ = multi30k.batches_of(args, multi30k.untrained(args, pairs), pairs, pairs[:2])
+    epoch = len(batches)
+    run("first", "--steps", str(epoch), *TINY)
+    shutil.copytree(tmp_path / "first", tmp_path / "goes_on")
+    run("goes_on", "--resume", "--steps", str(epoch + 3))
+    begin = ["--begin-with", str(tmp_path / "first"), "--steps", str(epoch + 3), *TINY]
+    run("same", *begin)
+    expected, found = weights(tmp_path / "goes_on"), weights(tmp_path / "same")
+    assert set(found) == set(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+    with pytest.raises(FileExistsError, match="holds a run already"):
+        run("same", *begin)
+    run("others", *begin, "--r-drop", "2", "--ema", "0.5")
+    others, first = weights(tmp_path / "others"), weights(tmp_path / "first")
+    assert others["average.updates"] == [epoch + 3]
+    for name in (name for name in first if name.startswith("model.") and name.endswith("weight")):
+        average = others[name.replace("model", "average", 1)]  # half-way behind the weights
+        assert 0 < np.abs(average - first[name]).max() < np.abs(others[name] - first[name]).max()
+    (tmp_path / "first" / "vocab.json").write_text(
+        (tmp_path / "first" / "vocab.json").read_text().replace("hund", "huhn")
+    )
+    with pytest.raises(ValueError, match="first: its vocabulary is not that of this data"):
+        run("third", *begin)
+    with pytest.raises(FileNotFoundError, match="none"):
+        run("fourth", *begin[2:], "--begin-with", str(tmp_path / "none"))
+    assert not (tmp_path / "fourth" / "config.json").exists()
 
 
 def test_weights_are_averaged_and_files_translated_line_by_line(
