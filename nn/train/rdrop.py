@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,37 @@ class RDrop(ModelLoss):
         return 0.5 * (loss(first) + loss(second)) + 0.5 * self.alpha * _divergence(first, second)
 
 
-def _divergence(first: Tensor, second: Tensor) -> Tensor:
+def _divergence_vjp(g: Any, first: Any, second: Any) -> tuple[Any, Any]:
+    gradients = []
+    for block in _blocks(first):
+        (logp, p), (logq, q) = _softmax(first[block]), _softmax(second[block])
+        apart = logp - logq
+        of_first = p * (apart - (p * apart).sum(-1, keepdims=True)) + (p - q)
+        of_second = q * (apart - (q * apart).sum(-1, keepdims=True)) + (p - q)
+        gradients.append((g * 0.5 * of_first, g * -0.5 * of_second))
+    first, second = zip(*gradients)
+    return np.concatenate(first), np.concatenate(second)
+
+
+@mg.custom_op(vjp=_divergence_vjp)
+def _divergence(first: Any, second: Any, /) -> Any:
     """(KL(p ‖ q) + KL(q ‖ p)) / 2 of softmaxed rows of logits, summed: Σ (p - q) (log p - log q) / 2."""
-    p, q = mg.log_softmax(first), mg.log_softmax(second)
-    return 0.5 * mg.sum((mg.exp(p) - mg.exp(q)) * (p - q))
+    total = first.dtype.type(0)
+    for block in _blocks(first):
+        (logp, p), (logq, q) = _softmax(first[block]), _softmax(second[block])
+        total += 0.5 * ((p - q) * (logp - logq)).sum()
+    return np.asarray(total)
+
+
+def _blocks(logits: Any) -> Iterator[slice]:
+    """Some rows at a time, so that what is computed from them stays in the cache."""
+    rows = max(1, (1 << 16) // logits.shape[1])
+    return (slice(start, start + rows) for start in range(0, max(1, len(logits)), rows))
+
+
+def _softmax(logits: Any) -> tuple[Any, Any]:
+    """Logarithms of the probabilities in each row, and the probabilities."""
+    logits = logits - logits.max(-1, keepdims=True)
+    exponentials = np.exp(logits)
+    total = exponentials.sum(-1, keepdims=True)
+    return logits - np.log(total), exponentials / total

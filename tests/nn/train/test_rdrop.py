@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 import nn
-from nn.train.rdrop import RDrop
+from nn.train.rdrop import RDrop, _divergence
 
 SOURCE = np.array([[4, 5, 6, 2], [5, 2, 0, 0]])
 TARGET = np.array([[1, 5, 6, 4, 2], [1, 6, 2, 0, 0]])  # 4 + 2 tokens to predict
@@ -57,6 +57,25 @@ def test_without_dropout_and_in_evaluation_it_is_the_plain_loss() -> None:
     net = model(0.5).eval()
     assert rdrop.total(net, (SOURCE, TARGET)).item() == plain.total(net, (SOURCE, TARGET)).item()
     assert rdrop.count(net, (SOURCE, TARGET)) == 6
+
+
+@pytest.mark.parametrize("rows, classes", [(0, 3), (3, 4), (7, 20_000)])  # the last in three blocks
+def test_the_divergence_of_blocks_of_rows(rows: int, classes: int) -> None:
+    numbers = np.random.default_rng(rows)
+    first, second = (mg.Tensor(4 * numbers.normal(size=(rows, classes)), requires_grad=True) for _ in range(2))
+    p, q = log_softmax(first.data), log_softmax(second.data)
+    expected = ((np.exp(p) - np.exp(q)) * (p - q)).sum() / 2
+    np.testing.assert_allclose(_divergence(first, second).data, expected)
+
+    def composed(first: mg.Tensor, second: mg.Tensor) -> mg.Tensor:
+        p, q = mg.log_softmax(first), mg.log_softmax(second)
+        return mg.sum((mg.exp(p) - mg.exp(q)) * (p - q)) / 2
+
+    found = [mg.grad(lambda a, b, f=f: -1.7 * f(a, b), (0, 1))(first, second) for f in (_divergence, composed)]
+    for a, b in zip(*found):
+        np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
+    if classes < 10:
+        assert mg.gradgradcheck(_divergence, [first, second])
 
 
 def test_rdrop_makes_the_passes_agree() -> None:
