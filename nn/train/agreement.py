@@ -96,18 +96,13 @@ def _feed(found: Any, value: Any) -> None:
         for start in range(0, len(value), 1000):
             _feed(found, value[start : start + 1000])
     elif isinstance(value, (list, tuple)):
-        found.update(json.dumps(value, default=_checksum).encode())
+        found.update(json.dumps(value, default=digest).encode())
     elif hasattr(value, "fingerprint"):
         found.update(repr(value.fingerprint()).encode())
     elif value is None or isinstance(value, (bool, int, float, str)):
         found.update(repr(value).encode())
     else:
         found.update(type(value).__name__.encode())
-
-
-def _checksum(value: Any) -> str:
-    """For what JSON cannot hold."""
-    return digest(value)
 
 
 def _code() -> str:

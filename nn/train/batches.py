@@ -44,7 +44,26 @@ class Batches:
 
 
 class RowBatches(Batches):
-    """Batches whose plan has the numbers of their rows: a rank of a parallel run reads only its own."""
+    """Batches of `batch_size` rows; the last one may be smaller. A rank of a parallel run reads only its own rows.
+
+    With `shuffle`, rows are drawn anew in each epoch, from `seed` and the epoch's number. Subclasses define
+    `rows`, and `take` for some of them.
+    """
+
+    def __init__(self, batch_size: int, shuffle: bool, seed: int) -> None:
+        owner = type(self).__name__
+        self.batch_size = checked_count(owner, "batch_size", batch_size)
+        self.shuffle, self.seed = shuffle, checked_count(owner, "seed", seed, 0)
+
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        """The rows of an epoch, before they are shuffled."""
+        raise NotImplementedError
+
+    def plan(self, epoch: int = 0) -> list[np.ndarray]:
+        generator = np.random.default_rng([self.seed, epoch])
+        rows = self.rows(generator)
+        rows = generator.permutation(rows) if self.shuffle else rows
+        return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
 
     def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
         """The batches of an epoch, from number `start` on: of each the rows `rank::ranks`, None where there is none."""
@@ -54,35 +73,29 @@ class RowBatches(Batches):
 
 
 class ArrayBatches(RowBatches):
-    """Batches of `batch_size` rows from arrays of like length: tuples with a part of each array.
+    """Batches of rows from arrays of like length: tuples with a part of each array.
 
-        ArrayBatches(ids, classes, batch_size=32)
-
-    With `shuffle`, rows are drawn anew in each epoch, from `seed` and the epoch's number. The last batch
-    may be smaller.
+    ArrayBatches(ids, classes, batch_size=32)
     """
 
     def __init__(self, *arrays: Any, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
         self.arrays = [np.asarray(a) for a in arrays]
         if len({len(a) for a in self.arrays if a.ndim}) != 1 or not all(a.ndim for a in self.arrays):
             raise ValueError(f"ArrayBatches: expected arrays of one length, got {[a.shape for a in self.arrays]}")
-        self.batch_size = checked_count("ArrayBatches", "batch_size", batch_size)
-        self.shuffle, self.seed = shuffle, checked_count("ArrayBatches", "seed", seed, 0)
+        super().__init__(batch_size, shuffle, seed)
 
-    def plan(self, epoch: int = 0) -> list[np.ndarray]:
-        n = len(self.arrays[0])
-        order = np.random.default_rng([self.seed, epoch]).permutation(n) if self.shuffle else np.arange(n)
-        return [order[i : i + self.batch_size] for i in range(0, n, self.batch_size)]
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        return np.arange(len(self.arrays[0]))
 
     def take(self, item: np.ndarray) -> tuple[np.ndarray, ...]:
         return tuple(a[item] for a in self.arrays)
 
 
 class WindowBatches(RowBatches):
-    """Batches (ids,) of `batch_size` windows from one long sequence of token ids, for a language model.
+    """Batches (ids,) of windows from one long sequence of token ids, for a language model.
 
     A window has `length` + 1 tokens: `length` that are read, and as many that are predicted. Windows lie
-    side by side, from another first token in each epoch; with `shuffle`, in another order too.
+    side by side; with `shuffle`, from another first token in each epoch.
     """
 
     def __init__(self, ids: Any, length: int, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
@@ -90,18 +103,14 @@ class WindowBatches(RowBatches):
         if self.ids.ndim != 1 or self.ids.dtype.kind not in "iu":
             raise ValueError(f"WindowBatches: expected integer ids (L,), got {self.ids.dtype} {self.ids.shape}")
         self.length = checked_count("WindowBatches", "length", length)
-        self.batch_size = checked_count("WindowBatches", "batch_size", batch_size)
-        self.shuffle, self.seed = shuffle, checked_count("WindowBatches", "seed", seed, 0)
+        super().__init__(batch_size, shuffle, seed)
         if len(self.ids) <= length:
             raise ValueError(f"WindowBatches: {len(self.ids)} tokens are too few for windows of {length} + 1")
 
-    def plan(self, epoch: int = 0) -> list[np.ndarray]:
-        rng = np.random.default_rng([self.seed, epoch])
-        spare = len(self.ids) - 1 - self.length  # tokens beside one window
-        first = int(rng.integers(min(self.length, spare + 1))) if self.shuffle else 0
-        starts = np.arange(first, spare + 1, self.length)
-        starts = rng.permutation(starts) if self.shuffle else starts
-        return [starts[i : i + self.batch_size] for i in range(0, len(starts), self.batch_size)]
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        last = len(self.ids) - 1 - self.length  # where the last window can begin
+        first = int(generator.integers(min(self.length, last + 1))) if self.shuffle else 0
+        return np.arange(first, last + 1, self.length)
 
     def take(self, item: np.ndarray) -> tuple[np.ndarray]:
         return (self.ids[item[:, None] + np.arange(self.length + 1)],)

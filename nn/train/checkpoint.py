@@ -23,7 +23,7 @@ from minigrad.launcher import launched
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 
 from ..layers.module import Module
-from ..models.weights import fit_weights, save_weights
+from ..models.weights import save_weights
 from .settings import is_number
 
 try:
@@ -142,10 +142,6 @@ class RunDirectory:
                 raise ValueError(f"{self.last}: {name} belongs to no part of a state ({', '.join(parts)})")
             parts[part][rest] = array
         return parts, state
-
-    def restore(self, model: Module, arrays: Mapping[str, np.ndarray]) -> None:
-        """Put the weights of the last state into a model."""
-        fit_weights(model, arrays, self.last)
 
     # -- weights ---------------------------------------------------------------------------------
 

@@ -108,9 +108,6 @@ def _every(batch: Any, start: int, step: int) -> Any:
     if isinstance(batch, dict):
         return {name: _every(a, start, step) for name, a in batch.items()}
     if isinstance(batch, (tuple, list)):
-        return (
-            type(batch)(_every(a, start, step) for a in batch)
-            if not hasattr(batch, "_fields")
-            else type(batch)(*(_every(a, start, step) for a in batch))
-        )
+        parts = [_every(a, start, step) for a in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
     return batch[start::step] if np.ndim(batch) else batch

@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +18,23 @@ import numpy as np
 
 from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
-from minigrad.core.tensor import Tensor
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
-from minigrad.parallel import Alone, start_parallel
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
-from ..models.weights import differing, settings_of
-from ..text.batches import PairBatches
 from .agreement import digest, facts
-from .batches import RowBatches, as_batches
+from .batches import as_batches
 from .checkpoint import RunDirectory
-from .interrupts import Interrupts, Stopped
-from .objectives import Objective, as_objective
+from .interrupts import Stopped
+from .objectives import as_objective
 from .progress import ProgressLine
-from .settings import as_schedule, check_arrays, check_settings, check_state
+from .settings import as_schedule, check_settings
+from .shared import SharedLosses
+from .state import restore, state_of
 
 __all__ = ["Trainer"]
 
 _END: Any = object()  # of an epoch; None is a batch of which a rank has no rows
-
-# What a state holds beside arrays, optimizer, schedule and random numbers.
-_POSITION = (
-    "step", "epoch", "batch", "best", "best_step", "worse", "skipped", "validated", "loss_sum", "loss_count",
-)  # fmt: skip
 
 
 class Trainer:
@@ -88,8 +80,8 @@ class Trainer:
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
         self.schedule = as_schedule(schedule, self)
-        self.parallel = start_parallel(parallel, optimizer, self._share_of_loss)
-        self._together = Alone(optimizer, self._share_of_loss)  # who shares a validation: while `fit` runs, all ranks
+        self._shared = SharedLosses(model, self.objective, optimizer, parallel)
+        self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         if self.run is not None:
             self.run.writes = self._writes
@@ -104,7 +96,6 @@ class Trainer:
         self.seconds = 0.0
         self.loss_sum = self.loss_count = 0.0  # since the last entry of the metrics
         self.history: list[dict[str, Any]] = []
-        self._interrupts = Interrupts()
         self._line = ProgressLine(shown=False)
         self._began = self._logged = 0.0  # moments
 
@@ -117,27 +108,23 @@ class Trainer:
         again it raises at once, and the run can be resumed from the state that was written last.
         """
         keep_freed_memory()
-        with self._locked():
-            if resume:
-                self.resume()
-            else:
+        with self.run or nullcontext():
+            if not (resume and self.resume()):
                 self._begin()
             self.model.train()
             self._began = time.perf_counter() - self.seconds
             self._logged = time.perf_counter()
             line = ProgressLine(self._last_step(), self.progress and self._writes)
             try:
-                with self.parallel, self._interrupts, line as self._line:
-                    self._together = self.parallel
+                with self._shared, self._interrupts, line as self._line:
                     if self.parallel.size > 1:
                         self.parallel.agree(facts(self))
                     self._run()
             except Stopped:
                 self.save()
                 self.parallel.barrier()
-                raise Stopped(self._goodbye()) from None
-            finally:
-                self._together = Alone(self.optimizer, self._share_of_loss)
+                where = "" if self.run is None else f"; the state is in {self.run.path}"
+                raise Stopped(f"stopped at step {self.step}{where}") from None
         self.model.eval()
         return self.history
 
@@ -181,9 +168,9 @@ class Trainer:
     def _rest_of_epoch(self) -> Iterator[Any]:
         """The batches that are left of this epoch."""
         if self.batch == 0:
-            return self._own_batches(self.train, self.epoch)
+            return self._shared.batches(self.train, self.epoch)
         state = get_rng_state()
-        batches = self._own_batches(self.train, self.epoch, self.batch - 1)  # one that was done: is it there?
+        batches = self._shared.batches(self.train, self.epoch, self.batch - 1)  # one that was done: is it there?
         if next(batches, _END) is _END:
             raise ValueError(
                 f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has fewer now: "
@@ -199,23 +186,11 @@ class Trainer:
         self._log_loss()
         self._validate_if_due()
 
-    def _own_batches(self, source: Any, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch; where each rank can read its own rows alone, no others."""
-        if self._by_rows(source):
-            return iter(source.epoch(epoch, start, self._together.rank, self._together.size))
-        return iter(source.epoch(epoch, start))
-
-    def _by_rows(self, source: Any) -> bool:
-        """Whether a rank reads its own rows alone: the source offers it, and the objective does not split otherwise."""
-        split = getattr(type(self.objective), "split", None)
-        return self._together.size > 1 and isinstance(source, (RowBatches, PairBatches)) and split is Objective.split
-
     def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
         """One change of the parameters: the mean loss, what it was divided by, the gradients' norm, whether to stop."""
-        count, stop = self._agreed_count(batches)
         norm = None
-        with np.errstate(all="ignore"):  # what is not finite is told once, by an error
-            loss = self._backward(batches, max(count, 1))
+        with np.errstate(all="ignore"):  # what is not finite is one error
+            loss, count, stop = self._shared.backward(self.step + 1, self.train, batches)
         try:
             if not math.isfinite(loss):
                 raise FloatingPointError(f"the loss is {loss}; the parameters are as they were before it")
@@ -236,59 +211,11 @@ class Trainer:
             self.average.update(self.model)
         return loss, count, norm, stop
 
-    def _backward(self, batches: list[Any], count: float) -> float:
-        """The loss of some batches, divided by `count`; its gradients are with whoever shares the step."""
-        loss = 0.0
-        for i, batch in enumerate(batches):
-            shards = [(part, count) for part in self._own_parts(batch)]
-            loss += sum(self.parallel.backward(shards, add=i > 0, last=i == len(batches) - 1))
-        return self.parallel.sum([loss])[0]
-
-    def _agreed_count(self, batches: list[Any]) -> tuple[float, bool]:
-        """What the losses of these batches are divided by, and whether Ctrl-C was pressed, for all ranks together."""
-        parallel, by_rows = self.parallel, self._by_rows(self.train)
-        count = sum(self.objective.count(self.model, batch) for batch in batches if batch is not None)
-        if parallel.size == 1:
-            return count, self._interrupts.noted
-        seen = 0 if by_rows else int(digest(batches)[:8], 16)  # of whole batches all ranks see the same
-        counted = count if by_rows or parallel.rank == 0 else 0.0
-        count, stop, sum_seen = parallel.sum([counted, self._interrupts.noted, seen])
-        if sum_seen != seen * parallel.size:
-            raise ValueError(f"step {self.step + 1}: the batch of rank {parallel.rank} is not that of the other ranks")
-        return count, bool(stop)
-
-    def _own_parts(self, batch: Any) -> list[Any]:
-        """The parts of a batch that this rank works on."""
-        parallel = self.parallel
-        if self._by_rows(self.train):
-            return [] if batch is None else self.objective.split(batch, parallel.parts)
-        if parallel.size * parallel.parts == 1:
-            return [batch]
-        return self.objective.split(batch, parallel.size * parallel.parts)[parallel.rank :: parallel.size]
-
-    def _share_of_loss(self, shard: tuple[Any, float]) -> Tensor:
-        part, count = shard
-        return self.objective.total(self.model, part) / count
-
     # -- validation ------------------------------------------------------------------------------
 
     def evaluate(self, batches: Any) -> float:
         """The mean loss over all batches, in evaluation mode."""
-        training, found, together = self.model.training, as_batches(batches, shuffle=False), self._together
-        total, count = 0.0, 0.0
-        self.model.eval()
-        try:
-            with no_grad():
-                for i, batch in enumerate(self._own_batches(found, 0)):
-                    if self._by_rows(found) or i % together.size == together.rank:
-                        total += 0.0 if batch is None else self.objective.total(self.model, batch).item()
-                        count += 0.0 if batch is None else self.objective.count(self.model, batch)
-                    if self._interrupts.noted and together.size == 1:
-                        raise Stopped
-        finally:
-            self.model.train(training)
-        total, count = together.sum([total, count])
-        return total / max(count, 1)
+        return self._shared.mean(as_batches(batches, shuffle=False))
 
     def _validate_if_due(self) -> bool:
         """Validate and save, at the end of an epoch or after `validate_every` steps; whether it was done."""
@@ -301,38 +228,40 @@ class Trainer:
         return True
 
     def _validate(self) -> None:
-        """Take the validation loss and the score. Nothing of this trainer changes before both are there."""
-        if self.valid is None and self.score is None:  # nobody judges: the latest weights are the best
-            self.best_step = self.validated = self.step
-            if self.run is not None and self._writes:
-                with self._averaged():
-                    self._keep_weights({})
-            return
+        """Judge the weights, and keep the best. Nothing of this trainer changes before the judgement is there."""
         if self.parallel.size > 1:
             self.parallel.agree({"step": self.step, "the weights": digest(self.model.state_dict())})
         state = get_rng_state()
         entry: dict[str, Any] = {"step": self.step, "epoch": self.epoch}
         try:
-            with self._averaged():
+            with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                better = self.best is None or (value > self.best if self.score else value < self.best)
+                better = value is None or self.best is None or (value > self.best if self.score else value < self.best)
                 if self.run is not None and self._writes:
-                    self._keep_weights({"score" if self.score else "valid_loss": value} if better else None)
+                    if better:
+                        notes = {name: entry[name] for name in ("step", "valid_loss", "score") if name in entry}
+                        self.run.save_best(self.model, **notes)
+                    if self.keep_last:
+                        self.run.keep(self.model, self.step, self.keep_last)
         except Stopped:
             set_rng_state(state)
             raise
+        self.validated = self.step
+        self.worse = 0 if better else self.worse + 1
+        self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
+        if value is None:
+            return
         if isinstance(self.schedule, ReduceLROnPlateau):
             self.schedule.step(value)
-        self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
-        self.worse = 0 if better else self.worse + 1
-        self.validated = self.step
         self.seconds = time.perf_counter() - self._began
         self._log({**entry, "seconds": round(self.seconds, 2)})
         self._line.milestone(self.step, **{k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)})
         self._logged = time.perf_counter()
 
-    def _judge(self, entry: dict[str, Any]) -> float:
-        """What decides about these weights; what is known of them is put into `entry`."""
+    def _judge(self, entry: dict[str, Any]) -> float | None:
+        """The score of these weights, else their loss, else None; what is known of them is put into `entry`."""
+        if self.valid is None and self.score is None:
+            return None
         if self.valid is not None:
             with np.errstate(all="ignore"):  # as in a step
                 entry["valid_loss"] = self.evaluate(self.valid)
@@ -350,25 +279,11 @@ class Trainer:
             entry |= self.on_validation(self, entry) or {}
         return float(entry["score" if self.score else "valid_loss"])
 
-    def _keep_weights(self, best: dict[str, float] | None) -> None:
-        """The weights of now, which are the best if something is told of them."""
-        assert self.run is not None
-        if best is not None:
-            self.run.save_best(self.model, step=self.step, **best)
-        if self.keep_last:
-            self.run.keep(self.model, self.step, self.keep_last)
-
-    def _averaged(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.average is None else self.average.applied(self.model)
-
     # -- the state ------------------------------------------------------------------------------
 
     @property
     def _writes(self) -> bool:
         return self.parallel.rank == 0
-
-    def _locked(self) -> AbstractContextManager[Any]:
-        return self.run if self.run is not None and self._writes else nullcontext()
 
     def _begin(self) -> None:
         """A run of its own: in a directory that holds none."""
@@ -383,76 +298,23 @@ class Trainer:
 
     def save(self) -> None:
         """Write the whole state into `last.safetensors`, if there is a run directory."""
-        if self.run is None or not self._writes:
-            return
-        optimizer = self.optimizer.state_dict()
-        parts = {"model": self.model.state_dict(), "optimizer": optimizer["arrays"]}
-        if self.average is not None:
-            parts["average"] = self.average.state_dict()
-        arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
-        state = {
-            **{name: getattr(self, name) for name in _POSITION},
-            "accumulate": self.accumulate,
-            "model": settings_of(self.model),
-            "entries": len(self.history),
-            "optimizer": optimizer["groups"],
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "random": get_rng_state(),
-            "ranks": [self.parallel.size, self.parallel.parts],
-        }
-        self.run.save_state(arrays, state)
+        if self.run is not None and self._writes:
+            self.run.save_state(*state_of(self))
 
     def resume(self) -> bool:
         """Go back to the state in `last.safetensors`; False if there is none yet."""
         if self.run is None:
             raise ValueError("Trainer: resuming needs a run_dir")
         if not self.run.last.exists():
-            self._begin()
             return False
-        parts, state = self.run.load_state()
-        if differ := differing(settings_of(self.model), state.get("model"), free=()):
-            raise ValueError(f"{self.run.last}: the state of another model: this one has {differ}")
-        self.run.restore(self.model, parts["model"])
-        check_state(state, self, self.run.last)
-        check_arrays(parts["optimizer"], self.optimizer.state_dict()["arrays"], self.run.last)
-        try:
-            random = get_rng_state()
-            set_rng_state(state["random"])
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ValueError(f"{self.run.last}: random: not a state of the random generator ({error})") from None
-        try:
-            self.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
-            if self.average is not None:
-                self.average.load_state_dict(parts["average"])
-            if self.schedule is not None:
-                self.schedule.load_state_dict(state["schedule"])
-        except (ValueError, KeyError, TypeError) as error:
-            set_rng_state(random)
-            text = error.args[0] if error.args else error
-            raise ValueError(text if str(text).startswith(str(self.run.last)) else f"{self.run.last}: {text}") from None
-        self._tell_of_ranks(state.get("ranks"))
-        for name in _POSITION:
-            setattr(self, name, state[name])
-        self.history = self.run.read_metrics(state["entries"])
+        entries = restore(self, self.run)
+        self.history = self.run.read_metrics(entries)
         last = self.history[-1] if self.history else {}
         self.seconds = float(last.get("seconds", 0.0))  # not in the state: runs of one seed write the same bytes
         if self._writes:
             self.run.write_metrics(self.history)
             self.run.forget_after(self.step)
         return True
-
-    def _tell_of_ranks(self, before: Any) -> None:
-        """Say what changes where a run goes on with other processes than it had."""
-        now = [self.parallel.size, self.parallel.parts]
-        if self.run is None or not self._writes or before in (None, now):
-            return
-        (ranks, parts), (new_ranks, new_parts) = before, now
-        warnings.warn(
-            f"{self.run.last}: begun on {ranks} ranks of {parts} processes, goes on with {new_ranks} of {new_parts}: "
-            "the batches stay, but are split otherwise, so that sums round otherwise and dropout draws other numbers; "
-            "what follows is equal to a run that was never cut off to rounding at best",
-            stacklevel=3,
-        )
 
     # -- the metrics ---------------------------------------------------------------------------
 
@@ -490,8 +352,3 @@ class Trainer:
         if self.max_epochs is not None and hasattr(self.train, "__len__"):
             ends.append(self.max_epochs * -(-len(self.train) // self.accumulate))
         return min(ends, default=None)
-
-    def _goodbye(self) -> str:
-        if self.run is None:
-            return f"stopped at step {self.step}"
-        return f"stopped at step {self.step}; the state is in {self.run.path}"

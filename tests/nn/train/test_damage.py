@@ -256,11 +256,12 @@ def test_extreme_settings_of_a_run(parallel: int, tell: Tell) -> None:
     def run(kind: str, name: str, value: float) -> nn.Trainer:
         t = trainer(max_steps=3, parallel=parallel)
         make = kinds[kind][0]
-        if kind == "RDrop":
-            t.objective = make(**{name: value})
-        else:
-            optimizer = make(t.model.parameters(), **{name: value})
-            t = nn.Trainer(t.model, optimizer, t.train, valid=t.valid, max_steps=3, progress=False, parallel=parallel)
+        rdrop = kind == "RDrop"
+        optimizer = t.optimizer if rdrop else make(t.model.parameters(), **{name: value})
+        t = nn.Trainer(
+            t.model, optimizer, t.train, valid=t.valid, max_steps=3, progress=False, parallel=parallel,
+            objective=make(**{name: value}) if rdrop else None,
+        )  # fmt: skip
         t.fit()
         return t
 

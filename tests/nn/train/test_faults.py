@@ -113,7 +113,7 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         ({"loss_sum": None}, "loss_sum: expected a number"),
         ({"schedule": 3}, "schedule: expected null, as this trainer has no schedule"),
         ({"optimizer": []}, "the optimizer's state does not fit"),
-        ({"random": {"state": 1}}, "random: not a state of the random generator"),
+        ({"random": {"state": 1}}, "random: expected the state of the random generator"),
         ({"random": 5}, "random: expected the state of the random generator"),
         ({"optimizer": [1]}, "optimizer: expected a list of settings"),
         ({"accumulate": 3}, "accumulate: expected 1, as this trainer has, got 3"),

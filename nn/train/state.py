@@ -1,0 +1,151 @@
+"""The state of a run: all that a trainer goes on from, as it is saved, checked and put back."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from minigrad.core.random import get_rng_state, set_rng_state
+from minigrad.optim import Schedule
+
+from ..models.weights import differing, fit_weights, misfit, settings_of
+from .checkpoint import RunDirectory
+from .settings import is_count, is_number
+
+__all__ = ["restore", "state_of"]
+
+_COUNT = (is_count, "a whole number of at least 0")
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("step", "epoch", "batch", "best_step", "worse", "skipped"), _COUNT),
+    "validated": (lambda value: is_count(value, -1), "a whole number of at least -1"),
+    **dict.fromkeys(("loss_sum", "loss_count"), (is_number, "a number")),
+    "best": (lambda value: value is None or is_number(value), "a number or null"),
+}  # fmt: skip
+"""Where a trainer stands: its attributes of these names, and what each is."""
+
+
+def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the numbers that `restore` goes back to."""
+    optimizer = trainer.optimizer.state_dict()
+    parts = {"model": trainer.model.state_dict(), "optimizer": optimizer["arrays"]}
+    if trainer.average is not None:
+        parts["average"] = trainer.average.state_dict()
+    arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+    return arrays, {
+        **{name: getattr(trainer, name) for name in _KINDS},
+        "accumulate": trainer.accumulate,
+        "model": settings_of(trainer.model),
+        "entries": len(trainer.history),
+        "optimizer": optimizer["groups"],
+        "schedule": None if trainer.schedule is None else trainer.schedule.state_dict(),
+        "random": get_rng_state(),
+        "ranks": [trainer.parallel.size, trainer.parallel.parts],
+    }
+
+
+def restore(trainer: Any, run: RunDirectory) -> int:
+    """Put the last state of a run into a trainer; how many entries its metrics had.
+
+    A state that this trainer cannot go on from is a ValueError, which begins with the file.
+    """
+    parts, state = run.load_state()
+    if differ := differing(settings_of(trainer.model), state.get("model"), free=()):
+        raise ValueError(f"{run.last}: the state of another model: this one has {differ}")
+    _check(state, trainer, run.last)
+    own = trainer.optimizer.state_dict()["arrays"]
+    for name, array in parts["optimizer"].items():
+        if name in own and (wrong := misfit(f"optimizer.{name}", array, own[name].dtype)):
+            raise ValueError(f"{run.last}: {wrong}")
+    fit_weights(trainer.model, parts["model"], run.last)
+    try:
+        trainer.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
+        if trainer.average is not None:
+            trainer.average.load_state_dict(parts["average"])
+        if trainer.schedule is not None:
+            trainer.schedule.load_state_dict(state["schedule"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{run.last}: {error.args[0] if error.args else error}") from None
+    set_rng_state(state["random"])
+    for name in _KINDS:
+        setattr(trainer, name, state[name])
+    before, now = state["ranks"], [trainer.parallel.size, trainer.parallel.parts]
+    if trainer.parallel.rank == 0 and before != now:
+        warnings.warn(
+            f"{run.last}: begun on {before[0]} ranks of {before[1]} processes, goes on with {now[0]} of {now[1]}: "
+            "the batches stay, but are split otherwise, so that sums round otherwise and dropout draws other numbers; "
+            "what follows is equal to a run that was never cut off to rounding at best",
+            stacklevel=4,
+        )
+    return int(state["entries"])
+
+
+def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:
+    """An error, which begins with the path, for numbers that this trainer cannot go on from."""
+
+    def fail(name: str, expected: str) -> NoReturn:
+        raise ValueError(f"{path}: {name}: expected {expected}, got {state.get(name)!r:.60}")
+
+    others = {"entries": _COUNT, "random": (_is_random, "the state of the random generator")}
+    for name, (fits, expected) in {**_KINDS, **others}.items():
+        if name not in state or not fits(state[name]):
+            fail(name, expected)
+    ranks = state.setdefault("ranks", [1, 1])  # older versions had no others
+    if not isinstance(ranks, list) or len(ranks) != 2 or not all(is_count(n, 1) and n < 1 << 24 for n in ranks):
+        fail("ranks", "how many ranks there were, and processes of each")
+    _check_schedule(state, trainer, fail)
+    _check_optimizer(state, trainer, fail)
+    if state.get("accumulate") != trainer.accumulate:
+        fail("accumulate", f"{trainer.accumulate}, as this trainer has")
+    if state["epoch"] > state["step"] or (state["step"] and not state["epoch"] + state["batch"]):
+        raise ValueError(
+            f"{path}: expected another epoch and batch after step {state['step']}, got epoch {state['epoch']} and "
+            f"batch {state['batch']}"
+        )
+    if state["batch"] > state["step"] * trainer.accumulate or state["best_step"] > state["step"]:
+        raise ValueError(
+            f"{path}: expected batch and best_step to be reached by step {state['step']} of {trainer.accumulate} "
+            f"batches, got batch {state['batch']} and best_step {state['best_step']}"
+        )
+
+
+def _check_schedule(state: dict[str, Any], trainer: Any, fail: Callable[[str, str], NoReturn]) -> None:
+    found, schedule = state.get("schedule"), trainer.schedule
+    if schedule is None:
+        if found is not None:
+            fail("schedule", "null, as this trainer has no schedule")
+        return
+    own = schedule.state_dict()
+    if not isinstance(found, dict) or set(found) != set(own):
+        fail("schedule", f"{', '.join(own)} of a schedule")
+    if isinstance(schedule, Schedule):
+        if found["base"] != own["base"] or not all(map(is_number, found["base"])):
+            fail("schedule", f"the learning rates {own['base']} that this trainer begins with")
+        if found["count"] != state["step"] + 1 or not is_count(found["count"]):
+            fail("schedule", f"count {state['step'] + 1} after step {state['step']}")
+
+
+def _check_optimizer(state: dict[str, Any], trainer: Any, fail: Callable[[str, str], NoReturn]) -> None:
+    found, own = state.get("optimizer"), json.loads(json.dumps(trainer.optimizer.state_dict()["groups"]))
+    if not isinstance(found, list) or not all(isinstance(group, dict) for group in found):
+        fail("optimizer", "a list of settings")
+    for group, mine in zip(found, own):
+        for name, value in {**mine, "steps": state["step"] - state["skipped"], "lr": group.get("lr")}.items():
+            if group.get(name) != value:
+                fail("optimizer", f"{name}={value}, as this trainer's has")
+
+
+def _is_random(value: Any) -> bool:
+    """Whether this is a state of the random generator; by itself it would take 1.5, true or "1" for an integer."""
+    before = get_rng_state()
+    try:
+        set_rng_state(value)
+        return all(type(word) is int for word in value["state"]["state"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return False
+    finally:
+        set_rng_state(before)
