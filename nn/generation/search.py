@@ -193,6 +193,12 @@ def attention_maps(model: Any, source: Any, target: Sequence[int] | np.ndarray) 
         model.hidden(source, seen)
     maps: dict[str, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
     for name, found in recorded.items():
-        kind = "encoder" if name.startswith("encoder.") else "cross" if name.endswith("cross_attention") else "decoder"
-        maps[kind] += [weights[0] for weights in found]
+        maps[kind_of(name)] += [weights[0] for weights in found]
     return maps
+
+
+def kind_of(attention: str) -> str:
+    """What an attention of a Transformer is, by its name: "encoder", "decoder" or "cross"."""
+    if attention.endswith("cross_attention"):
+        return "cross"
+    return "encoder" if attention.startswith("encoder.") else "decoder"

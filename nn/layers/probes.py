@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -37,23 +37,28 @@ def attending(function: Callable[..., Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def record_attention(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
-    """Within this block, every multi-head attention of `model` adds its weights to a list, by its name.
-
-    Each entry is (N, h, L_q, L_kv), before dropout, one for each call.
-    """
+def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list[Any]]]:
+    """Within this block, every attention of `model` adds see(module, q, k, mask) to a list, by its name."""
     found = attentions_of(model)
-    recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
+    recorded: dict[str, list[Any]] = {name: [] for name in found}
     lists = {id(module): recorded[name] for name, module in found.items()}
 
     def record(inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
         if id(module) in lists:
             with mg.no_grad():
-                lists[id(module)].append(unwrap(attention_weights(module, q, k, mask)))
+                lists[id(module)].append(see(module, q, k, mask))
         return inner(module, q, k, v, mask)
 
     with attending(record):
         yield recorded
+
+
+def record_attention(model: Module) -> AbstractContextManager[dict[str, list[np.ndarray]]]:
+    """Within this block, every multi-head attention of `model` adds its weights to a list, by its name.
+
+    Each entry is (N, h, L_q, L_kv), before dropout, one for each call.
+    """
+    return recording(model, lambda *seen: unwrap(attention_weights(*seen)))
 
 
 @contextmanager

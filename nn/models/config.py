@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
+
+from minigrad.files.json import dataclass_from
 
 from ..layers.linear import ACTIVATIONS
 from ..layers.rotary import RotaryPositions
@@ -89,12 +91,12 @@ class ModelConfig:
         self._check_choices()
 
     def _check_sizes(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name in _COUNTS and value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"{f.name}: expected an integer, got {value!r}")
-            if f.name in _COUNTS and value is not None and value < _COUNTS[f.name]:
-                raise ValueError(f"{f.name}: expected at least {_COUNTS[f.name]}, got {value}")
+        for name, low in _COUNTS.items():
+            value = getattr(self, name, None)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise ValueError(f"{name}: expected an integer, got {value!r}")
+            if value is not None and value < low:
+                raise ValueError(f"{name}: expected at least {low}, got {value}")
         for name, ids in (("pad_id", (self.pad_id,)), ("bos_id", (self.bos_id,)), ("eos_id", self.end_ids)):
             if outside := [i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)]:
                 raise ValueError(f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}")
@@ -184,11 +186,8 @@ class ModelConfig:
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
-        """The configuration that `to_dict` gave; an unknown name is an error."""
-        known = {f.name for f in fields(cls)}
-        if unknown := sorted(set(data) - known):
-            raise ValueError(f"unknown settings: {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
-        return cls(**data)
+        """The configuration that `to_dict` gave; names and types that are not its own are an error."""
+        return dataclass_from(cls, data, cls.__name__)
 
 
 def _is_number(value: Any) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from minigrad import no_grad
 from minigrad.core.tensor import unwrap
 from minigrad.serialization import write_atomically
 
+from ..generation.search import kind_of
 from ..layers.module import Module, evaluating
-from ..layers.probes import attending, attentions_of, record_attention
+from ..layers.probes import record_attention, recording
 from ..text.vocabulary import BOS, SPECIALS
 
 __all__ = ["ExplorerPage", "attention_page", "explore"]
@@ -142,7 +142,7 @@ def explore(
 ) -> ExplorerPage:  # fmt: skip
     """The page of any model, for one sequence: ids (L,) and their tokens; for a Transformer also the target's.
 
-    The target's ids (L_t,) begin after the mark of the beginning, as `attention_maps` takes them. A language model
+    The target's ids (L_t,) are without BOS, as `attention_maps` takes them. A language model
     and an encoder have one map, of their own sequence. Where the logits of a vocabulary come out and `vocabulary`
     names its tokens, the five likeliest of each step are shown.
     """
@@ -151,13 +151,12 @@ def explore(
     if target is not None:
         after = np.asarray(target).reshape(1, -1)
         seen.append(np.concatenate([[[model.config.bos_id]], after[:, :-1]], 1))  # type: ignore[attr-defined]
-    with evaluating(), no_grad(), record_attention(model) as weights, _record_vectors(model) as pairs:
+    with evaluating(), no_grad(), record_attention(model) as weights, recording(model, _vectors) as pairs:
         logits = unwrap(model(*seen))
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[Any, ...]]] = {}
     for name, found in weights.items():
-        own = "self" if target is None else "encoder" if name.startswith("encoder.") else "decoder"
-        kind = "cross" if name.endswith("cross_attention") else own
+        kind = "self" if target is None else kind_of(name)
         maps.setdefault(kind, []).extend(w[0] for w in found)
         vectors.setdefault(kind, []).extend(pairs[name])
     said = list(target_tokens) if target is not None else list(tokens[1:])
@@ -175,20 +174,9 @@ def _steps(logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], c
     return found
 
 
-@contextmanager
-def _record_vectors(model: Module) -> Iterator[dict[str, list[tuple[Any, ...]]]]:
-    """Within this block, the queries, keys, scale and bias of every attention of `model`, as they make the scores."""
-    found = attentions_of(model)
-    recorded: dict[str, list[tuple[Any, ...]]] = {name: [] for name in found}
-    lists = {id(module): recorded[name] for name, module in found.items()}
-
-    def record(inner: Any, module: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        if id(module) in lists:
-            heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
-            shared = np.repeat(heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0)
-            bias = None if module.position_bias is None else unwrap(module.position_bias(q.shape[1], k.shape[1]))
-            lists[id(module)].append((heads(q, module.num_heads), shared, module.scale, bias))
-        return inner(module, q, k, v, mask)
-
-    with attending(record):
-        yield recorded
+def _vectors(module: Any, q: Any, k: Any, mask: Any) -> tuple[Any, ...]:
+    """The queries and keys of each head (h, L, d_k), the scale and the bias: what the scores are made of."""
+    heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
+    shared = np.repeat(heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0)
+    bias = None if module.position_bias is None else unwrap(module.position_bias(q.shape[1], k.shape[1]))
+    return heads(q, module.num_heads), shared, module.scale, bias

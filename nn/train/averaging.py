@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,29 +29,31 @@ def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
     if not paths:
         raise ValueError("average_weights: expected at least one file, got none")
     sums: dict[str, np.ndarray] = {}
-    last: dict[str, np.ndarray] = {}
-    expected: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for path in paths:
-        last, _ = load_arrays(path)
-        found = {name: f"{array.dtype} {array.shape}" for name, array in last.items()}
-        if not sums:
-            sums, expected = {name: np.zeros(array.shape, float) for name, array in last.items()}, found
-        _check_same(path, expected, found)
-        for name, array in last.items():
+        arrays, _ = load_arrays(path)
+        sums = sums or {name: np.zeros(array.shape) for name, array in arrays.items()}
+        kinds = kinds or _kinds(arrays)
+        for name, expected, got in _differing(kinds, _kinds(arrays)):
+            raise ValueError(
+                f"{path}: {name} is {got or 'missing'}, but {expected or 'no such array is'} in the files before it; "
+                "average checkpoints of one run"
+            )
+        for name, array in arrays.items():
             if wrong := misfit(name, array, array.dtype):
                 raise ValueError(f"{path}: {wrong}")
             sums[name] += array
-    mean = lambda name, dtype: (sums[name] / len(paths)).astype(dtype)
-    return {name: mean(name, a.dtype) if a.dtype.kind == "f" else a for name, a in last.items()}
+    return {name: (sums[name] / len(paths)).astype(a.dtype) if a.dtype.kind == "f" else a for name, a in arrays.items()}
 
 
-def _check_same(path: str | Path, expected: Mapping[str, Any], got: Mapping[str, Any]) -> None:
-    for name in sorted({*expected, *got}):
-        if expected.get(name) != got.get(name):
-            raise ValueError(
-                f"{path}: {name} is {got.get(name, 'missing')}, but {expected.get(name, 'no such array is')} "
-                "in the files before it; average checkpoints of one run"
-            )
+def _kinds(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    return {name: f"{array.dtype} {array.shape}" for name, array in arrays.items()}
+
+
+def _differing(expected: Mapping[str, str], got: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The names of which there are different kinds, and both; "" where there is no such array."""
+    names = sorted({*expected, *got})
+    return [(n, expected.get(n, ""), got.get(n, "")) for n in names if expected.get(n) != got.get(n)]
 
 
 class MovingAverage:
@@ -94,12 +95,10 @@ class MovingAverage:
 
     def load_state_dict(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Continue from a `state_dict`; names, dtypes and shapes must be those of the model (ValueError)."""
-        own = self.state_dict()
-        for name in sorted({*own, *arrays}):
-            expected, got = (f"{s[name].dtype} {s[name].shape}" if name in s else "none" for s in (own, arrays))
-            if expected != got:
-                raise ValueError(f"MovingAverage: {name}: expected {expected}, got {got}")
-            if wrong := misfit(name, arrays[name], own[name].dtype):
+        for name, expected, got in _differing(_kinds(self.state_dict()), _kinds(arrays)):
+            raise ValueError(f"MovingAverage: {name}: expected {expected or 'none'}, got {got or 'none'}")
+        for name, array in arrays.items():
+            if wrong := misfit(name, array, array.dtype):
                 raise ValueError(f"MovingAverage: {wrong}")
         if arrays["updates"][0] < 0:
             raise ValueError(f"MovingAverage: updates: expected at least 0, got {arrays['updates'][0]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigrad.optim import ReduceLROnPlateau, Schedule
+from minigrad.optim.settings import checked_count
 
 __all__ = ["as_schedule", "check_settings", "is_count", "is_number"]
 
@@ -14,14 +15,10 @@ _COUNTS = {"accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
 
 def check_settings(trainer: Any) -> None:
     """An error for settings of a `Trainer` that cannot be."""
-    for name in (*_OPTIONAL, *_COUNTS):
-        value, low = getattr(trainer, name), _COUNTS.get(name, 1)
-        if value is None and name in _OPTIONAL:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"Trainer: {name}: expected a whole number, got {value!r}")
-        if value < low:
-            raise ValueError(f"Trainer: {name}: expected at least {low}, got {value}")
+    for name, low in {**dict.fromkeys(_OPTIONAL, 1), **_COUNTS}.items():
+        value = getattr(trainer, name)
+        if value is not None or name not in _OPTIONAL:
+            setattr(trainer, name, checked_count("Trainer", name, value, low))
     if trainer.max_epochs is None and trainer.max_steps is None:
         raise ValueError("Trainer: expected max_epochs or max_steps")
     own = {id(p) for p in trainer.model.parameters()}
