@@ -82,13 +82,9 @@ def scaled_dot_product_attention(
     scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * (
         1 / math.sqrt(np.shape(query)[-1]) if scale is None else scale
     )
-    mask = attn_mask
-    if is_causal:
-        mask = np.tri(*scores.shape[-2:], dtype=bool)
-    if mask is None or np.asarray(unwrap(mask)).dtype == bool:
-        weights = mg.softmax(scores, where=mask)
-    else:
-        weights = mg.softmax(scores + mask)
+    mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask
+    is_bias = mask is not None and np.asarray(unwrap(mask)).dtype != bool
+    weights = mg.softmax(scores + mask) if is_bias else mg.softmax(scores, where=mask)
     return mg.matmul(mg.dropout(weights, dropout_p), value)
 
 

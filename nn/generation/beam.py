@@ -79,13 +79,8 @@ class _Beam:
     """The beam of one sentence."""
 
     def __init__(self, size: int, n_best: int, max_len: int, length_penalty: float, ends: tuple[int, ...]) -> None:
-        self.size, self.n_best, self.max_len, self.length_penalty, self.ends = (
-            size,
-            n_best,
-            max_len,
-            length_penalty,
-            ends,
-        )
+        self.size, self.n_best, self.max_len = size, n_best, max_len
+        self.length_penalty, self.ends = length_penalty, ends
         self.alive = [Hypothesis()]
         self.finished: list[Hypothesis] = []
         self.done = False

@@ -45,21 +45,16 @@ class Decoding:
         self.model, self.max_len, self.rules = model, checked_count("generate", "max_len", max_len), rules
         self.ends = eos_ids(model, eos)
         self.new = 0  # tokens that were generated
-        if source is not None:
-            source = np.asarray(source)
-            begin = np.full((len(source), 1), model.config.bos_id)
-            with evaluating():
-                self.state = model.start(source)
-        else:
-            begin = prompt_rows(prompt)
+        begin = prompt_rows(prompt) if source is None else np.full((len(source), 1), model.config.bos_id)
         self._history = np.concatenate([begin, np.full((len(begin), min(max_len, _AHEAD)), -1)], 1)
-        self._length = self._begin = begin.shape[1]
+        self._length = begin.shape[1]
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
             self._limit = model.config.max_len if model.config.positions not in _UNLIMITED else None
             self._restart(self._limit)
         else:
-            self._next = begin
+            with evaluating():
+                self.state, self._next = model.start(np.asarray(source)), begin
 
     def _restart(self, count: int | None) -> None:
         """Begin anew with the last `count` tokens (None: all)."""
@@ -110,7 +105,7 @@ class Decoding:
         self.new += 1
 
 
-_AHEAD = 256  # tokens for which there is room at first
+_AHEAD = 256  # tokens that fit in the memory that is taken at first
 _UNLIMITED = ("none", "alibi", "relative")
 
 

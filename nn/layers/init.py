@@ -43,12 +43,6 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
     return max(tensor.shape[1] * field, 1), max(tensor.shape[0] * field, 1)  # nothing is drawn where one is 0
 
 
-def _fill(tensor: Tensor, values: object) -> Tensor:
-    tensor.data[...] = values
-    mark_changed(tensor.data)
-    return tensor
-
-
 def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
     """Fill with random numbers, so many rows at a time that those in double precision take little memory."""
     if _SKIPPED.get():
@@ -64,17 +58,19 @@ def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tens
 
 def constant_(tensor: Tensor, value: float) -> Tensor:
     """All elements to `value`."""
-    return _fill(tensor, value)
+    tensor.data[...] = value
+    mark_changed(tensor.data)
+    return tensor
 
 
 def zeros_(tensor: Tensor) -> Tensor:
     """All elements to 0."""
-    return _fill(tensor, 0)
+    return constant_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
     """All elements to 1."""
-    return _fill(tensor, 1)
+    return constant_(tensor, 1)
 
 
 def uniform_(

@@ -21,14 +21,13 @@ class _Loss(Module):
 
     function: Callable[..., Tensor]
 
-    def __init__(self, **options: Any) -> None:
-        self.options = {name: value for name, value in options.items() if name not in ("weight", "pos_weight")}
-        for name in options.keys() - self.options.keys():
-            self.register_buffer(name, options[name])
-        if options["reduction"] not in ("mean", "sum", "none", "batchmean"):
-            raise ValueError(
-                f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got {options['reduction']!r}"
-            )
+    def __init__(self, *, reduction: str = "mean", **options: Any) -> None:
+        if reduction not in ("mean", "sum", "none", "batchmean"):
+            raise ValueError(f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
+        self.options = {"reduction": reduction, **options}
+        for name in ("weight", "pos_weight"):
+            if name in options:
+                self.register_buffer(name, self.options.pop(name))
 
     def forward(self, input: Any, target: Any) -> Tensor:
         return type(self).function(

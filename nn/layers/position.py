@@ -35,16 +35,14 @@ def sinusoidal_table(
 
 
 class _Positions(Module):
-    """Adds a row of a table for each position; position 0 is row `offset`."""
+    """Adds a row of the table `weight` (max_len + offset, d_model) for each position; position 0 is row `offset`."""
+
+    weight: Any
 
     def __init__(self, max_len: int, d_model: int, offset: int) -> None:
         self.max_len = max_len
         self.d_model = d_model
         self.offset = offset
-
-    def table(self) -> Any:
-        """(max_len + offset, d_model)."""
-        raise NotImplementedError
 
     def forward(self, x: Any, positions: Any = 0) -> Tensor:
         """x (N, L, d_model) plus its positions: where it starts, or integers (L,) or (N, L)."""
@@ -56,8 +54,8 @@ class _Positions(Module):
                 f"{self.max_len}; shorten it, or build the model with a larger max_len"
             )
         if single:
-            return mg.add(x, self.table()[self.offset + int(positions) : self.offset + end])
-        return mg.add(x, mg.embedding(self.table(), np.asarray(positions) + self.offset))
+            return mg.add(x, self.weight[self.offset + int(positions) : self.offset + end])
+        return mg.add(x, mg.embedding(self.weight, np.asarray(positions) + self.offset))
 
     def extra_repr(self) -> str:
         return f"max_len={self.max_len}, d_model={self.d_model}" + (f", offset={self.offset}" if self.offset else "")
@@ -72,12 +70,7 @@ class SinusoidalPositions(_Positions):
     ) -> None:  # fmt: skip
         super().__init__(max_len, d_model, offset)
         table = sinusoidal_table(max_len + offset, d_model, halves, last=last)
-        self.register_buffer("values", table.astype(dtype), persistent=False)
-
-    values: np.ndarray
-
-    def table(self) -> np.ndarray:
-        return self.values
+        self.register_buffer("weight", table.astype(dtype), persistent=False)
 
 
 class LearnedPositions(_Positions):
@@ -89,6 +82,3 @@ class LearnedPositions(_Positions):
     ) -> None:  # fmt: skip
         super().__init__(max_len, d_model, offset)
         self.weight = init.normal_(Parameter(np.zeros((max_len + offset, d_model), dtype)), 0.0, std, generator)
-
-    def table(self) -> Tensor:
-        return self.weight

@@ -22,7 +22,7 @@ __all__ = ["AdditiveAttention", "DotProductAttention"]
 class _ScoredAttention(Module):
     """Weights the values by the softmax of a score; keys past `valid_lens` get weight 0."""
 
-    def __init__(self, dropout: float, generator: np.random.Generator | None) -> None:
+    def __init__(self, dropout: float = 0.0, generator: np.random.Generator | None = None) -> None:
         self.dropout = dropout
         self.generator = generator
         self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
@@ -44,9 +44,6 @@ class _ScoredAttention(Module):
 
 class DotProductAttention(_ScoredAttention):
     """softmax(Q Kᵀ / √d) V: query and key are of one size."""
-
-    def __init__(self, dropout: float = 0.0, generator: np.random.Generator | None = None) -> None:
-        super().__init__(dropout, generator)
 
     def scores(self, query: Any, key: Any) -> Tensor:
         return mg.matmul(query, mg.swapaxes(key, 1, 2)) * (np.shape(query)[-1] ** -0.5)

@@ -93,9 +93,7 @@ class CharTokenizer(Tokenizer):
     def join(self, tokens: Sequence[str]) -> str:
         text = ""
         for token in tokens:
-            spaced = (
-                bool(text) and text[-1].isascii() and text[-1].isalnum() and token[0].isascii() and token[0].isalnum()
-            )
+            spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[0]))
             text += " " + token if spaced else token
         return text
 
