@@ -48,13 +48,10 @@ class MultiHeadAttention(Module):
         position_bias: Callable[[int, int], Tensor] | None = None, dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
-        if num_heads < 1 or (head_dim is None and d_model % num_heads):
-            raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")
-        self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
-        if num_heads % self.num_kv_heads:
-            raise ValueError(f"num_heads must be divisible by num_kv_heads, got {num_heads} and {num_kv_heads}")
+        check_heads(d_model, num_heads, num_kv_heads, head_dim)
         if window is not None and window < 1:
             raise ValueError(f"window: expected at least 1, got {window}")
+        self.d_model, self.num_heads, self.num_kv_heads = d_model, num_heads, num_kv_heads or num_heads
         self.d_k = d_model // num_heads if head_dim is None else head_dim
         self.dropout, self.generator = dropout, generator
         self.scale = self.d_k**-0.5 if scale is None else scale
@@ -111,6 +108,14 @@ class MultiHeadAttention(Module):
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         pruned = f", pruned_heads={self.pruned_heads}" if self.pruned_heads else ""
         return f"d_model={self.d_model}, num_heads={self.num_heads}{shared}{pruned}"
+
+
+def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None) -> None:
+    """An error for heads that cannot be of one size, or cannot share keys and values evenly."""
+    if num_heads < 1 or (head_dim is None and d_model % num_heads):
+        raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")
+    if num_heads % (num_kv_heads or num_heads):
+        raise ValueError(f"num_heads must be divisible by num_kv_heads, got {num_heads} and {num_kv_heads}")
 
 
 class MultiHeadSelfAttention(MultiHeadAttention):

@@ -11,6 +11,7 @@ import numpy as np
 
 from minigrad.files.json import dataclass_from
 
+from ..layers.attention import check_heads
 from ..layers.linear import ACTIVATIONS
 from ..layers.rotary import RotaryPositions
 from ..layers.transformer import NORMS
@@ -100,14 +101,7 @@ class ModelConfig:
         for name, ids in (("pad_id", (self.pad_id,)), ("bos_id", (self.bos_id,)), ("eos_id", self.end_ids)):
             if outside := [i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)]:
                 raise ValueError(f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}")
-        if self.head_dim is None and self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model must be divisible by num_heads, got d_model={self.d_model} and num_heads={self.num_heads}"
-            )
-        if self.num_heads % (self.num_kv_heads or 1):
-            raise ValueError(
-                f"num_heads must be divisible by num_kv_heads, got {self.num_heads} and {self.num_kv_heads}"
-            )
+        check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
         if not _is_number(self.norm_eps) or not 1e-30 <= self.norm_eps < 1:  # less vanishes beside 0 in float32
             raise ValueError(f"norm_eps: expected 1e-30 <= norm_eps < 1, got {self.norm_eps!r}")
         for name in ("window_layers", "no_rotary_layers"):

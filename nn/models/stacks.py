@@ -107,12 +107,6 @@ def _attention_bias(config: ModelConfig) -> bool | dict[str, bool]:
     return {"q": "q" in given, "k": "k" in given, "v": "v" in given, "out": "o" in given}
 
 
-def _layer_options(config: ModelConfig, generator: np.random.Generator | None) -> dict[str, Any]:
-    """The options that encoder and decoder layers share."""
-    names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
-    return {"generator": generator, **{name: getattr(config, name) for name in names}}
-
-
 def _attention_options(config: ModelConfig) -> dict[str, Any]:
     """The options that all attentions of a model share."""
     return {
@@ -148,6 +142,19 @@ def _self_attention_options(
     return options
 
 
+def _layers(
+    kind: Any, config: ModelConfig, count: int, generator: np.random.Generator | None, causal: bool,
+    **options: Any,
+) -> ModuleList:  # fmt: skip
+    """So many layers of a kind, which differ in their self-attention at most."""
+    attention = _self_attention_options(config, not causal, generator)
+    names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
+    options |= {"generator": generator, **{name: getattr(config, name) for name in names}}
+    return ModuleList(
+        kind(config.d_model, config.num_heads, config.d_ff, attention=attention(i), **options) for i in range(count)
+    )
+
+
 def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
     return norm_named(config.norm, config.d_model, config.norm_eps, config.dtype) if config.has_final_norm else None
 
@@ -159,14 +166,9 @@ class Encoder(Module):
         self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None, *,
         causal: bool = False, shared: bool = False,
     ) -> None:  # fmt: skip
-        sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
-        attention = _self_attention_options(config, not causal, generator)
-        self.causal = causal
-        self.layers = ModuleList(
-            TransformerEncoderLayer(*sizes, attention=attention(i), **options)
-            for i in range(min(num_layers, 1) if shared else num_layers)
-        )
-        self.repeats = num_layers if shared else 1
+        self.causal, self.repeats = causal, num_layers if shared else 1
+        count = min(num_layers, 1) if shared else num_layers
+        self.layers = _layers(TransformerEncoderLayer, config, count, generator, causal)
         self.norm = _final_norm(config)
 
     def forward(
@@ -182,12 +184,8 @@ class Decoder(Module):
     """A stack of decoder layers."""
 
     def __init__(self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None) -> None:
-        sizes, options = (config.d_model, config.num_heads, config.d_ff), _layer_options(config, generator)
-        attention, cross = _self_attention_options(config, False, generator), _attention_options(config)
-        self.layers = ModuleList(
-            TransformerDecoderLayer(*sizes, attention=attention(i), cross_attention=cross, **options)
-            for i in range(num_layers)
-        )
+        cross = _attention_options(config)
+        self.layers = _layers(TransformerDecoderLayer, config, num_layers, generator, True, cross_attention=cross)
         self.norm = _final_norm(config)
 
     def project_memory(self, memory: Any) -> list[KeysAndValues]:
