@@ -51,8 +51,7 @@ class Trainer:
     - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
     - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
       `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
-      after `patience` validations without better ones, training stops. `on_validation(trainer, entry)` may
-      return more to log.
+      after `patience` validations without better ones, training stops.
     - `average`: an object whose `update(model)` is called after each step, and in whose `applied(model)`
       validation takes place (see `nn.train.averaging`).
     - `run_dir`: where the last state (every `save_every` steps and after each validation), the best weights,
@@ -68,13 +67,12 @@ class Trainer:
         validate_every: int | None = None, patience: int | None = None, score: Callable[[Any], float] | None = None,
         average: Any = None, keep_last: int = 0, save_every: int | None = None, log_every: int = 10,
         skip_nonfinite: int = 0, run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
-        on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
         self.validate_every, self.patience, self.keep_last = validate_every, patience, keep_last
         self.save_every, self.log_every, self.skip_nonfinite = save_every, log_every, skip_nonfinite
         self.model, self.optimizer, self.score, self.average = model, optimizer, score, average
-        self.progress, self.on_validation = progress, on_validation
+        self.progress = progress
         check_settings(self)
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
@@ -85,12 +83,9 @@ class Trainer:
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         if self.run is not None:
             self.run.writes = self._writes
-        self.step = 0
-        self.epoch = 0
-        self.batch = 0  # batches of this epoch that are done
+        self.step = self.epoch = self.batch = 0  # how many are done, of the batches in this epoch
         self.best: float | None = None  # the best score, or the smallest validation loss
-        self.best_step = 0
-        self.worse = 0  # validations since the best
+        self.best_step = self.worse = 0  # its step, and validations since
         self.skipped = 0  # steps that were left out
         self.validated = -1  # the step of the last validation
         self.seconds = 0.0
@@ -239,8 +234,7 @@ class Trainer:
                 better = value is None or self.best is None or (value > self.best if self.score else value < self.best)
                 if self.run is not None and self._writes:
                     if better:
-                        notes = {name: entry[name] for name in ("step", "valid_loss", "score") if name in entry}
-                        self.run.save_best(self.model, **notes)
+                        self.run.save_best(self.model, **entry)
                     if self.keep_last:
                         self.run.keep(self.model, self.step, self.keep_last)
         except Stopped:
@@ -275,8 +269,6 @@ class Trainer:
             self.model.train()
             if not math.isfinite(entry["score"]):
                 raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
-        if self.on_validation is not None:
-            entry |= self.on_validation(self, entry) or {}
         return float(entry["score" if self.score else "valid_loss"])
 
     # -- the state ------------------------------------------------------------------------------
