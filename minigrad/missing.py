@@ -25,11 +25,9 @@ ByteTensor            minigrad.tensor(data, dtype=np.uint8)
 BoolTensor            minigrad.tensor(data, dtype=bool)
 Generator             np.random.default_rng(seed), which every function that draws takes as generator=
 Size                  tuple: x.shape is one
-arcsinh_              x = x.arcsinh()
 asarray               minigrad.tensor(data), which copies, or minigrad.Tensor(data), which shares memory with an array
 autograd              minigrad.gradients(y, xs), and minigrad.grad, vjp, jvp, hvp, jacobian, hessian of functions
 bartlett_window       np.bartlett(n)
-bernoulli             (minigrad.rand(*x.shape) < x).double()
 bincount              np.bincount(x, weights)
 binomial              minigrad.tensor(rng.binomial(n, p))
 blackman_window       np.blackman(n)
@@ -77,16 +75,12 @@ is_storage            isinstance(x.data, np.ndarray)
 isin                  np.isin(x, y)
 isreal                np.isreal(x)
 kaiser_window         np.kaiser(n, beta)
-lgamma                scipy.special.gammaln(x)
 load                  nn.load_weights(path, model), or np.load; pickles are not read
 lobpcg                np.linalg.eigh(x)
 logspace              np.logspace(start, stop, num)
-lstm                  there are no recurrent layers; write the loop over steps
 normal                minigrad.randn(*shape) * std + mean
 norm_except_dim       minigrad.norm(v, axis=...)
-numel                 x.numel()
 nn                    import nn, which comes with minigrad
-pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_indices(len(x), 1)
 poisson               minigrad.tensor(rng.poisson(x.data))
 polar                 r * np.cos(angle) and r * np.sin(angle)
 promote_types         np.promote_types(a, b)
@@ -102,12 +96,9 @@ select_copy           x[index].clone()
 set_default_dtype     dtype= where tensors are made, model.float() and model.double()
 set_default_tensor_type  dtype= where tensors are made
 set_printoptions      np.set_printoptions(...)
-sigmoid_              x = x.sigmoid()
 slice_copy            x[start:stop].clone()
 std_mean              x.std(axis, correction=1) and x.mean(axis)
 special               scipy.special on tensors: erf, gammaln, expit and others have derivatives
-stft                  np.fft on x.data, which has no gradient
-t                     x.t()
 testing               np.testing on x.data
 trapz                 np.trapezoid(y, x)
 tril_indices          np.tril_indices(n)
@@ -118,10 +109,8 @@ typename              type(x).__name__
 utils                 nn.ArrayBatches(x, y, batch_size=...) for torch.utils.data.DataLoader of a TensorDataset
 version               minigrad.__version__
 vander                np.vander(x)
-view_as_real          the real and the imaginary part, as two tensors
 vmap                  the batch axis: operations take leading axes; or np.stack([f(x) for x in xs])
 wait                  nothing: operations are done when they return
-where_                minigrad.where(condition, x, y)
 zeros_                minigrad.zeros(shape)
 is_tensor             isinstance(x, minigrad.Tensor)
 from_dlpack           minigrad.from_numpy(np.from_dlpack(x))
@@ -240,47 +229,19 @@ UninitializedParameter     nn.Parameter, whose shape is given
 UninitializedBuffer   model.register_buffer(name, array)
 """)
 
-_SAME = [
-    "Bilinear",
-    "GLU",
-    "Hardshrink",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "Mish",
-    "PReLU",
-    "ReLU6",
-    "SELU",
-    "Softmin",
-    "Softshrink",
-    "Softsign",
-    "Tanhshrink",
-    "Threshold",
-]  # layers whose functions have their names and formulas
-
-FUNCTIONAL = {name.lower(): NN[name] for name in _SAME} | _table("""
+FUNCTIONAL = _table("""
 batch_norm            nn.BatchNorm1d(n)(x)
 celu                  minigrad.elu(x), which is the same for alpha 1
-cosine_embedding_loss s = nn.functional.cosine_similarity(x, y); np.where(t == 1, 1 - s, np.maximum(0, s)).mean()
-gaussian_nll_loss     (np.log(var) + (x - target) ** 2 / var).mean() / 2
 group_norm            minigrad.layer_norm of x.reshape(n, groups, -1)
 gumbel_softmax        minigrad.softmax((x - np.log(-np.log(minigrad.rand(*x.shape)))) / tau)
-hinge_embedding_loss  np.where(y == 1, x, np.maximum(0, margin - x)).mean()
-linear_cross_entropy  minigrad.linear_cross_entropy(x, weight, target)
-margin_ranking_loss   np.maximum(0, margin - y * (x1 - x2)).mean()
 multi_head_attention_forward   nn.MultiHeadAttention
-multi_margin_loss     np.maximum(0, margin - x[rows, y][:, None] + x), summed over the other classes
-multilabel_margin_loss         np.maximum(0, 1 - (x[:, y] - x[:, others])), summed
 multilabel_soft_margin_loss    nn.functional.binary_cross_entropy_with_logits(x, y)
 pad                   np.pad(x, widths), whose widths begin with the first axis
-pairwise_distance     minigrad.norm(x - y + 1e-6, axis=-1)
 pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_indices(len(x), 1)
-poisson_nll_loss      (np.exp(x) - target * x).mean()
 rrelu                 minigrad.leaky_relu(x, slope)
-soft_margin_loss      minigrad.softplus(-y * x).mean()
-triplet_margin_loss   np.maximum(0, margin + minigrad.norm(a - p, axis=-1) - minigrad.norm(a - n, axis=-1)).mean()
-triplet_margin_with_distance_loss  np.maximum(0, margin + distance(a, p) - distance(a, n)).mean()
 """)
+FUNCTIONAL = {name.lower(): text for name, text in NN.items()} | FUNCTIONAL
+"""Functions that have no entry of their own are found by the names of their layers, without underscores."""
 
 OPTIM = _table("""
 ASGD                  nn.MovingAverage beside minigrad.optim.SGD
@@ -370,11 +331,11 @@ def advice(module: str, name: str) -> str:
         "minigrad.optim": (OPTIM,),
         "minigrad.optim.lr_scheduler": (OPTIM,),
     }.get(module, (TORCH, DATA, FUNCTIONAL))
-    for table in tables:
-        if name in table:
-            text = table[name]
-            said = text.removeprefix("nothing: ")
-            return said if said != text or text.startswith("there ") else f"write {text}"
+    plain = name if name.endswith("_") else name.replace("_", "")
+    text = next((table[key] for key in (name, plain) for table in tables if key in table), None)
+    if text is not None:
+        said = text.removeprefix("nothing: ")
+        return said if said != text or text.startswith("there ") else f"write {text}"
     if module in ("minigrad", "nn.functional"):
         if name.endswith("_copy"):
             return f"write x.{name[:-5]}(...).clone()"

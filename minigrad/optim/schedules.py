@@ -133,47 +133,39 @@ class LambdaLR(Schedule):
 class _ByEpoch(Schedule):
     """A schedule given by a formula of the group's own learning rate and the epoch, from 0."""
 
+    def __init__(self, optimizer: Optimizer, rate: Callable[[float, int], float]) -> None:
+        self._rate = rate
+        self._begin(optimizer)
+
     def rates(self, count: int) -> list[float]:
         """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
         return [self._rate(base, count - 1) for base in self.base]
-
-    def _rate(self, base: float, epoch: int) -> float:
-        raise NotImplementedError
 
 
 class StepLR(_ByEpoch):
     """Times `gamma` every `step_size` epochs."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        self.step_size = checked_count("StepLR", "step_size", step_size)
-        self.gamma = checked_number("StepLR", "gamma", gamma)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * self.gamma ** (epoch // self.step_size)
+        step_size = checked_count("StepLR", "step_size", step_size)
+        gamma = checked_number("StepLR", "gamma", gamma)
+        super().__init__(optimizer, lambda base, epoch: base * gamma ** (epoch // step_size))
 
 
 class MultiStepLR(_ByEpoch):
     """Times `gamma` at each of the epochs `milestones`."""
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
-        self.milestones = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
-        self.gamma = checked_number("MultiStepLR", "gamma", gamma)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * self.gamma ** bisect_right(self.milestones, epoch)
+        rising = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
+        gamma = checked_number("MultiStepLR", "gamma", gamma)
+        super().__init__(optimizer, lambda base, epoch: base * gamma ** bisect_right(rising, epoch))
 
 
 class ExponentialLR(_ByEpoch):
     """Times `gamma` every epoch."""
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
-        self.gamma = checked_number("ExponentialLR", "gamma", gamma)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * self.gamma**epoch
+        gamma = checked_number("ExponentialLR", "gamma", gamma)
+        super().__init__(optimizer, lambda base, epoch: base * gamma**epoch)
 
 
 class LinearLR(_ByEpoch):
@@ -182,67 +174,61 @@ class LinearLR(_ByEpoch):
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
     ) -> None:
-        self.start = checked_number("LinearLR", "start_factor", start_factor, above=True)
-        self.end = checked_number("LinearLR", "end_factor", end_factor)
-        self.total_iters = checked_count("LinearLR", "total_iters", total_iters)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * (self.start + (self.end - self.start) * min(1.0, epoch / self.total_iters))
+        start_factor = checked_number("LinearLR", "start_factor", start_factor, above=True)
+        rise = checked_number("LinearLR", "end_factor", end_factor) - start_factor
+        total_iters = checked_count("LinearLR", "total_iters", total_iters)
+        super().__init__(optimizer, lambda base, epoch: base * (start_factor + rise * min(1.0, epoch / total_iters)))
 
 
 class ConstantLR(_ByEpoch):
     """Times `factor` in the first `total_iters` epochs, then as it is."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
-        self.early = checked_number("ConstantLR", "factor", factor)
-        self.total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * (self.early if epoch < self.total_iters else 1.0)
+        factor = checked_number("ConstantLR", "factor", factor)
+        total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
+        super().__init__(optimizer, lambda base, epoch: base * (factor if epoch < total_iters else 1.0))
 
 
 class PolynomialLR(_ByEpoch):
     """Down to 0 as (1 - epoch / total_iters)^power."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
-        self.total_iters = checked_count("PolynomialLR", "total_iters", total_iters)
-        self.power = checked_number("PolynomialLR", "power", power)
-        self._begin(optimizer)
+        total_iters = checked_count("PolynomialLR", "total_iters", total_iters)
+        power = checked_number("PolynomialLR", "power", power)
+        super().__init__(optimizer, lambda base, epoch: base * (1 - min(1.0, epoch / total_iters)) ** power)
 
-    def _rate(self, base: float, epoch: int) -> float:
-        return base * (1 - min(1.0, epoch / self.total_iters)) ** self.power
+
+def _half_cosine(start: float, end: float, done: float) -> float:
+    """From `start` to `end`, as `done` goes from 0 to 1, and back."""
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
 
 
 class CosineAnnealingLR(_ByEpoch):
     """Down half a cosine to `eta_min` in `T_max` epochs, and up again: Loshchilov, Hutter (2017), arXiv:1608.03983."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
-        self.T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
-        self.eta_min = checked_number("CosineAnnealingLR", "eta_min", eta_min)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        return self.eta_min + (base - self.eta_min) * 0.5 * (1 + math.cos(math.pi * epoch / self.T_max))
+        T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
+        eta_min = checked_number("CosineAnnealingLR", "eta_min", eta_min)
+        super().__init__(optimizer, lambda base, epoch: _half_cosine(base, eta_min, epoch / T_max))
 
 
 class CosineAnnealingWarmRestarts(_ByEpoch):
     """Half a cosine down to `eta_min` in `T_0` epochs, then anew, each `T_mult` times as long: arXiv:1608.03983."""
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
-        self.T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
-        self.T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
-        self.eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
-        self._begin(optimizer)
+        T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
+        T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
+        eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
 
-    def _rate(self, base: float, epoch: int) -> float:
-        length = self.T_0
-        if self.T_mult == 1:
-            epoch %= length
-        while epoch >= length:
-            epoch, length = epoch - length, length * self.T_mult
-        return self.eta_min + (base - self.eta_min) * 0.5 * (1 + math.cos(math.pi * epoch / length))
+        def rate(base: float, epoch: int) -> float:
+            length = T_0
+            if T_mult == 1:
+                epoch %= length
+            while epoch >= length:
+                epoch, length = epoch - length, length * T_mult
+            return _half_cosine(base, eta_min, epoch / length)
+
+        super().__init__(optimizer, rate)
 
 
 class OneCycleLR(_ByEpoch):
@@ -259,25 +245,23 @@ class OneCycleLR(_ByEpoch):
     ) -> None:  # fmt: skip
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
-        self.anneal_strategy = anneal_strategy
-        self.total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
-        self.top = checked_number("OneCycleLR", "max_lr", max_lr)
-        self.first = self.top / checked_number("OneCycleLR", "div_factor", div_factor, above=True)
-        self.last = self.first / checked_number("OneCycleLR", "final_div_factor", final_div_factor, above=True)
-        self.peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
-        self._begin(optimizer)
+        total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
+        top = checked_number("OneCycleLR", "max_lr", max_lr)
+        first = top / checked_number("OneCycleLR", "div_factor", div_factor, above=True)
+        last = first / checked_number("OneCycleLR", "final_div_factor", final_div_factor, above=True)
+        peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
 
-    def _rate(self, base: float, epoch: int) -> float:
-        if epoch > self.total_steps:
-            raise ValueError(f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for")
-        if epoch <= self.peak:
-            start, end, done = self.first, self.top, epoch / self.peak if self.peak > 0 else 1.0
-        else:
-            start, end, done = self.top, self.last, (epoch - self.peak) / (self.total_steps - 1 - self.peak)
-        done = min(done, 1.0)  # one call of `step` comes after the last step
-        if self.anneal_strategy == "linear":
-            return start + (end - start) * done
-        return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
+        def rate(base: float, epoch: int) -> float:
+            if epoch > total_steps:
+                raise ValueError(f"OneCycleLR: epoch {epoch} is past the {total_steps} steps it was made for")
+            if epoch <= peak:
+                start, end, done = first, top, epoch / peak if peak > 0 else 1.0
+            else:
+                start, end, done = top, last, (epoch - peak) / (total_steps - 1 - peak)
+            done = min(done, 1.0)  # one call of `step` comes after the last step
+            return start + (end - start) * done if anneal_strategy == "linear" else _half_cosine(start, end, done)
+
+        super().__init__(optimizer, rate)
 
 
 class SequentialLR(Schedule):
@@ -308,7 +292,7 @@ class SequentialLR(Schedule):
 
 
 class ReduceLROnPlateau:
-    """Times `factor` when what `step(metric)` is told has not become better for more than `patience` calls."""
+    """Times `factor` when what `step(metric)` is given has not become better for more than `patience` calls."""
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
