@@ -3,54 +3,26 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from .kernels import attention, cross_entropy, dropout, embedding, gelu, linear, normalization
-from .ops import (
-    activations,
-    calculus,
-    compare,
-    decompositions,
-    einsum,
-    elementwise,
-    habits,
-    indexing,
-    joining,
-    linalg,
-    losses,
-    nan,
-    norms,
-    parts,
-    polynomials,
-    rearrange,
-    reduction,
-    shape,
-    softmax,
-    sorting,
-    special,
-    statistics,
-)  # fmt: skip
+from .core.nested import numpy_name
 
-KINDS = {
-    "Elementwise": (elementwise, special, parts, polynomials),
-    "Activations": (activations, gelu),
-    "Reductions": (reduction, statistics, nan, norms, softmax),
-    "Linear algebra": (linalg, decompositions, einsum),
-    "Shape": (shape, joining, rearrange),
-    "Indexing and sorting": (indexing, sorting),
-    "Differences and integrals": (calculus,),
-    "PyTorch's names": (habits,),
-    "Networks": (linear, normalization, dropout, embedding, attention),
-    "Losses": (cross_entropy, losses),
-    "Without gradient": (compare,),
+_MODULES = {
+    "Elementwise": "ops.elementwise ops.special ops.parts ops.polynomials",
+    "Activations": "ops.activations kernels.gelu",
+    "Reductions": "ops.reduction ops.statistics ops.nan ops.norms ops.softmax",
+    "Linear algebra": "ops.linalg ops.decompositions ops.einsum",
+    "Shape": "ops.shape ops.joining ops.rearrange",
+    "Indexing and sorting": "ops.indexing ops.sorting",
+    "Differences and integrals": "ops.calculus",
+    "PyTorch's names": "ops.habits",
+    "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding kernels.attention",
+    "Losses": "kernels.cross_entropy ops.losses",
+    "Without gradient": "ops.compare",
 }
+KINDS = {kind: [import_module(f"minigrad.{name}") for name in names.split()] for kind, names in _MODULES.items()}
 _BEGIN, _END = "<!-- ops: made by python -m minigrad.docs docs/operations.md -->", "<!-- end of ops -->"
-
-
-def _numpy_name(function: Any) -> str:
-    module = getattr(function, "__module__", None) or "numpy"
-    return f"`{module.replace('numpy', 'np', 1)}.{function.__name__}`"
 
 
 def _methods(names: tuple[str, ...]) -> str:
@@ -72,7 +44,7 @@ def op_table() -> str:
             for name in module.__all__:
                 function = getattr(module, name)
                 entry = getattr(function, "op", function)
-                numpy = " ".join(map(_numpy_name, getattr(entry, "numpy", ())))
+                numpy = " ".join(f"`{numpy_name(f)}`" for f in getattr(entry, "numpy", ()))
                 methods = _methods(getattr(entry, "methods", ()))
                 doc = (function.__doc__ or "").partition("\n")[0].replace("|", "\\|")
                 lines.append(f"| `{name}` | {numpy} | {methods} | {doc} |")

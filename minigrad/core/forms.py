@@ -17,7 +17,7 @@ import numpy as np
 
 from .changes import mark_changed
 from .modes import MODE
-from .nested import as_tensors, needs_gradient, on_arrays, without_tensors
+from .nested import as_tensors, needs_gradient, numpy_name, on_arrays, refusal, without_tensors
 from .tensor import DISPATCH, Tensor, unwrap
 
 # -- NumPy -------------------------------------------------------------------------------------------
@@ -40,11 +40,6 @@ class Form:
     def __init__(self, numpy: Any, ours: Callable[..., Any]) -> None:
         self.numpy = numpy
         self.ours = ours
-
-    @functools.cached_property
-    def name(self) -> str:
-        """As a user writes it: np.linalg.norm."""
-        return f"{(self.numpy.__module__ or 'numpy').replace('numpy', 'np', 1)}.{self.numpy.__name__}"
 
     @functools.cached_property
     def _theirs(self) -> dict[str, Any]:
@@ -106,7 +101,7 @@ class Form:
             if name in _HINTS or _is(value, self._theirs.get(name, _ABSENT)) or (name == "out" and value is None):
                 continue
             if name not in takes:
-                raise TypeError(_refusal(self.name, name, value))
+                raise TypeError(refusal(numpy_name(self.numpy), name, value))
             options[name] = value if needs_gradient(value) else without_tensors(value)
         return options
 
@@ -115,13 +110,6 @@ def _is(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default) and isinstance(value, (str, int, float)) and value == default
     )
-
-
-def _refusal(name: str, option: str, value: Any) -> str:
-    if option == "out":
-        return f"{name}: out= cannot hold the result of a tensor that requires gradients; use what is returned"
-    shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
-    return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
 
 
 def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
@@ -135,7 +123,7 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
                 f"np.where(mask, np.{ufunc.__name__}(np.where(mask, x, 1)), other)"
             )
         if option not in ("where", "order", "casting", "subok"):
-            raise TypeError(_refusal(name, option, value))
+            raise TypeError(refusal(name, option, value))
     if dtype is None:
         return function(*inputs)
     like = [np.empty((1,) * np.ndim(x), getattr(x, "dtype", None)) for x in inputs]

@@ -38,10 +38,21 @@ def untracked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options of the op `name`, for which no rule knows a gradient, with arrays in place of tensors."""
     for option, value in options.items():
         if needs_gradient(value):
-            raise TypeError(
-                f"{name}: {option}= has no rule for tensors that require gradients; use .detach() where none is needed"
-            )
+            raise TypeError(refusal(name, option, value))
     return without_tensors(options)
+
+
+def refusal(name: str, option: str, value: Any) -> str:
+    """Why an option cannot be followed back."""
+    if option == "out":
+        return f"{name}: out= cannot hold the result of a tensor that requires gradients; use what is returned"
+    shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
+    return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
+
+
+def numpy_name(function: Any) -> str:
+    """A function of NumPy as a user writes it: np.linalg.norm."""
+    return f"{(getattr(function, '__module__', None) or 'numpy').replace('numpy', 'np', 1)}.{function.__name__}"
 
 
 def as_tensors(value: Any) -> Any:

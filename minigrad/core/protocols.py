@@ -15,7 +15,7 @@ from .changes import mark_changed
 from .errors import GradientError
 from .forms import ufunc_form
 from .modes import MODE
-from .nested import needs_gradient, on_arrays, without_tensors
+from .nested import needs_gradient, numpy_name, on_arrays, without_tensors
 from .tensor import DISPATCH, Tensor, unwrap
 
 
@@ -47,8 +47,7 @@ def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: 
         return ours(*args, **kwargs)
     if not needs_gradient((args, kwargs)):
         return on_arrays(function, args, kwargs)
-    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
-    raise TypeError(_no_rule(f"{module}.{function.__name__}"))
+    raise TypeError(_no_rule(numpy_name(function)))
 
 
 def _no_rule(name: str) -> str:

@@ -76,10 +76,7 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., A
     def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
         composed = in_both_words(composed)
         FUNCTIONS[composed.__name__] = composed
-        _publish(composed, numpy, methods)
-        composed.numpy = numpy if isinstance(numpy, tuple) else (numpy,)  # type: ignore[attr-defined]
-        composed.methods = tuple(methods.split())  # type: ignore[attr-defined]
-        return composed
+        return _publish(composed, composed, numpy, methods)
 
     return declare
 
@@ -105,18 +102,18 @@ def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
     if entry.name in OPS:
         raise TypeError(f"op {entry.name!r} is registered already")
     OPS[entry.name] = entry
+    return _publish(entry, entry.function, numpy, methods)
+
+
+def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> Callable[..., Any]:
+    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped); note both."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
-    _publish(entry.function, numpy, methods)
-    return entry.function
-
-
-def _publish(call: Callable[..., Any], numpy: Any, methods: str) -> None:
-    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped)."""
-    for f in numpy if isinstance(numpy, tuple) else (numpy,):
+    for f in entry.numpy:
         DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
-    for method in methods.split():
+    for method in entry.methods:
         setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
+    return call
 
 
 _REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod divmod pow matmul and or xor".split()}  # noqa: SIM905
