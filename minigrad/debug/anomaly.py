@@ -37,11 +37,17 @@ def caller_line() -> str:
     return f"{code.co_filename}:{number} in {code.co_name}" + (f": {text}" if text else "")
 
 
-def _finite(value: Any) -> bool:
+def _any(test: Callable[[Any], Any], value: Any) -> bool:
+    """Whether any number in a tensor, an array, or a tuple of them passes the test, such as np.isnan."""
     if isinstance(value, (tuple, list)):
-        return all(map(_finite, value))
+        return any(_any(test, part) for part in value)
     array = getattr(value, "_array", value)
-    return not isinstance(array, (np.ndarray, np.generic, float)) or bool(np.all(np.isfinite(array)))
+    known = isinstance(array, (np.ndarray, np.generic, float)) and np.asarray(array).dtype.kind in "fc"
+    return known and bool(np.any(test(array)))
+
+
+def _finite(value: Any) -> bool:
+    return not _any(lambda array: ~np.isfinite(array), value)
 
 
 class detect_anomaly(Watch):
@@ -80,23 +86,14 @@ class detect_anomaly(Watch):
         return c
 
 
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_has_nan, value))
-    array = getattr(value, "_array", value)
-    if isinstance(array, np.ndarray) and array.dtype.kind not in "fc":
-        return False
-    return isinstance(array, (np.ndarray, np.floating, float)) and bool(np.isnan(array).any())
-
-
 def _origin(made: Any, given: Any, what: str) -> str | None:
     """How a NaN or an Inf came about; None for an Inf that was there before, as the -Inf of a mask is."""
-    kind = "NaN" if _has_nan(made) else "Inf"
+    kind = "NaN" if _any(np.isnan, made) else "Inf"
     if _finite(given):
         return f"made {kind} from finite {what}"
     if kind == "Inf":
         return None
-    return f"passed on a NaN in its {what}" if _has_nan(given) else f"made NaN from {what} with an Inf"
+    return f"passed on a NaN in its {what}" if _any(np.isnan, given) else f"made NaN from {what} with an Inf"
 
 
 def _checksum(node: Node) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
-from ..core.graph import Node, topological
+from ..core.graph import topological
 from ..core.tensor import Tensor
 from ..extras import require
 from ..files.atomic import write_bytes
@@ -31,22 +31,16 @@ def to_dot(result: Tensor, names: Mapping[str, Tensor] | None = None) -> str:
     ]
     for node in nodes:
         title = labels.get(node) or ("leaf" if node.op is None else node.op.name)
+        title = title.replace("\\", "\\\\").replace('"', '\\"')
+        shape = " × ".join(map(str, node.shape)) or "scalar"
         style = ', fillcolor="#bbdefb", color="#1565c0"' if node.op is None else ""
         if node is result._node:
             style = ', fillcolor="#c8e6c9", color="#2e7d32"'
-        lines.append(f'  {ids[node]} [label="{_escaped(title)}\\n{_shape(node)}"{style}];')
+        lines.append(f'  {ids[node]} [label="{title}\\n{shape}"{style}];')
     for node in nodes:
         for parent, _, _ in node.edges or ():
             lines.append(f"  {ids[parent]} -> {ids[node]};")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _escaped(text: Any) -> str:
-    return str(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _shape(node: Node) -> str:
-    return " × ".join(map(str, node.shape)) or "scalar"
 
 
 class Drawing:

@@ -7,8 +7,6 @@ under `create_graph`.
 
 from .attention import attention_weights as attention_weights
 from .attention import merge_heads as merge_heads
-from .attention import softmax_in_place as softmax_in_place
 from .attention import split_heads as split_heads
 from .blocks import BLOCK as BLOCK
-from .blocks import row_blocks as row_blocks
 from .gelu import gelu_in_place as gelu_in_place

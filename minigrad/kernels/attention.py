@@ -12,7 +12,6 @@ from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops.axes import shape_of
 from ..ops.linalg import matmul
-from ..ops.shape import reshape, transpose
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
 from .definitions import kernel
@@ -22,22 +21,22 @@ __all__ = ["scaled_dot_product_attention"]
 
 
 def split_heads(x: Any, num_heads: int) -> Any:
-    """(N, L, h·d) as (N, h, L, d)."""
+    """(N, L, h·d), a tensor or an array, as (N, h, L, d)."""
     n, length, width = x.shape
-    return transpose(reshape(x, n, length, num_heads, width // num_heads), 0, 2, 1, 3)
+    return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
 def merge_heads(x: Any) -> Any:
-    """(N, h, L, d) as (N, L, h·d)."""
+    """(N, h, L, d), a tensor or an array, as (N, L, h·d)."""
     n, num_heads, length, width = x.shape
-    return reshape(transpose(x, 0, 2, 1, 3), n, length, num_heads * width)
+    return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * width)
 
 
 def attention_weights(query: Any, key: Any, num_heads: int = 1, mask: Any = None, scale: float | None = None) -> Tensor:
     """softmax(query · keyᵀ · scale) of each head, (N, h, Lq, Lk); rows with nothing to attend to are 0."""
     q, k = split_heads(query, num_heads), split_heads(key, num_heads)  # (N, h, Lq, d), (N, h, Lk, d)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return softmax(matmul(q, transpose(k, 0, 1, 3, 2)) * scale, where=mask)
+    return softmax(matmul(q, k.swapaxes(-1, -2)) * scale, where=mask)
 
 
 def attention_definition(
@@ -48,11 +47,6 @@ def attention_definition(
     if drop_mask is not None:
         weights = weights * drop_mask * drop_scale
     return merge_heads(matmul(weights, split_heads(value, num_heads)))
-
-
-def _heads(x: np.ndarray, num_heads: int) -> np.ndarray:
-    n, length, width = x.shape
-    return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
 def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
@@ -81,9 +75,9 @@ def _attention_vjp(
     """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - rows of dO · O)."""
     weights = saved  # c P, (N, h, Lq, Lk)
     g = np.ascontiguousarray(g)
-    q, k, v, dout, out = (_heads(x, num_heads) for x in (query, key, value, g, y))
+    q, k, v, dout, out = (split_heads(x, num_heads) for x in (query, key, value, g, y))
     dq, dk, dv = (np.empty_like(x, order="C") for x in (query, key, value))
-    dqh, dkh, dvh = (_heads(x, num_heads) for x in (dq, dk, dv))
+    dqh, dkh, dvh = (split_heads(x, num_heads) for x in (dq, dk, dv))
     for part in _batches(weights.shape):
         p = weights[part]
         dropped = p if drop_mask is None else p * drop_mask[part]
@@ -109,10 +103,10 @@ def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
 @kernel(vjp=_attention_vjp, definition=attention_definition)
 def _attention(query, key, value, /, num_heads, mask, scale, drop_mask, drop_scale):
     n, length, _ = query.shape
-    q, k, v = (_heads(x, num_heads) for x in (query, key, value))
+    q, k, v = (split_heads(x, num_heads) for x in (query, key, value))
     weights = np.empty((n, num_heads, length, key.shape[1]), query.dtype)
     y = np.empty((n, length, value.shape[2]), query.dtype)
-    yh = _heads(y, num_heads)
+    yh = split_heads(y, num_heads)
     for part in _batches(weights.shape):
         w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
         w *= scale

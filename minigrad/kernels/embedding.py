@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor
 from ..ops.axes import shape_of
 from ..ops.elementwise import where
-from ..ops.indexing import as_indices, getitem
+from ..ops.indexing import as_indices, getitem, integers
 from .definitions import kernel
 
 __all__ = ["embedding"]
@@ -61,9 +61,7 @@ def _embedding(weight, /, indices, padding_idx):
 @function()
 def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no gradient."""
-    indices, length = np.asarray(unwrap(indices)), shape_of(weight)[0]
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"embedding: expected integer indices, got dtype {indices.dtype}")
+    indices, length = integers("embedding", indices), shape_of(weight)[0]
     if indices.size and not (indices.min() >= 0 and indices.max() < length):
         raise IndexError(f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to {indices.max()}")
     return _embedding(weight, indices=as_indices(indices), padding_idx=padding_idx)

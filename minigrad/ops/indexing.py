@@ -88,7 +88,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
 
     What to do with indices out of range: `mode` "raise", "wrap" them around, or "clip" them.
     """
-    indices = _integers("take", indices)
+    indices = integers("take", indices)
     if axis is None or np.ndim(x) == 0:
         one_axis("take", 0 if axis is None else axis, 1)
         x, axis = ravel(x), 0
@@ -101,7 +101,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
     return getitem(x, (slice(None),) * axis + (indices,))
 
 
-def _integers(name: str, indices: Any) -> np.ndarray:
+def integers(name: str, indices: Any) -> np.ndarray:
     """Indices as an array of integers; no indices at all are integers too."""
     indices = np.asarray(unwrap(indices))
     if indices.dtype.kind not in "iu":
@@ -111,9 +111,9 @@ def _integers(name: str, indices: Any) -> np.ndarray:
     return indices
 
 
-def _along(indices: Any, axis: int) -> tuple[Any, ...]:
-    """`indices` along `axis`, at their own positions along the other axes."""
-    places = np.ogrid[tuple(slice(n) for n in indices.shape)]
+def _along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
+    """`indices` along `axis`, and every position along the other axes of `shape`; these arrays broadcast."""
+    places = np.ogrid[tuple(slice(n) for n in shape)]
     return tuple(indices if i == axis else place for i, place in enumerate(places))
 
 
@@ -123,7 +123,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
 
     Along the other axes x and the indices broadcast.
     """
-    indices = _integers("take_along_axis", indices)
+    indices = integers("take_along_axis", indices)
     if axis is None:
         if indices.ndim != 1:
             raise ValueError(f"take_along_axis: expected 1 axis of indices with axis=None, got shape {indices.shape}")
@@ -131,7 +131,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
     if indices.ndim != np.ndim(x):
         raise ValueError(f"take_along_axis: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
     axis = one_axis("take_along_axis", axis, indices.ndim)
-    return getitem(x, _broadcast_along(indices, shape_of(x), axis))
+    return getitem(x, _along(indices, shape_of(x), axis))
 
 
 @numpy_form(np.take_along_axis)
@@ -141,22 +141,13 @@ def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor
     return take_along_axis(arr, indices, axis)
 
 
-def _broadcast_along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
-    """An index of one array for each axis; the arrays broadcast as x and the indices do."""
-    places = []
-    for i, n in enumerate(shape):
-        place = indices if i == axis else np.arange(n).reshape([-1 if k == i else 1 for k in range(len(shape))])
-        places.append(place)
-    return tuple(places)
-
-
 @function(methods="gather")
 def gather(x: Any, axis: int, index: Any) -> Tensor:
     """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
-    index = _integers("gather", index)
+    index = integers("gather", index)
     if index.ndim != np.ndim(x):
         raise ValueError(f"gather: expected indices with {np.ndim(x)} axes as x, got shape {index.shape}")
-    return getitem(x, _along(index, one_axis("gather", axis, index.ndim)))
+    return getitem(x, _along(index, index.shape, one_axis("gather", axis, index.ndim)))
 
 
 @function(numpy=np.compress)
@@ -177,7 +168,7 @@ def extract(condition: Any, x: Any) -> Tensor:
 @function(methods="index_select")
 def index_select(x: Any, axis: int, index: Any) -> Tensor:
     """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
-    index = _integers("index_select", index)
+    index = integers("index_select", index)
     if index.ndim > 1:
         raise ValueError(f"index_select: expected a vector of indices, got shape {index.shape}")
     return take(x, index.reshape(-1), axis)
@@ -205,9 +196,7 @@ def index_add(x: Any, index: Any, values: Any) -> Tensor:
 @function()
 def one_hot(indices: Any, num_classes: int = -1, dtype: Any = np.float32) -> Tensor:
     """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as are asked for."""
-    indices = np.asarray(unwrap(indices))
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"one_hot: expected integers, got dtype {indices.dtype}")
+    indices = integers("one_hot", indices)
     if num_classes == -1 and indices.size:
         num_classes = int(indices.max()) + 1
     if indices.size and (indices.min() < 0 or indices.max() >= num_classes):

@@ -15,7 +15,7 @@ from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .elementwise import multiply, where
 from .indexing import scatter
-from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes, transpose
+from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes
 
 __all__ = [
     "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "diagflat", "trace", "tril", "triu",
@@ -92,16 +92,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
         raise ValueError(
             f"tensordot: axes {summed_a} of a, of lengths {lengths_a}, do not fit axes {summed_b} of b, {lengths_b}"
         )
-    kept_a = [i for i in range(np.ndim(a)) if i not in summed_a]
-    kept_b = [i for i in range(np.ndim(b)) if i not in summed_b]
-    left = [np.shape(a)[i] for i in kept_a]
-    right = [np.shape(b)[i] for i in kept_b]
-    common_a = int(np.prod([np.shape(a)[i] for i in summed_a]))
-    common_b = int(np.prod([np.shape(b)[i] for i in summed_b]))
-    rows = reshape(transpose(a, kept_a + summed_a), int(np.prod(left)), common_a) if np.ndim(a) else reshape(a, 1, 1)
-    columns = (
-        reshape(transpose(b, summed_b + kept_b), common_b, int(np.prod(right))) if np.ndim(b) else reshape(b, 1, 1)
-    )
+    rest_a = [i for i in range(np.ndim(a)) if i not in summed_a]
+    rest_b = [i for i in range(np.ndim(b)) if i not in summed_b]
+    left, right = [shape_of(a)[i] for i in rest_a], [shape_of(b)[i] for i in rest_b]
+    rows = reshape(_transpose(a, axes=rest_a + summed_a), math.prod(left), math.prod(lengths_a))
+    columns = reshape(_transpose(b, axes=summed_b + rest_b), math.prod(lengths_a), math.prod(right))
     return reshape(matmul(rows, columns), (*left, *right))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,10 +72,8 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     axes = all_axes(name, axis, np.ndim(x))
     shape = shape_of(x)
     others = [i for i in range(len(shape)) if i not in axes]
-    last = reshape(
-        moveaxis(x, axes, range(len(others), len(shape))),
-        [*[shape[i] for i in others], int(np.prod([shape[i] for i in axes]))],
-    )
+    last = moveaxis(x, axes, range(len(others), len(shape)))
+    last = reshape(last, *[shape[i] for i in others], math.prod(shape[i] for i in axes))
     return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .optimizer import FlatGroup, Optimizer
-from .settings import checked_betas, checked_number
+from .settings import checked_number
 
 __all__ = ["Adam", "AdamW"]
 
@@ -33,8 +33,12 @@ class Adam(Optimizer):
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         super()._check(settings)
-        checked_betas(type(self).__name__, settings["betas"])
-        checked_number(type(self).__name__, "eps", settings["eps"], above=True)
+        name, betas = type(self).__name__, settings["betas"]
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise ValueError(f"{name}: expected two betas, got {betas!r}")
+        for i, beta in enumerate(betas):
+            checked_number(name, f"betas[{i}]", beta, high=1.0)
+        checked_number(name, "eps", settings["eps"], above=True)
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         (b1, b2), lr, decay = settings["betas"], settings["lr"], settings["weight_decay"]

@@ -6,7 +6,7 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["checked_betas", "checked_count", "checked_number"]
+__all__ = ["checked_count", "checked_number"]
 
 
 def checked_number(
@@ -29,11 +29,3 @@ def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
     if value < low:
         raise ValueError(f"{owner}: expected {name} >= {low}, got {value}")
     return int(value)
-
-
-def checked_betas(owner: str, betas: Any) -> tuple[float, float]:
-    """Two decay rates from 0 to below 1, or an error that names `owner`."""
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        raise ValueError(f"{owner}: expected two betas, got {betas!r}")
-    first, second = (checked_number(owner, f"betas[{i}]", b, high=1.0) for i, b in enumerate(betas))
-    return first, second
