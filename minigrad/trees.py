@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 __all__ = ["aligned", "leaves", "rebuilt"]
@@ -10,13 +10,10 @@ __all__ = ["aligned", "leaves", "rebuilt"]
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
     """What a tree holds, in order: dicts by insertion, the others by position."""
-    if is_leaf(tree):
+    if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
         return [tree]
-    if isinstance(tree, dict):
-        return [leaf for part in tree.values() for leaf in leaves(part, is_leaf)]
-    if isinstance(tree, (list, tuple)):
-        return [leaf for part in tree for leaf in leaves(part, is_leaf)]
-    return [tree]
+    parts = tree.values() if isinstance(tree, dict) else tree
+    return [leaf for part in parts for leaf in leaves(part, is_leaf)]
 
 
 def aligned(like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
@@ -40,16 +37,11 @@ def _described(tree: Any) -> str:
 
 def rebuilt(tree: Any, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False) -> Any:
     """A tree of the structure of `tree`, with `values` as its leaves."""
-    return _built(tree, iter(values), is_leaf)
-
-
-def _built(tree: Any, values: Iterator[Any], is_leaf: Callable[[Any], bool]) -> Any:
-    if is_leaf(tree):
+    values = iter(values)  # which all parts take from
+    if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
         return next(values)
     if isinstance(tree, dict):
-        parts = {key: _built(part, values, is_leaf) for key, part in tree.items()}
+        parts = {key: rebuilt(part, values, is_leaf) for key, part in tree.items()}
         return parts if type(tree) is dict else type(tree)(parts)
-    if isinstance(tree, (list, tuple)):
-        items = [_built(part, values, is_leaf) for part in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
-    return next(values)
+    items = [rebuilt(part, values, is_leaf) for part in tree]
+    return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)

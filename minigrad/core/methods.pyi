@@ -371,7 +371,7 @@ class Methods:
         """The real part; of real numbers the tensor itself."""
     @property
     def imag(self) -> Tensor:
-        """The imag part; of real numbers zeros."""
+        """The imaginary part; of real numbers zeros."""
     @property
     def itemsize(self) -> builtins.int:
         """The itemsize of the array in memory, as NumPy has them."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
-from ..ops.axes import shape_of
+from ..core.tensor import Tensor
+from ..ops.axes import booleans, shape_of
 from ..ops.linalg import matmul
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
@@ -148,9 +148,7 @@ def scaled_dot_product_attention(
 
 def checked_mask(mask: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     """A boolean mask with four axes, which broadcasts to `shape`."""
-    mask = np.asarray(unwrap(mask))
-    if mask.dtype != bool:
-        raise TypeError(f"{name}: expected a boolean mask, True = may attend, got dtype {mask.dtype}")
+    mask = booleans(name, mask, "True = may attend")
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
     if any(m not in (1, s) for m, s in zip(mask.shape, shape)):
         raise ValueError(f"{name}: a mask of shape {mask.shape} does not broadcast to (N, h, Lq, Lk) = {shape}")

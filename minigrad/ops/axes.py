@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from ..core.tensor import unwrap
+
 Axis = int | tuple[int, ...] | None
 
 
@@ -26,6 +28,14 @@ def ints(values: Sequence[Any]) -> tuple[Any, ...]:
     if len(values) == 1 and (isinstance(values[0], (tuple, list)) or np.ndim(values[0])):
         return tuple(values[0])
     return tuple(values)
+
+
+def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.ndarray:
+    """A mask as an array; a TypeError for one that does not hold booleans."""
+    mask = np.asarray(unwrap(mask))
+    if mask.dtype != bool:
+        raise TypeError(f"{name}: expected booleans, {means}, got dtype {mask.dtype}")
+    return mask
 
 
 def shape_of(arrays: Any) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op, ufunc
 from ..core.tensor import Tensor, unwrap
+from .axes import booleans
 
 __all__ = [
     "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "sign", "power", "square",
@@ -218,10 +219,7 @@ def _np_where(condition: Any, x: Any = None, y: Any = None) -> Any:
 @function(methods="masked_fill")
 def masked_fill(x: Any, mask: Any, value: Any) -> Tensor:
     """`value` where `mask` (booleans, broadcast to x) is True, else x."""
-    mask = np.asarray(unwrap(mask))
-    if mask.dtype != bool:
-        raise TypeError(f"masked_fill: expected a boolean mask, got dtype {mask.dtype}")
-    return where(mask, value, x)
+    return where(booleans("masked_fill", mask, "True for what is replaced"), value, x)
 
 
 def _inside(x: Any, low: Any, high: Any) -> Any:

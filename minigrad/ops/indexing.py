@@ -11,7 +11,7 @@ from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import one_axis, shape_of
+from .axes import booleans, one_axis, shape_of
 from .elementwise import add
 from .shape import ravel
 
@@ -177,9 +177,7 @@ def index_select(x: Any, axis: int, index: Any) -> Tensor:
 @function(methods="masked_select")
 def masked_select(x: Any, mask: Any) -> Tensor:
     """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
-    mask = np.asarray(unwrap(mask))
-    if mask.dtype != bool:
-        raise TypeError(f"masked_select: expected a boolean mask, got dtype {mask.dtype}")
+    mask = booleans("masked_select", mask, "True for what is picked")
     shape = np.broadcast_shapes(shape_of(x), mask.shape)
     return getitem(np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape))
 

@@ -12,7 +12,7 @@ from . import reduction
 from .axes import Axis
 from .elementwise import square
 from .elementwise import where as choose
-from .reduction import cumprod, cumsum, prod, root, var
+from .reduction import count, cumprod, cumsum, prod, root, var
 from .shape import astype, clone
 from .sorting import hundredths, ranked
 
@@ -46,7 +46,7 @@ def _counted(x: Any, where: Any) -> Any:
 
 def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:
     array = np.asarray(unwrap(x))
-    return np.asarray(np.sum(~np.isnan(array), axis=axis, keepdims=keepdims)).astype(array.dtype)
+    return count(array, axis, keepdims, ~np.isnan(array))
 
 
 @function(numpy=np.nanmean, methods="nanmean")
@@ -71,8 +71,8 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
         raise ValueError(f"nanvar: expected correction or ddof, and where; got {', '.join(options)}")
     middle = nanmean(x, axis, True) if known is None else astype(known, unwrap(x).dtype)
     spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
-    count = _count(x, axis, keepdims) - next(iter(options.values()), 0)
-    return reduction.sum(spread, axis, keepdims) / np.where(count > 0, count, np.nan).astype(count.dtype)
+    left = _count(x, axis, keepdims) - next(iter(options.values()), 0)
+    return reduction.sum(spread, axis, keepdims) / np.where(left > 0, left, np.nan).astype(left.dtype)
 
 
 @function(numpy=np.nanstd)

@@ -58,12 +58,15 @@ def i0(x: Any) -> Tensor:
 conjugate = ufunc(np.conjugate, "x, since it is real; of complex numbers the conjugates.", "conj", x=lambda g: g)
 numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
 
-for _name in ("real", "imag"):
-    _part: Any = getattr(np, _name)
-    _doc = f"The {_name} part; of real numbers " + ("the tensor itself." if _name == "real" else "zeros.")
 
-    def _get(self: Tensor, part: Any = _part) -> Tensor:
-        real = self.dtype.kind != "c" and part is np.real
-        return self if real else wrap(np.asarray(part(self.data)), None)
+def _imaginary_part(self: Tensor) -> Tensor:
+    """The imaginary part; of real numbers zeros."""
+    return wrap(np.asarray(self.data.imag), None)
 
-    setattr(Tensor, _name, property(_get, doc=_doc))
+
+def _real_part(self: Tensor) -> Tensor:
+    """The real part; of real numbers the tensor itself."""
+    return self if self.dtype.kind != "c" else wrap(self.data.real, None)
+
+
+Tensor.real, Tensor.imag = property(_real_part), property(_imaginary_part)  # type: ignore[assignment]

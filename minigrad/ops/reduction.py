@@ -10,7 +10,7 @@ import numpy as np
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import Axis, all_axes, one_axis, shape_of
+from .axes import Axis, all_axes, booleans, one_axis, shape_of
 from .elementwise import exp_share, safe_divide, sqrt, square
 from .elementwise import where as choose
 from .shape import astype
@@ -73,14 +73,7 @@ def _counted(x: Any, nothing: float, dtype: Any, where: Any) -> Any:
     """x in `dtype`, with `nothing` in place of what does not count."""
     if dtype is not None:
         x = astype(x, dtype)
-    return x if where is None or where is True else choose(_booleans(where), x, nothing)
-
-
-def _booleans(where: Any) -> np.ndarray:
-    where = np.asarray(unwrap(where))
-    if where.dtype != bool:
-        raise TypeError(f"where=: expected booleans, True for what counts, got dtype {where.dtype}")
-    return where
+    return x if where is None or where is True else choose(booleans("where=", where), x, nothing)
 
 
 def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
@@ -103,12 +96,15 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None
     if where is None or where is True:
         return _mean(x if dtype is None else astype(x, dtype), axis=axis, keepdims=keepdims)
     x = x if dtype is None else astype(x, dtype)
-    return sum(x, axis, keepdims, where=where) / _count(x, axis, keepdims, where)
+    return sum(x, axis, keepdims, where=where) / count(x, axis, keepdims, where)
 
 
-def _count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
+_mean_of = mean  # for functions that take one as `mean`
+
+
+def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
     """How many elements count in each slice, in x's dtype; of integers in float64."""
-    every = np.broadcast_to(True if where is None else _booleans(where), shape_of(x))
+    every = np.broadcast_to(True if where is None else booleans("where=", where), shape_of(x))
     dtype = x.dtype if x.dtype.kind in "fc" else float
     return np.asarray(np.sum(every, axis=axis, keepdims=keepdims)).astype(dtype)
 
@@ -126,20 +122,16 @@ def var(
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
-    middle = _average(x if dtype is None else astype(x, dtype), axis, where) if mean is None else mean
+    middle = _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where) if mean is None else mean
     middle = middle if dtype is None else astype(middle, dtype)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
     squares = sum(square(x - middle), axis, keepdims, where=where, dtype=dtype)
     if where is None:  # one count for all slices
-        count: Any = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
+        n: Any = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
     else:
-        count = _count(x, axis, keepdims, where)
-    return squares / np.asarray(np.maximum(count - float(given[0] if given else 0), 0), squares.dtype)
-
-
-def _average(x: Any, axis: Axis, where: Any) -> Tensor:
-    return mean(x, axis, True, where=where)
+        n = count(x, axis, keepdims, where)
+    return squares / np.asarray(np.maximum(n - float(given[0] if given else 0), 0), squares.dtype)
 
 
 @function(numpy=np.std, methods="std")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function, op
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor
+from .axes import booleans
 from .reduction import largest
 
 __all__ = ["softmax", "log_softmax"]
@@ -33,10 +34,7 @@ def softmax(x: Any, axis: int = -1, where: Any = None) -> Tensor:
     slice with none that counts gets zeros, with zero gradient.
     """
     if where is not None:
-        where = np.asarray(unwrap(where))
-        if where.dtype != bool:
-            raise TypeError(f"softmax: expected booleans in where=, True for what counts, got dtype {where.dtype}")
-        where = np.broadcast_to(where, np.shape(x))
+        where = np.broadcast_to(booleans("softmax: where=", where), np.shape(x))
     return _softmax(x, axis=axis, where=where)
 
 

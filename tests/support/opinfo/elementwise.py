@@ -172,7 +172,7 @@ add(
     "masked_fill",
     lambda x, mask, value: np.array([value if m else v for v, m in zip(x.ravel(), mask.ravel())]).reshape(x.shape),
     lambda d: Sample([x := d.array(d.shape()), d.rng.random(x.shape) < 0.5], {"value": d.one_of(0.0, -9.0)}),
-    errors=[(lambda: mg.masked_fill(np.ones(2), np.ones(2), 0), TypeError, "masked_fill: expected a boolean mask")],
+    errors=[(lambda: mg.masked_fill(np.ones(2), np.ones(2), 0), TypeError, "masked_fill: expected booleans")],
 )
 
 

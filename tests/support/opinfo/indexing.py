@@ -163,5 +163,5 @@ add(
         np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))
     ],
     lambda d: Sample([d.array(s := d.shape(min_side=1)), d.rng.random(d.partner(s)) < 0.6]),
-    errors=[(lambda: mg.masked_select(np.ones(2), np.ones(2)), TypeError, "masked_select: expected a boolean mask")],
+    errors=[(lambda: mg.masked_select(np.ones(2), np.ones(2)), TypeError, "masked_select: expected booleans")],
 )

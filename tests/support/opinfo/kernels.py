@@ -117,7 +117,7 @@ _BAD = (
 _BAD_MASK = (
     lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((2, 2))),
     TypeError,
-    "expected a boolean mask, True = may attend, got dtype float64",
+    "expected booleans, True = may attend, got dtype float64",
 )
 _MISFIT = (
     lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((3, 3), bool)),
