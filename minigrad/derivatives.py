@@ -52,9 +52,7 @@ def gradients(
         walk = Backward(wrap, retain_graph, create_graph)
         found = walk.run([node for node, _ in live], [seed for _, seed in live], nodes)
     if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in found]):
-        raise GradientError(
-            f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True to get None"
-        )
+        raise GradientError(f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True for None")
     return tuple([found.get(node) for node in nodes])
 
 
@@ -167,10 +165,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
 
 def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns the derivative of each element of f's result in the element of x at its place.
-
-    For an `f` that works on each element by itself, such as np.tanh: the gradient of the sum of its results.
-    """
+    """A function that returns the derivative of each element of f's result, for an elementwise `f` such as np.tanh."""
     return grad(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs).sum()), argnums)
 
 

@@ -1,7 +1,4 @@
-"""Names of PyTorch's modules that are not here: what to write instead, in the AttributeError.
-
-`ops/advice.py` is about names of tensors. This module is imported when a name is missing, and not before.
-"""
+"""Names of PyTorch's modules that are not here, and what to write instead: imported when one is asked for."""
 
 from __future__ import annotations
 

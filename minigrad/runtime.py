@@ -20,10 +20,7 @@ from .launcher import launched
 __all__ = ["get_num_threads", "set_num_threads"]
 
 # The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
-_SPELLINGS = [
-    ("scipy_openblas_{}_num_threads64_"), ("scipy_openblas_{}_num_threads"), ("openblas_{}_num_threads64_"),
-    ("openblas_{}_num_threads"),
-]  # fmt: skip
+_SPELLINGS = [f"{start}openblas_{{}}_num_threads{end}" for start in ("scipy_", "") for end in ("64_", "")]
 
 
 @cache
@@ -85,7 +82,7 @@ def set_num_threads(n: int) -> None:
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Within this block matrix products use `n` threads, where that can be told to them."""
+    """Within this block matrix products use `n` threads, where NumPy's BLAS takes a number."""
     blas = _blas()
     before = get_num_threads()
     try:
@@ -97,7 +94,7 @@ def threads(n: int) -> Iterator[None]:
             blas[0](before)
 
 
-# -- memory ---
+# -- memory ------------------------------------------------------------------------------------------
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 

@@ -1,7 +1,4 @@
-"""What editors and type checkers know of Tensor's methods: `python -m minigrad.stubs` writes `core/methods.pyi`.
-
-The methods are set by the registry, which a type checker does not run; their signatures are read from it here.
-"""
+"""Tensor's methods for type checkers, which do not run the registry: `python -m minigrad.stubs` writes them."""
 
 from __future__ import annotations
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def tensor(data: Any, requires_grad: bool = False, dtype: Any = None, device: Any = None) -> Tensor:
-    """A new tensor with a copy of `data`; see `Tensor`.
-
-    Data that requires gradients is copied with them. So are lists and tuples of tensors, beside numbers: they are
-    stacked.
-    """
+    """A new tensor with a copy of `data`: of an array, a tensor with its gradient, or lists of them and numbers."""
     _on_cpu(device)
     if needs_gradient(data):
         if requires_grad:

@@ -158,10 +158,7 @@ _OTHERWISE = {  # functions whose meaning for PyTorch is another than for NumPy:
 
 
 def spoken(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options with PyTorch's `dim=` and `keepdim=` as `axis=` and `keepdims=`, for all functions alike.
-
-    Refused where PyTorch's result would be another: a pair from max, n - 1 in std.
-    """
+    """Options with `dim=` and `keepdim=` as `axis=` and `keepdims=`; refused where PyTorch's result is another."""
     if not options.keys() & _WORDS.keys():
         return options
     if name in _OTHERWISE and not options.keys() & {"correction", "ddof", "unbiased"}:

@@ -232,13 +232,13 @@ class Methods:
     def matmul(self, b: Any, /) -> Tensor:
         """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
     def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`."""
+        """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
     def maximum(self, b: Any, /) -> Tensor:
         """The larger of a and b; equal ones share the gradient, as in PyTorch."""
     def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`."""
+        """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
     def minimum(self, b: Any, /) -> Tensor:
         """The smaller of a and b; equal ones share the gradient, as in PyTorch."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:

@@ -72,10 +72,7 @@ def _write_into(out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any
 
 
 def writable(t: Tensor, name: str, *others: Any) -> bool:
-    """Whether `t` may be written into: nothing is recorded, or no gradient flows into it or from it.
-
-    An error for a leaf that has one.
-    """
+    """Whether `t` may be written into, since no gradient flows into it or from it; a leaf that has one is an error."""
     recording = MODE.get().record
     if t._node is not None and recording and t._node.op is None:
         raise GradientError(

@@ -1,7 +1,4 @@
-"""How ops are declared, and where they are found: by name, as NumPy's functions, as methods of Tensor.
-
-The top of `op.py` says what a declaration tells.
-"""
+"""How ops are declared (see the top of `op.py`) and found: by name, as NumPy's functions, as methods of Tensor."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ def op(
     definition: Callable[..., Any] | None = None,
     **rules: Rule,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare and register an op; the top of `op.py` says how.
-
-    `numpy` is the NumPy function, or tuple of them, whose calls on Tensors this op answers, and
-    `methods` names the methods of `Tensor` that it becomes.
-    """
+    """Declare an op, which answers for the NumPy functions `numpy`, and is the methods of Tensor named `methods`."""
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         return _register(_from_signature(forward, rules, vjp, definition), numpy, methods)

@@ -15,10 +15,7 @@ __all__ = ["to_dot", "draw_graph"]
 
 
 def to_dot(result: Tensor, names: Mapping[str, Tensor] | None = None) -> str:
-    """The graph that computed `result`, as Graphviz text: operations, shapes, and coloured leaves.
-
-    `names` gives leaves their names, as `dict(model.named_parameters())` does.
-    """
+    """The graph that computed `result` as Graphviz text; `names`, as dict(model.named_parameters()), are of leaves."""
     labels = {tensor._node: name for name, tensor in (names or {}).items() if tensor._node is not None}
     nodes = topological([result._needed_node("to_dot")])
     ids = {node: f"n{i}" for i, node in enumerate(nodes)}
@@ -64,9 +61,7 @@ def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | N
 def draw_graph(
     result: Tensor, path: str | Path | None = None, names: Mapping[str, Tensor] | None = None
 ) -> Path | Drawing:
-    """Draw the graph of `result` into a picture file; its suffix (.svg, .png, .pdf) says which kind.
-
-    Without a path, the drawing is returned, which a notebook shows where it stands.
+    """Draw the graph of `result` into a picture file (.svg, .png, .pdf), or without a path for a notebook.
 
     Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
     """

@@ -53,10 +53,7 @@ def gradcheck(
 
 
 def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) -> bool:
-    """`gradcheck` of the gradients of `f`: second derivatives, in the inputs and in the cotangent.
-
-    Also compares the first derivatives of a recorded (`create_graph`) and an ordinary pass.
-    """
+    """`gradcheck` of the gradients of `f`, in inputs and cotangent; and `create_graph` changes no first derivative."""
     checker = _Checker(f, inputs, seed, 1e-4, False)
     xs, weights = checker.xs, checker.weights
     if not checker.tracked:
@@ -65,9 +62,7 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
     with_graph = checker.pull(create_graph=True)
     for i, a, b in zip(checker.checked, plain, with_graph):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
-            raise GradcheckError(
-                f"{checker.name}: for input {i}, create_graph gives another gradient:\n{b.data}\nnot\n{a}"
-            )
+            raise GradcheckError(f"{checker.name}: input {i}: create_graph gives the gradient\n{b.data}\nnot\n{a}")
 
     def gradient(*args: Any) -> Any:
         def of_checked(*values: Any) -> Any:

@@ -116,10 +116,7 @@ class Settings(dict[str, Any]):
         self, name: str | Sequence[str], kinds: Any, default: Any = REQUIRED, low: float | None = None,
         high: float | None = None, choices: Sequence[Any] | None = None,
     ) -> Any:  # fmt: skip
-        """The entry, which is of one of `kinds`, within low ... high, and among `choices`.
-
-        null counts as missing where there is a default.
-        """
+        """The entry, of one of `kinds`, within low ... high, among `choices`; null gives way to a default."""
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
         found = next((n for n in names if self.get(n) is not None), None)

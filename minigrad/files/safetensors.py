@@ -77,10 +77,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         return len(self._entries)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """The array in memory of its own, in the file's dtype or, if it is floating, in `dtype`.
-
-        bfloat16, which NumPy does not have, becomes float32.
-        """
+        """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes float32."""
         entry, code = self._entries[name], self._code(name)
         array = np.empty(entry.shape, code)
         with self.path.open("rb") as file:

@@ -1,7 +1,4 @@
-"""Comparisons, logic, rounding, positions: functions whose derivative is zero or undefined.
-
-They see the arrays inside tensors, and their results never require gradients.
-"""
+"""Comparisons, logic, rounding, positions: functions of the arrays inside tensors, whose results have no gradient."""
 
 from __future__ import annotations
 

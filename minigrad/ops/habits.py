@@ -101,9 +101,7 @@ def _to(self: Tensor, to: Any) -> Tensor:
 def _alpha(f: Any, sign: str) -> Any:
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
-            raise TypeError(
-                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, scaled as needed"
-            )
+            raise TypeError(f"{f.__name__}: {', '.join(options)}= is not known; write x {sign} other, scaled as needed")
         return f(self, other)
 
     method.__doc__ = f"x {sign} other."

@@ -48,9 +48,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     if len(axes) == 1:
         return _vector_norm(x, ord, axes[0], keepdims)
     if len(axes) != 2:
-        raise ValueError(
-            f"norm: expected one axis for a norm of vectors or two for one of matrices, got {axes}; ord {ord!r}"
-        )
+        raise ValueError(f"norm: expected one axis (of vectors) or two (of matrices), got {axes}; ord {ord!r}")
     return _matrix_norm(x, ord, axes, keepdims)
 
 

@@ -1,8 +1,4 @@
-"""Functions that turn, repeat, pad and pick windows.
-
-Whatever rearranges elements does to their positions what it does to them: most of these let NumPy
-rearrange the positions, and pick.
-"""
+"""Functions that turn, repeat, pad and pick windows: most let NumPy rearrange the positions of elements, and pick."""
 
 from __future__ import annotations
 
@@ -129,10 +125,7 @@ def _np_trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
 
 @function(numpy=np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
-    """The windows of `window_shape` elements along the axes `axis`, as new last axes.
-
-    (..., n, ...) becomes (..., n - window_shape + 1, ..., window_shape).
-    """
+    """The windows of `window_shape` elements along `axis`: (..., n, ...) becomes (..., n - size + 1, ..., size)."""
     return _picked(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
 
 

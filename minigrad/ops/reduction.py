@@ -93,9 +93,9 @@ def _mean(x, /, axis=None, keepdims=False):
 @function(numpy=np.mean, methods="mean")
 def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None) -> Tensor:
     """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
-    if where is None or where is True:
-        return _mean(x if dtype is None else astype(x, dtype), axis=axis, keepdims=keepdims)
     x = x if dtype is None else astype(x, dtype)
+    if where is None or where is True:
+        return _mean(x, axis=axis, keepdims=keepdims)
     return sum(x, axis, keepdims, where=where) / count(x, axis, keepdims, where)
 
 
@@ -178,10 +178,7 @@ def prod(
 
 @function(numpy=np.average)
 def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """The mean over `axis`, weighted by `weights`: of x's shape, or a vector along a single `axis`.
-
-    With `returned`, a pair of it and the sum of the weights.
-    """
+    """The mean over `axis`, weighted by `weights` (of x's shape, or along `axis`); with `returned` also their sum."""
     axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
         y = mean(x, axis, keepdims)
@@ -196,16 +193,15 @@ def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     return (y, total if isinstance(total, Tensor) else Tensor(total)) if returned else y
 
 
-def _fitted(weights: Any, shape: tuple[int, ...], axis: Axis) -> Any:
+def _fitted(weights: Any, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> Any:
     """Weights in the shape of what they weigh, from that shape or from that along the axes."""
     weights = weights if isinstance(weights, Tensor) else np.asarray(weights)
     if weights.shape == shape:
         return weights
-    if axis is None:
+    if axes is None:
         raise TypeError(f"average: expected weights of shape {shape} where there is no axis, got {weights.shape}")
-    axes = [a % len(shape) for a in (axis if isinstance(axis, tuple) else (axis,))]
     if weights.shape != tuple(shape[a] for a in axes):
-        raise ValueError(f"average: weights of shape {weights.shape} do not fit axis {axis} of shape {shape}")
+        raise ValueError(f"average: weights of shape {weights.shape} do not fit axis {axes} of shape {shape}")
     order = sorted(range(len(axes)), key=axes.__getitem__)
     weights = weights.transpose(order).reshape([n if i in axes else 1 for i, n in enumerate(shape)])
     return np.broadcast_to(weights, shape)
@@ -215,10 +211,7 @@ def _fitted(weights: Any, shape: tuple[int, ...], axis: Axis) -> Any:
 
 
 def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
-    """g at the extreme elements of each slice (NaN, if there is one), shared equally by those that tie.
-
-    0 where `initial` is more extreme.
-    """
+    """g at the extreme elements of each slice (NaN, if there is one), shared by those that tie; 0 if `initial` wins."""
     chosen = (x == restored(y, x.shape, axis)) | np.isnan(x)
     chosen = (chosen if where is None else chosen & np.asarray(unwrap(where))).astype(g.dtype)
     return safe_divide(restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True))
@@ -238,12 +231,8 @@ def _max(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 @function(numpy=(np.max, np.amax), methods="max")
 def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The largest element over `axis`; equal ones share the gradient, as in PyTorch's `amax`.
-
-    With `initial`, no less than that; with `where` (booleans) of what counts.
-    """
-    y = _max(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where)
-    return _started(y, initial)
+    """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
+    return _started(_max(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial)
 
 
 @op(x=_extreme)
@@ -253,12 +242,8 @@ def _min(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 @function(numpy=(np.min, np.amin), methods="min")
 def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The smallest element over `axis`; equal ones share the gradient, as in PyTorch's `amin`.
-
-    With `initial`, no more than that; with `where` (booleans) of what counts.
-    """
-    y = _min(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where)
-    return _started(y, initial)
+    """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
+    return _started(_min(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial)
 
 
 def _started(y: Tensor, initial: Any) -> Tensor:

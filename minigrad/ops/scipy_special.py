@@ -142,9 +142,7 @@ def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
     def call(*inputs: Any) -> Any:
         for name, x in zip(entry.operands, inputs):
             if name not in entry.rules and needs_gradient(x):
-                raise TypeError(
-                    f"{entry.name}: its derivative by {name} is not known; detach() it where none is needed"
-                )
+                raise TypeError(f"{entry.name}: its derivative by {name} is not known; detach() it if none is needed")
         return entry.function(*inputs)
 
     return call

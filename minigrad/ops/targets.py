@@ -43,11 +43,8 @@ class Targets:
         valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
         self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
         if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
-            raise IndexError(
-                f"{name}: expected targets from 0 to {classes - 1}"
-                + (f" or {ignore_index}" if ignore_index is not None else "")
-                + f", got {self.index.min()} to {self.index.max()}"
-            )
+            allowed = f"0 to {classes - 1}" + ("" if ignore_index is None else f" or {ignore_index}")
+            raise IndexError(f"{name}: expected targets from {allowed}, got {self.index.min()} to {self.index.max()}")
         self.shape = targets.shape
         self.ignored = None if valid.all() else ~valid  # (rows,)
         chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]

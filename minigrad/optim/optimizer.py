@@ -243,9 +243,7 @@ class Optimizer:
             raise ValueError(f"the optimizer's state does not fit: expected arrays {expected}, got {got}")
         for ours, theirs in zip(own["groups"], state["groups"]):
             if set(ours) != set(theirs):
-                raise ValueError(
-                    f"the optimizer's state does not fit: expected settings {sorted(ours)}, got {sorted(theirs)}"
-                )
+                raise ValueError(f"the optimizer's state: expected settings {sorted(ours)}, got {sorted(theirs)}")
             checked_count(type(self).__name__, "steps", theirs["steps"], 0)
             self._check(theirs)
         for name, array in state["arrays"].items():

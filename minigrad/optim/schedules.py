@@ -273,10 +273,8 @@ class SequentialLR(Schedule):
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         if len(self.schedulers) != len(self.milestones) + 1:
-            raise ValueError(
-                f"SequentialLR: expected one milestone less than schedulers, got {len(self.milestones)} "
-                f"for {len(self.schedulers)}"
-            )
+            many = f"{len(self.milestones)} for {len(self.schedulers)}"
+            raise ValueError(f"SequentialLR: expected one milestone less than schedulers, got {many}")
         if any(s.optimizer is not optimizer for s in self.schedulers):
             raise ValueError("SequentialLR: a schedule belongs to another optimizer")
         for group, base in zip(optimizer.param_groups, self.schedulers[0].base):
@@ -299,10 +297,8 @@ class ReduceLROnPlateau:
         threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: float = 0.0,
     ) -> None:  # fmt: skip
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ValueError(
-                "ReduceLROnPlateau: expected mode 'min' or 'max' and threshold_mode 'rel' or 'abs', "
-                f"got {mode!r} and {threshold_mode!r}"
-            )
+            wanted = "mode 'min' or 'max' and threshold_mode 'rel' or 'abs'"
+            raise ValueError(f"ReduceLROnPlateau: expected {wanted}, got {mode!r} and {threshold_mode!r}")
         self.optimizer, self.mode, self.threshold_mode = optimizer, mode, threshold_mode
         self.factor = checked_number("ReduceLROnPlateau", "factor", factor, high=1.0)
         self.patience = checked_count("ReduceLROnPlateau", "patience", patience, 0)
