@@ -96,10 +96,12 @@ def eye(
     return Tensor(np.eye(n, m, k, dtype, device=_on_cpu(device)), requires_grad)
 
 
-def _random(sample: Any, dtype: Any) -> np.ndarray:
-    """A sample of `dtype`, drawn in it where the generator can."""
-    dtype = np.dtype(dtype)
-    return sample(dtype) if dtype in (np.float32, np.float64) else sample(np.dtype(float)).astype(dtype)
+def _drawn(name: str, shape: Any, dtype: Any, generator: Generator | None, requires_grad: bool, device: Any) -> Tensor:
+    """Random numbers of `dtype` from the generator's method `name`, drawn in it where the generator can."""
+    _on_cpu(device)
+    drawn = np.dtype(dtype) if np.dtype(dtype) in (np.float32, np.float64) else np.dtype(float)
+    sample = getattr(default_generator(generator), name)(_shape(shape), dtype=drawn)
+    return Tensor(sample.astype(dtype, copy=False), requires_grad)
 
 
 def rand(
@@ -107,9 +109,7 @@ def rand(
     device: Any = None,
 ) -> Tensor:  # fmt: skip
     """Uniform random numbers in [0, 1)."""
-    _on_cpu(device)
-    draw = default_generator(generator).random
-    return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
+    return _drawn("random", shape, dtype, generator, requires_grad, device)
 
 
 def randn(
@@ -117,9 +117,7 @@ def randn(
     device: Any = None,
 ) -> Tensor:  # fmt: skip
     """Normal random numbers, of mean 0 and standard deviation 1."""
-    _on_cpu(device)
-    draw = default_generator(generator).standard_normal
-    return Tensor(_random(lambda d: draw(_shape(shape), dtype=d), dtype), requires_grad)
+    return _drawn("standard_normal", shape, dtype, generator, requires_grad, device)
 
 
 def randint(

@@ -102,15 +102,15 @@ class Methods:
     def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """Whether any element is true, over all axes or `axis`."""
     def arccos(self) -> Tensor:
-        """The angle in [0, π] whose cosine is x."""
+        """The angle in [0, π] with cosine x."""
     def arccosh(self) -> Tensor:
         """The inverse of cosh."""
     def arcsin(self) -> Tensor:
-        """The angle in [-π/2, π/2] whose sine is x."""
+        """The angle in [-π/2, π/2] with sine x."""
     def arcsinh(self) -> Tensor:
         """The inverse of sinh."""
     def arctan(self) -> Tensor:
-        """The angle in (-π/2, π/2) whose tangent is x."""
+        """The angle in (-π/2, π/2) with tangent x."""
     def arctan2(self, b: Any, /) -> Tensor:
         """The angle in (-π, π] of the point (b, a)."""
     def arctanh(self) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.changes import owner_of
 from ..core.graph import Node, topological
-from ..report import Report
+from ..report import Shown
 
 if TYPE_CHECKING:
     from ..core.tensor import Tensor
@@ -44,7 +44,7 @@ def bytes_saved(node: Node) -> int:
     return sum(array.nbytes for array in _saved(node).values())
 
 
-class memory_report:
+class memory_report(Shown):
     """What the graph of `result` saves for its backward pass; print it for a table by op.
 
     `by_op` has (nodes, bytes) of each op, `total` the bytes of all. An array that several nodes hold
@@ -62,9 +62,6 @@ class memory_report:
             count, size = self.by_op.get(node.op.name, (0, 0))
             self.by_op[node.op.name] = count + 1, size + sum(array.nbytes for array in new.values())
         self.total = sum(size for _, size in self.by_op.values())
-
-    def _repr_html_(self) -> str:
-        return Report(self)._repr_html_()
 
     def __str__(self) -> str:
         width = max(map(len, [*self.by_op, "all"]))

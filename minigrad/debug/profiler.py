@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.watch import Watch
-from ..report import Report
+from ..report import Shown
 from .memory import bytes_saved
 
 __all__ = ["profile"]
@@ -26,7 +26,7 @@ class Row:
         self.saved = 0
 
 
-class profile(Watch):
+class profile(Shown, Watch):
     """Times every op inside a `with` block, forward and backward.
 
         with minigrad.profile() as p:
@@ -100,9 +100,6 @@ class profile(Watch):
         total = f"{forward * 1e3:12.2f}{backward * 1e3:13.2f}{sum(row.saved for row in rows) / 1e6:10.2f}"
         lines.append(f"{f'all, {whole * 1e3:.2f} ms':{width}}{sum(row.calls for row in rows):8}{total}")
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return Report(self)._repr_html_()
 
     def save_trace(self, path: str | Path) -> None:
         """Write every call as an event of Chrome's trace format, JSON."""

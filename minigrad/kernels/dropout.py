@@ -35,23 +35,25 @@ def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generato
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 
 
-def _masked(x: Any, mask: Any, scale: float) -> Any:
-    """x · mask · scale: the result of dropout, and its rule."""
+def _masked(x: Any, mask: Any, scale: float, after_relu: bool = False) -> Any:
+    """x · mask · scale: the result of dropout, and its rule; or relu(x) in place of x."""
     if type(x) is not np.ndarray or x.dtype.kind != "f":
         return x * mask * scale
-    if x.size <= BLOCK:
+    if x.size <= BLOCK and not after_relu:
         y = np.multiply(x, mask)
         y *= scale
         return y
     y = np.empty(x.shape, x.dtype)
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
+    zero = np.zeros(1, y.dtype)  # faster than the number 0
     for block in row_blocks(y.size, 1):
-        part = np.multiply(source[block], chosen[block], out=target[block])
+        part = np.maximum(source[block], zero, out=target[block]) if after_relu else source[block]
+        part = np.multiply(part, chosen[block], out=target[block])
         part *= scale
     return y
 
 
-@op(x=_masked)
+@op(x=lambda g, mask, scale: _masked(g, mask, scale))
 def _dropout(x, /, mask, scale):
     return _masked(x, mask, scale)
 
@@ -81,14 +83,7 @@ def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
 
 @kernel(definition=relu_dropout_definition, x=_relu_dropout_rule)
 def _relu_dropout(x, /, mask, scale):
-    y = np.empty_like(x, order="C")
-    source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
-    zero = np.zeros(1, y.dtype)  # faster than the number 0
-    for block in row_blocks(y.size, 1):
-        part = np.maximum(source[block], zero, out=target[block])
-        part *= chosen[block]
-        part *= scale
-    return y
+    return _masked(x, mask, scale, after_relu=True)
 
 
 @function()

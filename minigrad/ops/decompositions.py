@@ -156,17 +156,13 @@ def svdvals(x: Any) -> Tensor:
 # -- QR ------------------------------------------------------------------------------------------------
 
 
-def _copy_lower(m: Any) -> Any:
-    """The symmetric matrix that has the lower triangle of m."""
-    return np.tril(m) + np.tril(m, -1).mT
-
-
 def _qr_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     """For x = QR of full column rank, packed as [Q; R]: (gQ + Q copyltu(R gRᵀ - gQᵀ Q)) R⁻ᵀ."""
     m = x_shape[-2]
     Q, R, gQ, gR = y[..., :m, :], y[..., m:, :], g[..., :m, :], g[..., m:, :]
     middle = R @ gR.mT - gQ.mT @ Q
-    return np.linalg.solve(R, (gQ + Q @ _copy_lower(middle)).mT).mT
+    symmetric = np.tril(middle) + np.tril(middle, -1).mT  # copyltu
+    return np.linalg.solve(R, (gQ + Q @ symmetric).mT).mT
 
 
 @op(x=_qr_gradient)

@@ -79,11 +79,7 @@ def power(a, b, /):
 
 
 square = ufunc(np.square, "x².", "square", x=lambda g, x: g * x * 2.0)
-
-
 reciprocal = ufunc(np.reciprocal, "1 / x.", "reciprocal", x=lambda g, y: -g * y * y)
-
-
 remainder = ufunc(
     np.remainder,
     "a - b ⌊a / b⌋, which has the sign of b.",
@@ -100,8 +96,6 @@ log = ufunc(np.log, "The natural logarithm.", "log", x=lambda g, x: safe_divide(
 log1p = ufunc(np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: safe_divide(g, 1 + x))
 log2 = ufunc(np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2)))
 log10 = ufunc(np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: safe_divide(g, x * math.log(10)))
-
-
 sqrt = ufunc(np.sqrt, "The square root.", "sqrt", x=lambda g, y: safe_divide(g, 2 * y))
 
 
@@ -134,22 +128,18 @@ hypot = ufunc(
 
 # -- angles --------------------------------------------------------------------------------------------
 
+
+def _leg(a: Any, b: Any) -> Any:
+    """√(a² - b²), exact where the two are nearly equal: a leg of the triangle with hypotenuse a and leg b."""
+    return np.sqrt((a - b) * (a + b))
+
+
 sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
 tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
-arcsin = ufunc(
-    np.arcsin,
-    "The angle in [-π/2, π/2] whose sine is x.",
-    "arcsin",
-    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
-)
-arccos = ufunc(
-    np.arccos,
-    "The angle in [0, π] whose cosine is x.",
-    "arccos",
-    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
-)
-arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) whose tangent is x.", "arctan", x=lambda g, x: g / (1 + x * x))
+arcsin = ufunc(np.arcsin, "The angle in [-π/2, π/2] with sine x.", "arcsin", x=lambda g, x: safe_divide(g, _leg(1, x)))
+arccos = ufunc(np.arccos, "The angle in [0, π] with cosine x.", "arccos", x=lambda g, x: safe_divide(-g, _leg(1, x)))
+arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x))
 
 
 def _per_square(g: Any, a: Any, b: Any) -> Any:
@@ -169,9 +159,7 @@ sinh = ufunc(np.sinh, "The hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh
 cosh = ufunc(np.cosh, "The hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
 tanh = ufunc(np.tanh, "The hyperbolic tangent.", "tanh", x=lambda g, y: g * (1 - y * y))
 arcsinh = ufunc(np.arcsinh, "The inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0))
-arccosh = ufunc(
-    np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1)))
-)
+arccosh = ufunc(np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, _leg(x, 1)))
 arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)))
 
 # -- choices -------------------------------------------------------------------------------------------

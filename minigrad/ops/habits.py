@@ -101,7 +101,9 @@ def _to(self: Tensor, to: Any) -> Tensor:
 def _alpha(f: Any, sign: str) -> Any:
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
-            raise TypeError(f"{f.__name__}: {', '.join(options)}= is not known; write x {sign} other, scaled as needed")
+            raise TypeError(
+                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, scaled before"
+            )
         return f(self, other)
 
     method.__doc__ = f"x {sign} other."
@@ -152,16 +154,8 @@ for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
 
-def _device(self: Tensor) -> device:
-    """The device "cpu"."""
-    return device()
-
-
 for _name in ("itemsize", "strides", "flags"):
     _doc = f"The {_name} of the array in memory, as NumPy has them."
     setattr(Tensor, _name, property(attrgetter(f"data.{_name}"), doc=_doc))
-for _name, _property in {
-    "device": property(_device),
-    "flat": property(ravel, doc="The elements one after the other."),
-}.items():
-    setattr(Tensor, _name, _property)
+Tensor.device = property(lambda self: device(), doc='The device "cpu".')  # type: ignore[assignment]
+Tensor.flat = property(ravel, doc="The elements one after the other.")  # type: ignore[assignment]

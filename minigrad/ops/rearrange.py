@@ -100,8 +100,8 @@ def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
     every = np.arange(np.size(x)).reshape(shape_of(x))
     new = np.arange(-np.size(unwrap(values)), 0).reshape(shape_of(values))
     places = np.insert(every, unwrap(obj), new, axis)
-    joined = concatenate([ravel(x), astype(ravel(values), np.asarray(unwrap(x)).dtype)])
-    return getitem(joined, np.where(places < 0, places + np.size(joined), places))
+    both = concatenate([ravel(x), astype(ravel(values), np.asarray(unwrap(x)).dtype)])
+    return getitem(both, np.where(places < 0, places + np.size(both), places))
 
 
 @numpy_form(np.trim_zeros)
@@ -207,22 +207,14 @@ def _padded_along(
 ) -> Tensor:
     n = shape_of(x)[axis]
     parts = []
-    for side, count in enumerate(width):
-        edge = take(x, [0 if side == 0 else n - 1], axis)
+    for side, count in enumerate(width):  # before x, and after it
         if mode == "linear_ramp":
-            share = (
-                np.linspace(0, 1, count, endpoint=False)
-                if side == 0
-                else np.linspace(0, 1, count, endpoint=False)[::-1]
-            )
+            share = np.linspace(0, 1, count, endpoint=False)[:: -1 if side else 1]
             share = share.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
-            parts.append(edge * share + (1 - share) * _pairs(end_values, ndim)[axis][side])
+            parts.append(take(x, [-side], axis) * share + (1 - share) * _pairs(end_values, ndim)[axis][side])
             continue
         length = n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
-        near = take(x, np.arange(length) if side == 0 else np.arange(n - length, n), axis)
-        parts.append(
-            _STATISTICS[mode](near, axis=axis, keepdims=True).broadcast_to(
-                [count if i == axis else k for i, k in enumerate(shape_of(x))]
-            )
-        )
+        near = take(x, np.arange(n - length, n) if side else np.arange(length), axis)
+        value = _STATISTICS[mode](near, axis=axis, keepdims=True)
+        parts.append(value.broadcast_to([count if i == axis else k for i, k in enumerate(shape_of(x))]))
     return concatenate([parts[0], x, parts[1]], axis)

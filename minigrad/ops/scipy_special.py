@@ -19,7 +19,10 @@ import numpy as np
 
 from ..core.nested import needs_gradient
 from ..core.op import Op
+from ..core.registry import OPS
 from ..core.tensor import DISPATCH
+from . import activations as activations  # whose rules serve SciPy's functions too
+from . import special as special
 from .elementwise import safe_divide
 
 ROOT_PI = math.sqrt(math.pi)
@@ -43,7 +46,6 @@ def _normal(x: Any, log_of: Any = 0) -> Any:
 # By the name of the function: a rule for each operand by which it can be differentiated, by order (None: by it not).
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
-    "erf": (lambda g, x: g * np.exp(-x * x) * (2 / ROOT_PI),),
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
     "erfcx": (lambda g, y, x: g * (2 * x * y - 2 / ROOT_PI),),
     "erfi": (lambda g, x: g * np.exp(x * x) * (2 / ROOT_PI),),
@@ -57,19 +59,11 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "expit": (lambda g, y: g * y * (1 - y),),
     "log_expit": (lambda g, x: g * sp.expit(-x),),
     "logit": (lambda g, x: g / (x * (1 - x)),),
-    "exp2": (lambda g, y: g * y * math.log(2),),
     "exp10": (lambda g, y: g * y * math.log(10),),
-    "expm1": (lambda g, y: g * (y + 1),),
-    "log1p": (lambda g, x: g / (1 + x),),
-    "cbrt": (lambda g, y: safe_divide(g, 3 * y * y),),
     "expi": (lambda g, x: g * np.exp(x) / x,),
     "exp1": (lambda g, x: -g * np.exp(-x) / x,),
     # entropies
     # by the factor: the logarithm, but for 0 times that of 0 or less, a branch that does not count
-    "xlogy": (
-        lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1, b)),
-        lambda g, a, b: safe_divide(g * a, b),
-    ),
     "xlog1py": (
         lambda g, a, b: g * np.log1p(np.where((a == 0) & (b <= -1), 0, b)),
         lambda g, a, b: safe_divide(g * a, 1 + b),
@@ -116,6 +110,8 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "k0": (lambda g, x: -g * sp.k1(x),),
     "k1": (lambda g, x: -g * (sp.k0(x) + sp.kv(2.0, x)) / 2,),
 }
+
+RULES |= {name: tuple(OPS[name].rules.values()) for name in ("erf", "exp2", "expm1", "log1p", "cbrt", "xlogy")}
 
 
 @cache

@@ -163,11 +163,8 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return _transpose(x, axes=tuple(order))
 
 
-for _name, _property in {
-    "T": property(transpose, doc="The tensor with its axes reversed."),
-    "mT": property(lambda x: swapaxes(x, -2, -1), doc="The tensor with its last two axes exchanged."),
-}.items():
-    setattr(Tensor, _name, _property)
+Tensor.T = property(transpose, doc="The tensor with its axes reversed.")  # type: ignore[assignment]
+Tensor.mT = property(lambda x: swapaxes(x, -2, -1), doc="The tensor with its last two axes exchanged.")  # type: ignore
 
 # -- broadcasting ------------------------------------------------------------------------------------
 

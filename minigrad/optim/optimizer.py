@@ -211,10 +211,9 @@ class Optimizer:
                 with np.errstate(over="raise", invalid="raise", divide="raise"):
                     self._update(group, block, factor, own[id(group)])
             except FloatingPointError as error:
-                numbers = {k: v for k, v in group.settings.items() if isinstance(v, float)}
-                told = ", ".join(f"{name}={value:g}" for name, value in numbers.items())
+                numbers = ", ".join(f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float))
                 raise OverflowError(
-                    f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), with {told}; "
+                    f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), with {numbers}; "
                     "parameters are changed in part: begin anew, or go on from a saved state"
                 ) from None
 
