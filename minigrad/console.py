@@ -36,8 +36,8 @@ def run_script(main: Callable[[], Any]) -> int:
     place = launched()
     if place is None or place.size == 1:
         return _run(main)
-    heard = io.StringIO()  # what another rank says is kept, in case that it fails
-    quiet = (redirect_stdout(io.StringIO()), redirect_stderr(heard)) if place.rank else ()
+    stderr = io.StringIO()  # of another rank, shown if it fails
+    quiet = (redirect_stdout(io.StringIO()), redirect_stderr(stderr)) if place.rank else ()
     code = 1
     try:
         with ExitStack() as contexts:
@@ -47,9 +47,9 @@ def run_script(main: Callable[[], Any]) -> int:
     except SystemExit as stop:  # of argparse, which has said why
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BaseException:
-        heard.write(traceback.format_exc())
+        stderr.write(traceback.format_exc())
     if code not in (0, 130):
-        job.abort(code, heard.getvalue())
+        job.abort(code, stderr.getvalue())
     return code
 
 

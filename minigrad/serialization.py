@@ -22,7 +22,7 @@ _CHECKSUM = "minigrad.crc32"
 def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> None:
     """Write named arrays, and plain data beside them, into one safetensors file, atomically.
 
-    Each value of `metadata` is kept as JSON. A checksum of all of it, in the metadata too, lets `load_arrays`
+    Each value of `metadata` is stored as JSON. A checksum of all of it, in the metadata too, lets `load_arrays`
     notice any later change.
     """
     notes = {key: json.dumps(value, ensure_ascii=False) for key, value in (metadata or {}).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,23 +51,26 @@ def _stacked(data: Any, dtype: Any) -> Any:
     return data if isinstance(data, (Tensor, np.ndarray)) else np.asarray(data, dtype)
 
 
-def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
-    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+def ints(values: Sequence[Any]) -> tuple[Any, ...]:
+    """(2, 3), from f(2, 3), f((2, 3)), f([2, 3]) and f(array([2, 3])) alike."""
+    if len(values) == 1 and (isinstance(values[0], (tuple, list)) or np.ndim(values[0])):
+        return tuple(values[0])
+    return tuple(values)
 
 
 def zeros(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Zeros, of a shape given as ints or one tuple."""
-    return Tensor(np.zeros(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
+    return Tensor(np.zeros(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
 def ones(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
     """Ones, of a shape given as ints or one tuple."""
-    return Tensor(np.ones(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
+    return Tensor(np.ones(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
 def empty(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
     """A tensor whose elements are not set, of a shape given as ints or one tuple."""
-    return Tensor(np.empty(_shape(shape), dtype, device=_on_cpu(device)), requires_grad)
+    return Tensor(np.empty(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
@@ -100,7 +104,7 @@ def _drawn(name: str, shape: Any, dtype: Any, generator: Generator | None, requi
     """Random numbers of `dtype` from the generator's method `name`, drawn in it where the generator can."""
     _on_cpu(device)
     drawn = np.dtype(dtype) if np.dtype(dtype) in (np.float32, np.float64) else np.dtype(float)
-    sample = getattr(default_generator(generator), name)(_shape(shape), dtype=drawn)
+    sample = getattr(default_generator(generator), name)(ints(shape), dtype=drawn)
     return Tensor(sample.astype(dtype, copy=False), requires_grad)
 
 

@@ -117,7 +117,7 @@ def _reflected(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _guarded(rule: Rule) -> Rule:
-    """A user's rule, kept from handing out an array that it was given to read."""
+    """A user's rule, which gives out copies of the arrays that it was given to read."""
 
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:

@@ -12,7 +12,7 @@ class Watch:
     """Sees every operation inside its `with` block. The base class only passes the calls on.
 
     `forward` and `backward` make the call that they are given and return its result; `recorded` is
-    told of each new node. Watches nest: each hands on to the one outside it.
+    called with each new node. Watches nest: each hands on to the one outside it.
     """
 
     _outer: Watch | None = None

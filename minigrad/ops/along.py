@@ -26,7 +26,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
-    """func(a, axis) for one of the axes after the other, each kept at length 1."""
+    """func(a, axis) for one of the axes after the other, each left at length 1."""
     for axis in np.atleast_1d(np.asarray(axes)):
         axis = one_axis("apply_over_axes", int(axis), np.ndim(a))
         y = func(a, axis)

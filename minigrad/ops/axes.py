@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,6 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
 def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
     """Axes from 0 to ndim - 1: of an int, of a sequence without repetition, or every one where it is None."""
     return tuple(range(ndim)) if axis is None else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
-
-
-def ints(values: Sequence[Any]) -> tuple[Any, ...]:
-    """(2, 3), from f(x, 2, 3), f(x, (2, 3)), f(x, [2, 3]) and f(x, array([2, 3])) alike."""
-    if len(values) == 1 and (isinstance(values[0], (tuple, list)) or np.ndim(values[0])):
-        return tuple(values[0])
-    return tuple(values)
 
 
 def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.ndarray:

@@ -129,7 +129,7 @@ def _svd(x, /):
 def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """U, S, Vh with x = U[..., :k] * S @ Vh[..., :k, :], for matrices (..., m, n) and k = min(m, n).
 
-    With `full_matrices` (as in NumPy, unless told otherwise) U and Vh are square; their columns and rows past
+    With `full_matrices` (the default, as in NumPy) U and Vh are square; their columns and rows past
     k are not determined by x, and carry no gradient. Without `compute_uv`, S alone.
     """
     if hermitian:

@@ -34,8 +34,8 @@ def parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     if arrow:
         result = right.replace("...", dots)
     else:  # every index that appears once, in alphabetical order
-        joined = left.replace("...", "").replace(",", "")
-        result = dots + "".join(sorted(letter for letter in set(joined) if joined.count(letter) == 1))
+        letters = left.replace("...", "").replace(",", "")
+        result = dots + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
     return spelled, result
 
 

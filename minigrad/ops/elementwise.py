@@ -105,9 +105,9 @@ def rsqrt(x: Any) -> Tensor:
     return divide(1.0, sqrt(x))
 
 
-def exp_share(g: Any, x: Any, y: Any) -> Any:
+def times_exp(g: Any, x: Any, y: Any) -> Any:
     """g · eˣ⁻ʸ; 0 where y is -inf, that is, where every term is, and g where x and y are both +inf."""
-    same = (x == y) & (y == np.inf)  # all of it: a share of 1, and no inf - inf
+    same = (x == y) & (y == np.inf)  # the difference is 0, not inf - inf
     return g * np.exp(np.where(same, 0, x) - np.where(same | np.isneginf(y), 0, y))
 
 
@@ -115,8 +115,8 @@ logaddexp = ufunc(
     np.logaddexp,
     "log(eᵃ + eᵇ), without overflow.",
     "logaddexp",
-    a=lambda g, y, a: exp_share(g, a, y),
-    b=lambda g, y, b: exp_share(g, b, y),
+    a=lambda g, y, a: times_exp(g, a, y),
+    b=lambda g, y, b: times_exp(g, b, y),
 )
 hypot = ufunc(
     np.hypot,

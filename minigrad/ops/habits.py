@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ..core.changes import mark_changed
+from ..core.creation import ints
 from ..core.device import device
 from ..core.errors import GradientError
 from ..core.nested import on_arrays
 from ..core.protocols import writable
 from ..core.registry import function
 from ..core.tensor import Tensor
-from .axes import Axis, ints, one_axis, shape_of
+from .axes import Axis, one_axis, shape_of
 from .elementwise import add, divide, multiply, subtract
 from .indexing import compress, getitem
 from .joining import concatenate, unstack

@@ -147,5 +147,5 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
         return c, base if y.ndim == 1 else base[:, :, None]
     if len(x) <= deg + 1:
         raise ValueError("polyfit: the number of points must exceed that of the coefficients to scale the covariances")
-    share = residuals / (len(x) - deg - 1)
-    return c, base * share if y.ndim == 1 else base[:, :, None] * share
+    variance = residuals / (len(x) - deg - 1)
+    return c, base * variance if y.ndim == 1 else base[:, :, None] * variance

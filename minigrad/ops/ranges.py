@@ -28,9 +28,9 @@ def linspace(
     if num < 0:
         raise ValueError(f"linspace: expected num >= 0, got {num}")
     shape = np.broadcast_shapes(shape_of(start), shape_of(stop))
-    share = (np.arange(num) / (steps or 1)).reshape(-1, *[1] * len(shape))
-    share = share.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
-    y = (1 - share) * start + share * stop
+    fraction = (np.arange(num) / (steps or 1)).reshape(-1, *[1] * len(shape))
+    fraction = fraction.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
+    y = (1 - fraction) * start + fraction * stop
     y = moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
     return (y, (stop - start) / (steps or np.nan)) if retstep else y
 

@@ -209,9 +209,9 @@ def _padded_along(
     parts = []
     for side, count in enumerate(width):  # before x, and after it
         if mode == "linear_ramp":
-            share = np.linspace(0, 1, count, endpoint=False)[:: -1 if side else 1]
-            share = share.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
-            parts.append(take(x, [-side], axis) * share + (1 - share) * _pairs(end_values, ndim)[axis][side])
+            ramp = np.linspace(0, 1, count, endpoint=False)[:: -1 if side else 1]
+            ramp = ramp.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
+            parts.append(take(x, [-side], axis) * ramp + (1 - ramp) * _pairs(end_values, ndim)[axis][side])
             continue
         length = n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
         near = take(x, np.arange(n - length, n) if side else np.arange(length), axis)

@@ -11,7 +11,7 @@ from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import Axis, all_axes, booleans, one_axis, shape_of
-from .elementwise import exp_share, safe_divide, sqrt, square
+from .elementwise import safe_divide, sqrt, square, times_exp
 from .elementwise import where as choose
 from .shape import astype
 
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
+def keepdims_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
     """`shape` with the reduced axes at length 1."""
     if axis is None or not shape:
         return (1,) * len(shape)
@@ -31,7 +31,7 @@ def kept_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
 
 def restored(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
     """A value of the reduced shape, with the reduced axes back at length 1."""
-    return g if g.ndim == len(shape) else g.reshape(kept_shape(shape, axis))
+    return g if g.ndim == len(shape) else g.reshape(keepdims_shape(shape, axis))
 
 
 def _spread(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
@@ -128,7 +128,7 @@ def var(
         all_axes("var", axis, 0)
     squares = sum(square(x - middle), axis, keepdims, where=where, dtype=dtype)
     if where is None:  # one count for all slices
-        n: Any = np.size(x) // (math.prod(kept_shape(shape_of(x), axis)) or 1)
+        n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
         n = count(x, axis, keepdims, where)
     return squares / np.asarray(np.maximum(n - float(given[0] if given else 0), 0), squares.dtype)
@@ -152,7 +152,7 @@ def root(squares: Tensor) -> Tensor:
 
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
     """g times the product of all other elements of the slice, also where some are 0."""
-    shape = kept_shape(x.shape, axis)
+    shape = keepdims_shape(x.shape, axis)
     if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
@@ -265,7 +265,7 @@ def largest(x: Any, axis: Axis, where: Any = True) -> Any:
     return np.maximum.reduce(x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=np.result_type(x, 0.0))
 
 
-@op(methods="logsumexp", x=lambda g, y, x, axis: exp_share(restored(g, x.shape, axis), x, restored(y, x.shape, axis)))
+@op(methods="logsumexp", x=lambda g, y, x, axis: times_exp(restored(g, x.shape, axis), x, restored(y, x.shape, axis)))
 def logsumexp(x, /, axis=None, keepdims=False):
     """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
     x = np.asarray(x)

@@ -15,7 +15,7 @@ from ..core.tensor import DISPATCH, Tensor
 from ..core.tensor import unwrap as untracked
 from .axes import shape_of
 from .compare import floor_divide
-from .elementwise import absolute, exp_share, power, remainder, safe_divide, where
+from .elementwise import absolute, power, remainder, safe_divide, times_exp, where
 from .indexing import getitem, take_along_axis
 from .joining import stack
 from .shape import astype, broadcast_to
@@ -32,8 +32,8 @@ exp2 = ufunc(np.exp2, "2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
 logaddexp2 = ufunc(
     np.logaddexp2,
     "log2(2ᵃ + 2ᵇ), without overflow.",
-    a=lambda g, y, a: exp_share(g, a * LN2, y * LN2),
-    b=lambda g, y, b: exp_share(g, b * LN2, y * LN2),
+    a=lambda g, y, a: times_exp(g, a * LN2, y * LN2),
+    b=lambda g, y, b: times_exp(g, b * LN2, y * LN2),
 )
 
 

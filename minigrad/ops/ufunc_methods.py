@@ -22,7 +22,7 @@ from .shape import astype, expand_dims, reshape
 
 
 def _reduce(reduction: Any) -> Any:
-    """Reductions of ufuncs run over the first axis unless told otherwise."""
+    """Reductions of ufuncs run over the first axis by default."""
     return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **options)
 
 

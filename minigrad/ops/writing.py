@@ -22,9 +22,9 @@ def _writes(name: str, numpy: Callable[..., Any], first: str) -> Callable[..., A
         values = [*rest, *options.values()]
         allowed = writable(target, name, *values) if isinstance(target, Tensor) else not needs_gradient(values)
         if not allowed:
-            told = f"{name}, which np.full and np.full_like use too" if numpy is np.copyto else name
+            shown = f"{name}, which np.full and np.full_like use too" if numpy is np.copyto else name
             raise GradientError(
-                f"{told}: what is written would lose its gradient; write np.where(mask, source, target), "
+                f"{shown}: what is written would lose its gradient; write np.where(mask, source, target), "
                 "np.broadcast_to(value, shape), or index_add(target, index, values)"
             )
         on_arrays(numpy, (target, *rest), options)

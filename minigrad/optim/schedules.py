@@ -312,7 +312,9 @@ class ReduceLROnPlateau:
         """Note a new value of the metric, and lower the learning rates if it is time."""
         if math.isnan(metric):
             raise ValueError("ReduceLROnPlateau: the metric is NaN")
-        better = self._better(float(metric))
+        known = 0.0 if math.isinf(self.best) else self.best
+        margin = self.threshold * (known if self.threshold_mode == "rel" else 1.0)
+        better = metric < self.best - margin if self.mode == "min" else metric > self.best + margin
         self.best = float(metric) if better else self.best
         self.bad = 0 if better else self.bad + 1
         if self.resting:
@@ -321,12 +323,6 @@ class ReduceLROnPlateau:
             for group in self.optimizer.param_groups:
                 group["lr"] = max(group["lr"] * self.factor, self.min_lr)
             self.resting, self.bad = self.cooldown, 0
-
-    def _better(self, metric: float) -> bool:
-        if math.isinf(self.best):
-            return metric < self.best if self.mode == "min" else metric > self.best
-        margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1.0)
-        return metric < self.best - margin if self.mode == "min" else metric > self.best + margin
 
     def state_dict(self) -> dict[str, Any]:
         """The best metric and the counts."""
