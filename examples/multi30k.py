@@ -2,7 +2,7 @@
 
     python examples/multi30k.py --data DIR                      train, average, evaluate on the validation pairs
     python examples/multi30k.py --data DIR --resume             go on with a run that was cut off
-    python examples/multi30k.py --data DIR --evaluate           average and evaluate what a run has kept so far
+    python examples/multi30k.py --data DIR --evaluate           average and evaluate the checkpoints of a run so far
     python examples/multi30k.py --data DIR --evaluate --translate DIR/test.lc.norm.tok.en    ... and translate files
     python examples/multi30k.py --data DIR --begin-with RUN_DIR --r-drop 5 --out OTHER_DIR   from what a run has learnt
 
@@ -96,8 +96,8 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
     add("--label-smoothing", **SHARE, default=0.1, help="(default: %(default)s)")
     add("--r-drop", type=float, default=0.0, metavar="ALPHA", help="weight of R-Drop's divergence (default: none)")
-    add("--ema", type=float, metavar="D", help="decay of a moving average of weights, which is judged and kept")
-    add("--validate-every", **COUNT, default=100, help="updates between kept weights (default: %(default)s)")
+    add("--ema", type=float, metavar="D", help="decay of a moving average of weights, which is validated and saved")
+    add("--validate-every", **COUNT, default=100, help="updates between checkpoints (default: %(default)s)")
     add("--save-every", **COUNT, default=50, help="updates between saved states (default: %(default)s)")
     add("--patience", **COUNT, help="stop after N validations without a better one")
     add("--by-loss", action="store_true", help="judge by validation loss; else by BLEU of greedy translations")
@@ -107,7 +107,7 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="go on where the run was cut off, with the settings it began with")
     add("--begin-with", type=Path, metavar="DIR", help="the last state of another run, to go on from in a new one")
     add("--evaluate", action="store_true", help="do not train")
-    add("--average", **COUNT, default=10, help="kept weights to average (default: the last %(default)s)")
+    add("--average", **COUNT, default=10, help="checkpoints to average (default: the last %(default)s)")
     add("--beam", **COUNT, default=5, help="(default: %(default)s)")
     add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
     add(
@@ -195,7 +195,7 @@ def greedy_bleu(translator: Translator, valid: list[Pair]) -> float:
 
 
 def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int:
-    """Train to the end; weights are kept at each validation. The rank of this process, 0 if it is alone."""
+    """Train to the end; a checkpoint is saved at each validation. The rank of this process, 0 if it is alone."""
     mg.manual_seed(args.seed)
     translator = untrained(args, pairs)
     model = translator.model
@@ -245,12 +245,12 @@ def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> Non
 
 
 def average(args: argparse.Namespace) -> Path:
-    """The mean of the weights that were kept last, in a file of its own."""
-    kept = sorted(args.out.glob("weights-*.safetensors"))[-args.average :]
-    if not kept:
-        raise ValueError(f"{args.out}: no weights were kept yet; the first are after {args.validate_every} updates")
+    """The mean of the last checkpoints, in a file of its own."""
+    checkpoints = sorted(args.out.glob("weights-*.safetensors"))[-args.average :]
+    if not checkpoints:
+        raise ValueError(f"{args.out}: there is no checkpoint yet; the first is after {args.validate_every} updates")
     path = args.out / "averaged.safetensors"
-    save_arrays(path, average_weights(kept), {"of": [file.name for file in kept]})
+    save_arrays(path, average_weights(checkpoints), {"of": [file.name for file in checkpoints]})
     return path
 
 

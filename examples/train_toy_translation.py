@@ -199,7 +199,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
-    """The settings that the run was begun with; it is told where options say something else."""
+    """The settings that the run was begun with; a note says where options differ from them."""
     path = args.out / "config.json"
     if not path.exists():  # it was cut off before it had begun, or this is another directory
         if args.out.exists() and any(not file.name.startswith(".") for file in args.out.iterdir()):
@@ -300,10 +300,10 @@ def make_batches(
     drop = [
         BPEDropout(s, args.bpe_dropout) if isinstance(s, BPETokenizer) else lambda text, _, s=s: s(text) for s in splits
     ]
-    kept = [pair for pair in pairs if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))]
-    left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(kept)
+    fitting = [pair for pair in pairs if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))]
+    left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(fitting)
     drawn = lambda pair, generator: encode([d(text, generator) for d, text in zip(drop, pair)])
-    return PairBatches(kept, args.batch_tokens, seed=args.seed, encode=drawn)
+    return PairBatches(fitting, args.batch_tokens, seed=args.seed, encode=drawn)
 
 
 # -- evaluation ------------------------------------------------------------------------------------
@@ -387,8 +387,8 @@ def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, Pair
     say(f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters")
     batches = make_batches(translator, train, args, left_out, learn=True)
     held = [make_batches(translator, part, args, left_out, learn=False) for part in (valid, test)]
-    if told := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
-        print(f"left out of {rows:,} rows: {told}", file=sys.stderr)
+    if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
+        print(f"left out of {rows:,} rows: {reasons}", file=sys.stderr)
     smoothing = {"label_smoothing": args.label_smoothing}
     steps = math.ceil(len(batches) / args.accumulate) * args.epochs
     optimizer = Adam(translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
@@ -446,8 +446,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         if trainer.parallel.rank:
             return {}
         if args.average:
-            translator.model.load_state_dict(average_weights(trainer.run.kept()))
-            save_weights(args.out / "best.safetensors", translator.model, averaged=len(trainer.run.kept()))
+            translator.model.load_state_dict(average_weights(trainer.run.checkpoints()))
+            save_weights(args.out / "best.safetensors", translator.model, averaged=len(trainer.run.checkpoints()))
         load_weights(args.out / "best.safetensors", translator.model)
         summary = {
             "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,

@@ -43,7 +43,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--weights",
         default="best.safetensors",
         metavar="FILE",
-        help="of the run: best.safetensors (default), last.safetensors, or kept ones",
+        help="of the run: best.safetensors (default), last.safetensors, or a checkpoint",
     )
     parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
     parser.add_argument("--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser")
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def translated(translator: Translator, texts: list[str], args: argparse.Namespace) -> list[Translation | None]:
-    """The translations; None for a sentence that cannot be translated, which is told. A blank line stays one."""
+    """The translations; None for a sentence that cannot be translated, with a note. A blank line stays one."""
     if not all(texts):
         found = iter(translated(translator, [text for text in texts if text], args)) if any(texts) else iter(())
         return [next(found) if text else BLANK for text in texts]

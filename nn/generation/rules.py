@@ -60,9 +60,9 @@ class Rules:
             logits[:, list(ends)] = -np.inf
         logits[:, list(self.suppress)] = -np.inf
         if new < len(self.first):
-            kept = logits[:, self.first[new]].copy()
+            forced = logits[:, self.first[new]].copy()
             logits[:] = -np.inf
-            logits[:, self.first[new]] = np.where(np.isfinite(kept), kept, 0)
+            logits[:, self.first[new]] = np.where(np.isfinite(forced), forced, 0)
         return logits
 
 

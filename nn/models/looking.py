@@ -63,5 +63,5 @@ def attribute(model: Model, ids: Any, goal: int | None = None, *, target: Any = 
         logits = logits[-1] if logits.ndim == 2 else logits
         chosen = int(np.argmax(logits.data)) if goal is None else goal
         found = gradients(logits[chosen], inputs)
-    scores = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(found, inputs)]
-    return scores[0] if target is None else tuple(scores)
+    attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(found, inputs)]
+    return attributions[0] if target is None else tuple(attributions)

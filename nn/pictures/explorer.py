@@ -85,7 +85,7 @@ def attention_page(
 def _map_data(
     name: str, layers: Sequence[Any], query_label: str, queries: Sequence[str], key_label: str, keys: Sequence[str]
 ) -> dict[str, Any]:
-    """What the page is told of the layers of one name."""
+    """What the page shows of the layers of one name."""
     shape = (*np.shape(layers[0])[:1], len(queries), len(keys))
     encoded = []
     for i, layer in enumerate(layers, 1):

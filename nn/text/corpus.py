@@ -36,7 +36,7 @@ class IndexedPairs:
     """The (source ids, target ids) of a file that `write` made, read when they are asked for.
 
     The file is mapped into memory: the system reads the pages that are needed, and drops them when it
-    needs the room. A file that is not whole, or whose index was changed, is a ValueError.
+    needs the memory. A file that is not whole, or whose index was changed, is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -73,11 +73,11 @@ def read_pairs(
         pairs = pairs[1:]
     whole = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
     count["with an empty side"] += len(pairs) - len(whole)
-    kept = whole if keep_repeated else list(dict.fromkeys(whole))
-    count["there before"] += len(whole) - len(kept)
-    if not kept:
+    distinct = whole if keep_repeated else list(dict.fromkeys(whole))
+    count["there before"] += len(whole) - len(distinct)
+    if not distinct:
         raise ValueError(f"{source}: no pair of sentences found")
-    return kept
+    return distinct
 
 
 def iter_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> Iterator[Pair]:
@@ -114,12 +114,11 @@ def filter_pairs(
     pairs: Sequence[tuple[Sequence[str], Sequence[str]]], max_len: int, max_ratio: float | None = None
 ) -> list[tuple[Sequence[str], Sequence[str]]]:
     """The pairs of token lists that have 1 to `max_len` tokens a side, one at most `max_ratio` times the other."""
-    kept = []
-    for a, b in pairs:
-        longer, shorter = max(len(a), len(b)), min(len(a), len(b))
-        if shorter >= 1 and longer <= max_len and (max_ratio is None or longer <= max_ratio * shorter):
-            kept.append((a, b))
-    return kept
+
+    def fits(shorter: int, longer: int) -> bool:
+        return shorter >= 1 and longer <= max_len and (max_ratio is None or longer <= max_ratio * shorter)
+
+    return [(a, b) for a, b in pairs if fits(*sorted((len(a), len(b))))]
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:

@@ -52,7 +52,7 @@ def facts(trainer: Any) -> dict[str, Any]:
 
 
 def _rates(schedule: Any) -> Any:
-    """The learning rates at some steps, which tell functions apart; what they are not given for is told apart too."""
+    """The learning rates at some steps, which tell functions apart, as do the errors where they have no rate."""
     if not isinstance(schedule, Schedule):
         return plain(schedule)
     rates: list[Any] = []

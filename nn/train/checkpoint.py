@@ -2,7 +2,7 @@
 
 `last.safetensors` holds weights, optimizer and where the run stands, in one file that is replaced in one
 step; `best.safetensors` the weights of the best validation; `weights-0000123.safetensors` those after a
-step that are kept beside it; `metrics.jsonl` a line for each entry of the history; `facts.json` what else is to stay.
+step beside it; `metrics.jsonl` a line for each entry of the history; `facts.json` what else is to stay.
 """
 
 from __future__ import annotations
@@ -150,20 +150,20 @@ class RunDirectory:
         self.check()
         save_weights(self.best, model, **metadata)
 
-    def keep(self, model: Module, step: int, most: int, **metadata: Any) -> None:
-        """Keep the weights of this step, beside those of the last steps before it: `most` in all."""
+    def save_checkpoint(self, model: Module, step: int, most: int) -> None:
+        """The weights of this step, beside those of the last steps before it: `most` in all."""
         self.check()
-        save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step, **metadata)
-        for path in self.kept()[:-most]:
+        save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
+        for path in self.checkpoints()[:-most]:
             path.unlink()
 
-    def kept(self) -> list[Path]:
-        """The weights that were kept, the oldest first."""
+    def checkpoints(self) -> list[Path]:
+        """The weights of single steps, the oldest first."""
         return sorted(self.path.glob("weights-*.safetensors"))
 
     def forget_after(self, step: int) -> None:
-        """Remove kept weights of later steps, which a run that goes on from here will take again."""
-        for path in self.kept():
+        """Remove checkpoints of later steps, which a run that goes on from here will take again."""
+        for path in self.checkpoints():
             if path.name > f"weights-{step:07}.safetensors":
                 path.unlink()
 

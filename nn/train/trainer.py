@@ -47,7 +47,7 @@ class Trainer:
     - `objective`: None for `model.loss(*batch)`, a function (model, batch) -> mean loss, or an `Objective`.
       A step follows the mean over the targets of `accumulate` batches.
     - `schedule`: a function step -> factor of the learning rate, for steps 1, 2, ..., a `Schedule`, or a
-      `ReduceLROnPlateau`, which is told what each validation gives.
+      `ReduceLROnPlateau`, which goes by what each validation gives.
     - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
     - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
       `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
@@ -236,7 +236,7 @@ class Trainer:
                     if better:
                         self.run.save_best(self.model, **entry)
                     if self.keep_last:
-                        self.run.keep(self.model, self.step, self.keep_last)
+                        self.run.save_checkpoint(self.model, self.step, self.keep_last)
         except Stopped:
             set_rng_state(state)
             raise

@@ -120,7 +120,7 @@ def test_at_every_line(
         assert not run(again)
         try:
             assert_same_run(whole, again)
-            assert [path.name for path in again.run.kept()] == [path.name for path in whole.run.kept()]
+            assert [path.name for path in again.run.checkpoints()] == [path.name for path in whole.run.checkpoints()]
             assert not list(directory.glob(".*.part"))
         except AssertionError as error:
             raise AssertionError(f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}") from error
