@@ -117,13 +117,25 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class Activation(Module):
-    """A function of each element, as a module; `options` go to the function.
+class FunctionModule(Module):
+    """A function as a module: `class ReLU(Activation, function=mg.relu)`; its `options` go to the function."""
+
+    function: Callable[..., Tensor]
+    options: dict[str, Any]
+
+    def __init_subclass__(cls, function: Callable[..., Tensor] | None = None) -> None:
+        if function is not None:
+            cls.function = staticmethod(function)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+
+
+class Activation(FunctionModule):
+    """A function of each element, as a module.
 
     PyTorch's `inplace`, which saves memory there, is taken and changes nothing.
     """
-
-    function: Callable[..., Tensor] = staticmethod(mg.relu)
 
     def __init__(self, **options: Any) -> None:
         options.pop("inplace", None)
@@ -132,72 +144,49 @@ class Activation(Module):
     def forward(self, x: Any) -> Tensor:
         return type(self).function(x, **self.options)
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
-
-class ReLU(Activation):
+class ReLU(Activation, function=mg.relu):
     """max(x, 0)."""
 
 
-class LeakyReLU(Activation):
+class LeakyReLU(Activation, function=mg.leaky_relu):
     """x where positive, else `negative_slope` (0.01) · x."""
 
-    function = staticmethod(mg.leaky_relu)
 
-
-class ELU(Activation):
+class ELU(Activation, function=mg.elu):
     """x where positive, else `alpha` (1) · (eˣ - 1)."""
 
-    function = staticmethod(mg.elu)
 
-
-class GELU(Activation):
+class GELU(Activation, function=mg.gelu):
     """x · Φ(x); `approximate="tanh"` for its tanh form."""
 
-    function = staticmethod(mg.gelu)
 
-
-class SiLU(Activation):
+class SiLU(Activation, function=mg.silu):
     """x · sigmoid(x)."""
 
-    function = staticmethod(mg.silu)
 
-
-class Sigmoid(Activation):
+class Sigmoid(Activation, function=mg.sigmoid):
     """1 / (1 + e⁻ˣ)."""
 
-    function = staticmethod(mg.sigmoid)
 
-
-class Tanh(Activation):
+class Tanh(Activation, function=mg.tanh):
     """The hyperbolic tangent."""
 
-    function = staticmethod(mg.tanh)
 
-
-class Softplus(Activation):
+class Softplus(Activation, function=mg.softplus):
     """log(1 + eˣ), with `beta` (1)."""
 
-    function = staticmethod(mg.softplus)
 
-
-class LogSigmoid(Activation):
+class LogSigmoid(Activation, function=mg.log_sigmoid):
     """log(sigmoid(x))."""
 
-    function = staticmethod(mg.log_sigmoid)
 
-
-class Softmax(Activation):
+class Softmax(Activation, function=mg.softmax):
     """eˣ, divided by its sum over `axis` (-1)."""
 
-    function = staticmethod(mg.softmax)
 
-
-class LogSoftmax(Activation):
+class LogSoftmax(Activation, function=mg.log_softmax):
     """log(softmax(x)) over `axis` (-1)."""
-
-    function = staticmethod(mg.log_softmax)
 
 
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
 
-from .module import Module
+from .linear import FunctionModule
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
@@ -16,10 +15,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Loss(Module):
+class _Loss(FunctionModule):
     """A function of predictions and targets; arrays among its options, such as weights, are buffers."""
-
-    function: Callable[..., Tensor]
 
     def __init__(self, *, reduction: str = "mean", **options: Any) -> None:
         if reduction not in ("mean", "sum", "none", "batchmean"):
@@ -34,72 +31,55 @@ class _Loss(Module):
             input, target, **self.options, **{name: getattr(self, name) for name in self._buffers}
         )
 
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
-
-class MSELoss(_Loss):
+class MSELoss(_Loss, function=mg.mse_loss):
     """The mean of (input - target)²."""
 
-    function = staticmethod(mg.mse_loss)
-
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
 
-class L1Loss(_Loss):
+class L1Loss(_Loss, function=mg.l1_loss):
     """The mean of |input - target|."""
 
-    function = staticmethod(mg.l1_loss)
-
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
     """The mean of d² / (2 beta) where d = |input - target| < `beta`, of d - beta / 2 elsewhere."""
-
-    function = staticmethod(mg.smooth_l1_loss)
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction=reduction, beta=beta)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(_Loss, function=mg.huber_loss):
     """The mean of d² / 2 where d = |input - target| <= `delta`, of delta (d - delta / 2) elsewhere."""
-
-    function = staticmethod(mg.huber_loss)
 
     def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction, delta=delta)
 
 
-class BCELoss(_Loss):
+class BCELoss(_Loss, function=mg.binary_cross_entropy):
     """The binary cross-entropy of probabilities, with targets from 0 to 1 of their shape."""
-
-    function = staticmethod(mg.binary_cross_entropy)
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
         super().__init__(weight=weight, reduction=reduction)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
     """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times `pos_weight`."""
-
-    function = staticmethod(mg.binary_cross_entropy_with_logits)
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
         super().__init__(weight=weight, reduction=reduction, pos_weight=pos_weight)
 
 
-class CrossEntropyLoss(_Loss):
+class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
     """The cross-entropy of logits (..., C) for integers (...), or for probabilities (..., C).
 
     `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand on the last
     axis: of PyTorch's (N, C, L) write `logits.moveaxis(1, -1)`.
     """
-
-    function = staticmethod(mg.cross_entropy)
 
     def __init__(
         self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean",
@@ -108,19 +88,15 @@ class CrossEntropyLoss(_Loss):
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
 
 
-class NLLLoss(_Loss):
+class NLLLoss(_Loss, function=mg.nll_loss):
     """`CrossEntropyLoss` for log-probabilities, as `log_softmax` gives them."""
-
-    function = staticmethod(mg.nll_loss)
 
     def __init__(self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean") -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
-class KLDivLoss(_Loss):
+class KLDivLoss(_Loss, function=mg.kl_div):
     """The Kullback-Leibler divergence for log-probabilities as input; "batchmean" is that of rows."""
-
-    function = staticmethod(mg.kl_div)
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction, log_target=log_target)

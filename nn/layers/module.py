@@ -292,11 +292,11 @@ class Module:
         counted: set[int] = set()
         for name, module in self.named_modules():
             level = name.count(".") + 1 if name else 0
-            own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
             if depth is not None and level > depth:
                 continue
-            inner = list(module._named(lambda m: ((n, p) for n, p in vars(m).items() if isinstance(p, Parameter))))
-            listed = own if depth is None or level < depth else inner  # the last level stands for all below it
+            own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
+            whole = depth is not None and level == depth  # the last level stands for all below it
+            listed = list(module.named_parameters()) if whole else own
             count = sum(p.size for _, p in listed if id(p) not in counted)
             tied = [n for n, p in listed if id(p) in counted]
             counted.update(id(p) for _, p in listed)

@@ -84,14 +84,11 @@ class BatchNorm1d(Module):
             if n < 2:
                 raise ValueError(f"BatchNorm1d: expected more than one row in training, got shape {shape}")
             mean, var = mg.mean(x, rows), mg.var(x, rows)
-            self._blend(self.running_mean, unwrap(mean))
-            self._blend(self.running_var, unwrap(var) * (n / (n - 1)))
+            self.running_mean += self.momentum * (unwrap(mean) - self.running_mean)
+            self.running_var += self.momentum * (unwrap(var) * (n / (n - 1)) - self.running_var)
         else:
             mean, var = Tensor(self.running_mean), Tensor(self.running_var)
         return (x - mean) / mg.sqrt(var + self.eps) * self.weight + self.bias
-
-    def _blend(self, running: np.ndarray, batch: np.ndarray) -> None:
-        running += self.momentum * (batch - running)
 
     def extra_repr(self) -> str:
         return f"{self.d}, eps={self.eps}, momentum={self.momentum}"

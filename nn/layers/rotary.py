@@ -71,14 +71,6 @@ class RotaryPositions:
         return f"RotaryPositions({self.head_dim}, base={self.base}{scaling})"
 
 
-def _default(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    return inv_freq, 1.0
-
-
-def _linear(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    return inv_freq / scaling["factor"], 1.0
-
-
 def _llama3(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
     """Slow pairs are stretched, fast ones stay, and between the two thresholds there is a blend."""
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
@@ -114,5 +106,8 @@ def _yarn_scale(stretch: float, weight: float = 1.0) -> float:
 
 
 _SCALINGS: dict[str, Callable[..., tuple[np.ndarray, float]]] = {
-    "default": _default, "linear": _linear, "llama3": _llama3, "yarn": _yarn,
-}  # fmt: skip
+    "default": lambda inv_freq, base, scaling: (inv_freq, 1.0),
+    "linear": lambda inv_freq, base, scaling: (inv_freq / scaling["factor"], 1.0),
+    "llama3": _llama3,
+    "yarn": _yarn,
+}

@@ -117,8 +117,8 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
     ids = longest = 0
     with path.open("wb") as file, tempfile.TemporaryFile(dir=path.parent) as lengths:
         file.write(bytes(_HEADER.size))
-        count = 0
-        for block in _blocks(pairs):
+        count, rest = 0, iter(pairs)
+        while block := list(itertools.islice(rest, _BLOCK)):
             sizes = np.array([[len(a), len(b)] for a, b in block], "<i4")
             flat = np.concatenate([np.asarray(side, np.int64) for pair in block for side in pair])
             _check(block, sizes, flat, vocab_size, count)
@@ -132,17 +132,6 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
         checksum = _write_index(file, lengths, zlib.crc32(header))
         file.seek(0)
         file.write(header + checksum.to_bytes(8, "little"))
-
-
-def _blocks(pairs: Iterable[tuple[Ids, Ids]]) -> Iterator[list[tuple[Ids, Ids]]]:
-    block = []
-    for pair in pairs:
-        block.append(pair)
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
 
 
 def _check(block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vocab_size: int, before: int) -> None:
