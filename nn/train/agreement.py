@@ -15,12 +15,10 @@ import minigrad
 from minigrad.core.random import get_rng_state
 from minigrad.optim import Schedule
 
+from .settings import COUNTS
+
 __all__ = ["digest", "facts"]
 
-_SETTINGS = (
-    "max_epochs", "max_steps", "validate_every", "patience", "save_every", "accumulate", "log_every", "keep_last",
-    "skip_nonfinite", "step", "epoch", "batch", "best", "worse",
-)  # fmt: skip
 _STEPS = [1, 2, 10, 100, 1000, 10_000, 100_000]  # at which schedules are compared
 
 
@@ -32,7 +30,7 @@ def facts(trainer: Any) -> dict[str, Any]:
         "the script": _script(),
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        **{name: getattr(trainer, name) for name in _SETTINGS},
+        **{name: getattr(trainer, name) for name in (*COUNTS, "step", "epoch", "batch", "best", "worse")},
         "processes of a rank": trainer.parallel.parts,
         "bfloat16": getattr(trainer.parallel, "bfloat16", False),
         "the model": digest(repr(trainer.model)),
@@ -66,9 +64,16 @@ def _rates(schedule: Any) -> Any:
 
 def digest(value: Any) -> str:
     """A checksum of arrays, numbers and texts, in lists, tuples and dictionaries."""
-    found = hashlib.blake2b(digest_size=8)
-    _feed(found, value)
-    return found.hexdigest()
+    text = json.dumps(value, default=_json, skipkeys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _json(value: Any) -> Any:
+    """Of what JSON cannot hold: an array's checksum, an object's fingerprint or kind."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        bits = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=8)
+        return [str(value.dtype), value.shape, bits.hexdigest()]
+    return value.fingerprint() if hasattr(value, "fingerprint") else type(value).__name__
 
 
 def plain(value: Any) -> Any:
@@ -82,27 +87,6 @@ def plain(value: Any) -> Any:
 def _is_data(value: Any) -> bool:
     simple = (bool, int, float, str, list, tuple, dict, np.ndarray)
     return value is None or isinstance(value, simple) or hasattr(value, "fingerprint")
-
-
-def _feed(found: Any, value: Any) -> None:
-    if isinstance(value, np.ndarray):
-        found.update(f"{value.dtype}{value.shape}".encode())
-        found.update(np.ascontiguousarray(value))
-    elif isinstance(value, dict):
-        for name in sorted(value, key=str):
-            found.update(str(name).encode())
-            _feed(found, value[name])
-    elif isinstance(value, (list, tuple)) and len(value) > 1000:
-        for start in range(0, len(value), 1000):
-            _feed(found, value[start : start + 1000])
-    elif isinstance(value, (list, tuple)):
-        found.update(json.dumps(value, default=digest).encode())
-    elif hasattr(value, "fingerprint"):
-        found.update(repr(value.fingerprint()).encode())
-    elif value is None or isinstance(value, (bool, int, float, str)):
-        found.update(repr(value).encode())
-    else:
-        found.update(type(value).__name__.encode())
 
 
 def _code() -> str:

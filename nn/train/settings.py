@@ -10,12 +10,13 @@ from minigrad.optim.settings import checked_count
 __all__ = ["as_schedule", "check_settings", "is_count", "is_number"]
 
 _OPTIONAL = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
-_COUNTS = {"accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
+COUNTS = {**dict.fromkeys(_OPTIONAL, 1), "accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
+"""Settings that are whole numbers, and the least of each."""
 
 
 def check_settings(trainer: Any) -> None:
     """An error for settings of a `Trainer` that cannot be."""
-    for name, low in {**dict.fromkeys(_OPTIONAL, 1), **_COUNTS}.items():
+    for name, low in COUNTS.items():
         value = getattr(trainer, name)
         if value is not None or name not in _OPTIONAL:
             setattr(trainer, name, checked_count("Trainer", name, value, low))
