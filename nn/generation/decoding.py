@@ -11,6 +11,7 @@ import numpy as np
 from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
+from ..text.batches import padded
 from .rules import Rules
 
 __all__ = ["OWN", "Hypothesis"]
@@ -127,8 +128,7 @@ def prompt_rows(prompt: Any) -> np.ndarray:
     for row in arrays:
         if row.ndim != 1 or not len(row) or row.dtype.kind not in "iu" or row.min() < 0:
             raise ValueError(f"prompt: expected at least one token id in each, got {row.dtype} {row.shape}")
-    width = max(map(len, arrays))
-    return np.stack([np.r_[np.full(width - len(row), -1, int), row] for row in arrays])
+    return padded(arrays, -1, left=True)
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:

@@ -91,18 +91,14 @@ class MultiHeadAttention(Module):
 
     def queries(self, x: Any) -> Tensor:
         """The projected queries, (N, L_q, h·d_k)."""
-        q = self.q_proj(x)
-        return q if self.q_norm is None else _each_head(self.q_norm, q)
+        return _each_head(self.q_norm, self.q_proj(x))
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
         """The projected keys and values, (N, L_kv, h_kv·d_k): give them to `forward` as the key.
 
         What is attended to again and again, as the memory in decoding, is so projected once.
         """
-        k = self.k_proj(key)
-        return KeysAndValues(
-            k if self.k_norm is None else _each_head(self.k_norm, k), self.v_proj(key if value is None else value)
-        )
+        return KeysAndValues(_each_head(self.k_norm, self.k_proj(key)), self.v_proj(key if value is None else value))
 
     def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
@@ -205,7 +201,9 @@ def _stacked_mask(mask: np.ndarray | None, groups: int) -> np.ndarray | None:
     return np.broadcast_to(parts, (n, parts.shape[1], groups, length, keys)).reshape(n, -1, groups * length, keys)
 
 
-def _each_head(norm: RMSNorm, x: Any) -> Tensor:
-    """The norm of each head of (N, L, h·d) by itself."""
+def _each_head(norm: RMSNorm | None, x: Any) -> Tensor:
+    """The norm of each head of (N, L, h·d) by itself, where there is one."""
+    if norm is None:
+        return x
     n, length, width = x.shape
     return mg.reshape(norm(mg.reshape(x, n, length, -1, norm.d)), n, length, width)

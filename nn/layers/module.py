@@ -129,17 +129,15 @@ class Module:
         """The modules directly inside this one, without their names."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module (named "") and all modules inside it, each once, by dotted names."""
-        yield from self._walk(prefix, set())
-
-    def _walk(self, prefix: str, seen: set[int]) -> Iterator[tuple[str, Module]]:
+    def named_modules(self, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Module]]:
+        """This module (named "") and all modules inside it, each once (ids in `seen` were given), by dotted names."""
+        seen = set() if seen is None else seen
         if id(self) in seen:
             return
         seen.add(id(self))
         yield prefix, self
         for name, child in self.named_children():
-            yield from child._walk(f"{prefix}.{name}" if prefix else name, seen)
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name, seen)
 
     def modules(self) -> Iterator[Module]:
         """This module and all modules inside it."""
@@ -188,25 +186,22 @@ class Module:
         """
         own = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
-        shapes = [
-            f"{name}: expected {own[name].shape}, got {arrays[name].shape}"
-            for name in own
-            if name in arrays and own[name].shape != arrays[name].shape
-        ]
-        lists = {"misshaped": shapes}
-        if strict:
-            lists["missing"] = [name for name in own if name not in arrays]
-            lists["unexpected"] = [name for name in arrays if name not in own]
+        both = [name for name in own if name in arrays]
+        shapes = {name: (own[name].shape, arrays[name].shape) for name in both}
+        lists = {
+            "misshaped": [f"{name}: expected {a}, got {b}" for name, (a, b) in shapes.items() if a != b],
+            "missing": [name for name in own if name not in arrays] if strict else [],
+            "unexpected": [name for name in arrays if name not in own] if strict else [],
+        }
         if any(lists.values()):
             more = lambda names: f" and {len(names) - 5} more" if len(names) > 5 else ""
             problems = "; ".join(
                 f"{kind}: {', '.join(names[:5])}{more(names)}" for kind, names in lists.items() if names
             )
             raise KeyError(f"the state does not fit {type(self).__name__}: {problems}")
-        for name in own:
-            if name in arrays:
-                own[name][...] = arrays[name]
-                mark_changed(own[name])
+        for name in both:
+            own[name][...] = arrays[name]
+            mark_changed(own[name])
 
     def astype(self, dtype: Any) -> Module:
         """Convert all parameters and floating buffers to `dtype`, in place; gradients are dropped."""

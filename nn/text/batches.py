@@ -18,7 +18,7 @@ IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 def padded(
-    sequences: Sequence[Sequence[int]], pad_id: int = PAD, length: int | None = None, left: bool = False
+    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int = PAD, length: int | None = None, left: bool = False
 ) -> np.ndarray:
     """Id lists as one array (N, L), shorter ones filled up with padding at the end, or at the `left`."""
     array = np.full((len(sequences), length or max(map(len, sequences), default=0)), pad_id, np.int64)
