@@ -1,13 +1,11 @@
 """The tokenizer of a published model, as the files of its folder describe it.
 
 Needs the `tokenizers` package, and for chats `jinja2`: a chat template is a program that comes with the
-folder, and runs in jinja2's sandbox.
+folder (`nn.text.templates`).
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.extras import require
 from minigrad.files.atomic import write_bytes
 from minigrad.files.json import Settings
 
 from .batches import padded
+from .templates import render
 from .tokenize import check_texts
 
 __all__ = ["ModelText"]
@@ -157,29 +155,17 @@ class ModelText:
         """The text that a chat model expects for messages such as `{"role": "user", "content": "Hello"}`.
 
         With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has
-        the marks. Needs `jinja2`; the template comes with the folder and runs in a sandbox.
+        the marks. Needs `jinja2`; the template comes with the folder, and runs in a sandbox and within bounds.
         """
         template = self.settings.get("chat_template")
         if not isinstance(template, str):
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
-        sandbox = require("jinja2.sandbox", "a chat template")
-
-        def refuse(message: str) -> None:
-            raise ValueError(f"{self.settings.where}: the chat template refuses: {message}")
-
-        environment = sandbox.ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = lambda x, indent=None, **_: json.dumps(x, ensure_ascii=False, indent=indent)
-        environment.globals["raise_exception"] = refuse
-        environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+        where = Path(self.settings.where)
+        if "chat_template.jinja" in self.files:
+            where = where.with_name("chat_template.jinja")
         marks = {name: self.settings[name] for name in MARKS if isinstance(self.settings.get(name), str)}
-        errors = require("jinja2", "a chat template").exceptions
-        try:
-            given = {"messages": messages, "add_generation_prompt": reply, **marks, **variables}
-            return str(environment.from_string(template).render(**given))
-        except errors.TemplateError as error:
-            raise ValueError(f"{self.settings.where}: chat_template: {error}") from None
+        given = {"messages": messages, "add_generation_prompt": reply, **marks, **variables}
+        return render(template, str(where), given)
 
     def save(self, directory: str | Path) -> None:
         """Write the files that it was loaded from, byte by byte."""
