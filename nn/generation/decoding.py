@@ -87,7 +87,7 @@ class Decoding:
     def _check_ids(self, words: int) -> None:
         for name, ids in (("eos", self.ends), ("suppress", self.rules.suppress), ("first", self.rules.first)):
             if wrong := [i for i in ids if not isinstance(i, (int, np.integer)) or not 0 <= i < words]:
-                raise ValueError(f"generate: {name}: expected token ids from 0 to {words - 1}, got {wrong[0]!r}")
+                raise ValueError(f"generate: {name}: expected token ids from 0 to {words - 1}, got {wrong[0]!r:.30}")
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Logits (rows, vocab), as the rules change them."""

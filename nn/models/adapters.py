@@ -118,14 +118,18 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(modules, 4)}")
     lora = [stem for stem, names in found.items() if any(leaf.startswith("lora") for leaf in names)]
     _check_targets(file, [stem.removeprefix(_STEM) for stem in lora], settings)
+    _check_heads(file, found, modules, settings)
     adapters: dict[str, LoRALinear] = {}
     whole: list[tuple[Parameter, np.ndarray]] = []
     for stem, names in found.items():
         ours = modules[stem.removeprefix(_STEM)]
         parts = [linears[name] for name in ours]
-        for leaf in names.keys() & {"weight", "bias"}:  # of a head
+        for leaf in sorted(names.keys() & {"weight", "bias"}):  # of a head
             if (own := getattr(parts[0], leaf)) is None:
                 raise ValueError(f"{file.path}: {names[leaf]}: the map has no {leaf}")
+            other = {"weight": "bias", "bias": "weight"}[leaf]
+            if other not in names and getattr(parts[0], other) is not None:
+                raise ValueError(f"{file.path}: {stem}.{other} is missing")
             whole.append((own, _fitting(file, names[leaf], own.shape, own.dtype)))
         if stem in lora:
             adapters |= zip(ours, _adapters(file, stem, parts, settings))
@@ -146,6 +150,16 @@ def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settin
             raise ValueError(f"{settings.where}: target_modules: {listed(idle)} has no adapter in {file.path}")
         if apart := [path for path in paths if not ends_in(path, targets)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(apart)} is not among them, but in {file.path}")
+
+
+def _check_heads(
+    file: SafetensorsFile, found: Mapping[str, Any], modules: Mapping[str, Any], settings: Settings
+) -> None:
+    """What modules_to_save lists is in the file, as far as the model has it (PEFT lists names of other models too)."""
+    saved = settings.list("modules_to_save", str, None) or ()
+    listed_maps = [path for path in modules if any(f".{name}." in f".{path}." for name in saved)]
+    if missing := [path for path in listed_maps if _STEM + path not in found]:
+        raise ValueError(f"{file.path}: {listed(missing)} is missing, which modules_to_save of {settings.where} lists")
 
 
 def _adapters(file: SafetensorsFile, stem: str, parts: Sequence[Linear], settings: Settings) -> list[LoRALinear]:

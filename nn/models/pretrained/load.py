@@ -139,7 +139,7 @@ def _options(*sources: Settings, words: int) -> dict[str, Any]:
         if never:
             options["suppress"] = tuple(never)
         if outside := [i for ids in options.values() for i in ids if not 0 <= i < words]:
-            raise ValueError(f"{source.where}: expected token ids from 0 to {words - 1}, got {outside[0]}")
+            raise ValueError(f"{source.where}: expected token ids from 0 to {words - 1}, got {outside[0]!s:.30}")
     return options
 
 

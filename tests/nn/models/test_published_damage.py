@@ -178,7 +178,7 @@ def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
 FREE = (
     "'num_attention_heads'", "'decoder_start_token_id'", "'type_id') = 1", "'normalized'", "vocab.json without",
     "modules.json without",
-    "'n_head'", "'sliding_window'", "'rope_scaling',) = None", "'eos_token',) = None", "('post_processor',) = None",
+    "'n_head'", "'sliding_window'", "'rope_scaling',) = None", "'rope_scaling',) = {}", "'eos_token',) = None", "('post_processor',) = None",
     "_eps", "epsilon", "rope_theta", "'factor'", "generation_config.json", "chat_template", "source.spm character",
     "vocab.txt character", "vocab.txt cut at 0.9", "continuing_subword_prefix", "config.json without", "tokenizer.json without",
     "('model', 'vocab', ", "tokenizer_config.json ('bos_token',) = None", "('pre_tokenizer',) = None", "('added_tokens',) = []",
