@@ -15,6 +15,7 @@ from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_dama
 
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+from minigrad.serialization import load_arrays, save_arrays
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "mat", "on", "</s>", "a"]
@@ -220,3 +221,15 @@ def test_damaged_folders_of_published_models(tmp_path: Path, quick_disk: None, t
             )  # fmt: skip
             shutil.rmtree(directory)
     judge.report("damaged folders of published models", 150, tell)
+
+
+def test_an_adapter_without_a_part_of_its_head(tmp_path: Path) -> None:
+    adapter_and_head(tmp_path)
+    arrays, metadata = load_arrays(tmp_path / "adapter_model.safetensors")
+    head = {name for name in arrays if ".lora_" not in name}
+    assert len(head) == 4  # weight and bias of pooler and classifier
+    for gone in [{name} for name in head] + [{name for name in head if "classifier" in name}]:
+        left = {name: array for name, array in arrays.items() if name not in gone}
+        save_arrays(tmp_path / "adapter_model.safetensors", left, metadata)
+        with pytest.raises(ValueError, match=f"^{tmp_path}/adapter_model.safetensors: .* is missing"):
+            nn.load_adapter(tmp_path, base_of(adapter_and_head))
