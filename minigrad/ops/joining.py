@@ -187,12 +187,8 @@ _split_along(1, 1, np.hsplit)
 _split_along(2, 3, np.dsplit)
 
 
-@function()
+@function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1
 def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along `axis`, without it: what `stack` joins."""
     y = moveaxis(x, axis, 0)
     return tuple([getitem(y, i) for i in range(len(y))])
-
-
-if hasattr(np, "unstack"):  # since NumPy 2.1
-    numpy_form(np.unstack)(unstack)

@@ -19,7 +19,7 @@ from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes
 
 __all__ = [
     "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "diagflat", "trace", "tril", "triu",
-    "inv", "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross",
+    "inv", "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross", "matvec", "vecmat",
 ]  # fmt: skip
 
 # -- products --------------------------------------------------------------------------------------
@@ -133,23 +133,20 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axisc)
 
 
-if hasattr(np, "matvec"):  # since NumPy 2.2
+@function(numpy=getattr(np, "matvec", ()))  # since NumPy 2.2
+def matvec(a: Any, b: Any) -> Tensor:
+    """Matrices (..., n, k) times vectors (..., k)."""
+    if np.ndim(a) < 2 or not np.ndim(b):
+        raise ValueError(f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}")
+    return matmul(a, expand_dims(b, -1))[..., 0]
 
-    @function(numpy=np.matvec)
-    def matvec(a: Any, b: Any) -> Tensor:
-        """Matrices (..., n, k) times vectors (..., k)."""
-        if np.ndim(a) < 2 or not np.ndim(b):
-            raise ValueError(f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}")
-        return matmul(a, expand_dims(b, -1))[..., 0]
 
-    @function(numpy=np.vecmat)
-    def vecmat(a: Any, b: Any) -> Tensor:
-        """Vectors (..., n) times matrices (..., n, m): (..., m)."""
-        if np.ndim(a) < 1 or np.ndim(b) < 2:
-            raise ValueError(f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}")
-        return matmul(expand_dims(a, -2), b)[..., 0, :]
-
-    __all__.extend(["matvec", "vecmat"])
+@function(numpy=getattr(np, "vecmat", ()))  # since NumPy 2.2
+def vecmat(a: Any, b: Any) -> Tensor:
+    """Vectors (..., n) times matrices (..., n, m): (..., m)."""
+    if np.ndim(a) < 1 or np.ndim(b) < 2:
+        raise ValueError(f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}")
+    return matmul(expand_dims(a, -2), b)[..., 0, :]
 
 
 # Second names in np.linalg, whose axes are the last ones.

@@ -24,8 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _of_one_shape(name: str, x: Any, target: Any) -> None:
-    """An error where broadcasting would compare each element with many."""
+def _check(name: str, x: Any, target: Any, reduction: str) -> None:
+    """An error for what is no reduction, or where broadcasting would compare each element with many."""
+    check_reduction(name, reduction)
     if shape_of(x) != shape_of(target):
         raise ValueError(f"{name}: expected input and target of one shape, got {shape_of(x)} and {shape_of(target)}")
 
@@ -35,8 +36,7 @@ def _of_elements(losses: Any, reduction: str) -> Tensor:
 
 
 def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
-    check_reduction(name, reduction)
-    _of_one_shape(name, input, target)
+    _check(name, input, target, reduction)
     return subtract(input, target)
 
 
@@ -97,8 +97,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
 
     For logits write `binary_cross_entropy_with_logits`, which loses no digits where p is near 0 or 1.
     """
-    check_reduction("binary_cross_entropy", reduction)
-    _of_one_shape("binary_cross_entropy", input, target)
+    _check("binary_cross_entropy", input, target, reduction)
     p = np.asarray(unwrap(input))
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
@@ -117,8 +116,7 @@ def binary_cross_entropy_with_logits(
 
     `target` has the shape of the input, with numbers from 0 to 1; `weight` and `pos_weight` broadcast with them.
     """
-    check_reduction("binary_cross_entropy_with_logits", reduction)
-    _of_one_shape("binary_cross_entropy_with_logits", input, target)
+    _check("binary_cross_entropy_with_logits", input, target, reduction)
     x = input if isinstance(input, Tensor) else np.asarray(input)
     positive: Any = target if isinstance(target, Tensor) else np.asarray(target)
     positive = astype(positive, np.result_type(x.dtype, np.float16)) if positive.dtype.kind != "f" else positive
@@ -134,9 +132,7 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     As in PyTorch "mean" is that over all elements; "batchmean", the sum divided by the length of the first axis,
     is the divergence of rows. With `log_target`, the target is given as logarithms too.
     """
-    if reduction != "batchmean":
-        check_reduction("kl_div", reduction)
-    _of_one_shape("kl_div", input, target)
+    _check("kl_div", input, target, "sum" if reduction == "batchmean" else reduction)
     if log_target:
         losses = multiply(np.exp(target), subtract(target, input))
     else:

@@ -14,7 +14,7 @@ from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .calculus import convolve
 from .decompositions import lstsq
-from .elementwise import multiply, power, sqrt
+from .elementwise import add, multiply, power, sqrt, subtract
 from .indexing import getitem
 from .joining import concatenate, stack
 from .linalg import inv, matmul, outer
@@ -63,15 +63,14 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Tensor:
     return p
 
 
-def _sum(a1: Any, a2: Any, sign: int) -> Tensor:
-    parts = [atleast_1d(a) for a in (a1, a2)]
+def _of_one_length(*polynomials: Any) -> list[Any]:
+    parts = [atleast_1d(p) for p in polynomials]
     n = max(map(len, parts))
-    first, second = (a if len(a) == n else concatenate([np.zeros(n - len(a), a.dtype), a]) for a in parts)
-    return first + second if sign > 0 else first - second
+    return [p if len(p) == n else concatenate([np.zeros(n - len(p), p.dtype), p]) for p in parts]
 
 
-numpy_form(np.polyadd)(lambda a1, a2: _sum(a1, a2, 1))
-numpy_form(np.polysub)(lambda a1, a2: _sum(a1, a2, -1))
+numpy_form(np.polyadd)(lambda a1, a2: add(*_of_one_length(a1, a2)))
+numpy_form(np.polysub)(lambda a1, a2: subtract(*_of_one_length(a1, a2)))
 
 
 def _trimmed(p: Any) -> Any:

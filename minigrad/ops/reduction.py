@@ -296,16 +296,15 @@ def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
 
 
 def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
+    if axis is None or not x.ndim:
+        return _cumprod_gradient(g.reshape(-1), x.reshape(-1), 0).reshape(x.shape)
     y = np.cumprod(x, axis)
     if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return _sum_from_end(g * y, x.shape, axis) / x
     # a product without its j-th factor, where one of them is 0: a row for each j
-    rows = x.reshape(1, -1) if axis is None or not x.ndim else np.moveaxis(x, axis, -1)
-    back = g.reshape(rows.shape) if axis is None or not x.ndim else np.moveaxis(g, axis, -1)
-    n = rows.shape[-1]
-    others = np.cumprod(np.where(np.eye(n, dtype=bool), 1, rows[..., None, :]), axis=-1)  # (..., j, k)
-    c = np.sum(np.triu(others * back[..., None, :]), axis=-1)
-    return c.reshape(x.shape) if axis is None or not x.ndim else np.moveaxis(c, -1, axis)
+    rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)
+    others = np.cumprod(np.where(np.eye(x.shape[axis], dtype=bool), 1, rows[..., None, :]), axis=-1)  # (..., j, k)
+    return np.moveaxis(np.sum(np.triu(others * back[..., None, :]), axis=-1), -1, axis)
 
 
 @op(x=_cumprod_gradient)
