@@ -79,7 +79,6 @@ class _Traced:
             if not -len(args) <= i < len(args):
                 raise ValueError(f"{name}: argnums has {i}, but the function was given {len(args)} arguments")
         self.trees = [args[i] for i in argnums]
-        self.sizes = [len(leaves(tree, is_array)) for tree in self.trees]
         self.inputs: list[Tensor] = []
         for i, tree in zip(argnums, self.trees):
             fresh = [_fresh(x, self.outer) for x in leaves(tree, is_array)]
@@ -99,9 +98,8 @@ class _Traced:
 
     def by_argument(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """A value for each input, as a tree for each of the chosen arguments."""
-        ends = np.cumsum(self.sizes).tolist()
-        parts = [values[end - size : end] for end, size in zip(ends, self.sizes)]
-        return tuple([rebuilt(tree, part, is_array) for tree, part in zip(self.trees, parts)])
+        rest = iter(values)
+        return tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
 
     def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
         """Whether gradients of `ys`, for the cotangents `gs`, depend on a leaf outside this run."""

@@ -253,32 +253,24 @@ swap_in_optimizer_params_and_state  optimizer.load_state_dict(state)
 """)
 
 _INSIDE = """
-AVG AggregationType AliasDb AnyType Argument ArgumentSpec AwaitType BenchmarkConfig BenchmarkExecutionStats Block
-BoolType BroadcastingList1 BroadcastingList2 BroadcastingList3 BufferDict CallStack Capsule ClassType Code
-CompilationUnit CompleteArgumentSpec DFIterDataPipe DataChunk DeepCopyMemoTable DeviceObjType DictType DispatchKey
-DispatchKeySet EPOCH_DEPRECATION_WARNING EnumType ErrorReport ExcludeDispatchKeyGuard ExecutionPlan FatalError
-FileCheck FloatType FunctionSchema Future FutureType Gradient Graph GraphExecutorState IODescriptor InferredType
-IntType InterfaceType IterDataPipe JITException ListType LockingLogger LoggerBase MapDataPipe ModuleDict Node NoneType
-NoopLogger NumberType OperatorInfo OptionalType PRIVATE_OPS ParameterDict PyObjectType RRefType SUM ScalingType
-StaticModule StreamObjType StringType SwizzleType Tag TensorType ThroughputBenchmark TracingState TupleType Type
-USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH UnionType Use Value ao argument_validation assert_int_or_pair
-batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats
-batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bit boolean_dispatch
+AVG AliasDb Argument ArgumentSpec BenchmarkConfig BenchmarkExecutionStats Block BufferDict CallStack Capsule Code
+CompilationUnit CompleteArgumentSpec DataChunk DeepCopyMemoTable DispatchKey DispatchKeySet EPOCH_DEPRECATION_WARNING
+ErrorReport ExcludeDispatchKeyGuard ExecutionPlan FatalError FileCheck FunctionSchema Future Gradient Graph
+GraphExecutorState IODescriptor JITException LockingLogger LoggerBase ModuleDict Node NoopLogger OperatorInfo
+PRIVATE_OPS ParameterDict SUM StaticModule Tag ThroughputBenchmark TracingState USE_GLOBAL_DEPS
+USE_RTLD_GLOBAL_WITH_LIBTORCH Use Value ao argument_validation assert_int_or_pair bit boolean_dispatch
 choose_qparams_optimized classes classproperty common_types compiled_with_cxx11_abi compiler contrib cpp dataloader
-datapipes dataset export functional functional_datapipe futures fx grad graph graph_settings grouped_mm
-guaranteed_datapipes_determinism handle_torch_function has_lapack has_mkl has_openmp has_spectral has_torch_function
-has_torch_function_unary has_torch_function_variadic import_ir_module import_ir_module_from_buffer intrinsic
-is_inference_mode_enabled is_warn_always_enabled jagged library masked merge_type_from_type_comment monitor
-native_batch_norm native_group_norm native_layer_norm native_norm nativert nested non_deterministic overrides package
-parse_ir parse_schema parse_type_comment prepare_multiprocessing_environment
-profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 qat quasirandom reproducibility_notes return_types
-runtime_validation runtime_validation_disabled sampler scaled_grouped_mm scaled_mm set_flush_denormal set_warn_always
-sspaddmm tf32_notes torch torch_version types unify_type_list version windows
+dataset export functional futures fx grad graph graph_settings grouped_mm intrinsic is_inference_mode_enabled
+is_warn_always_enabled jagged library masked merge_type_from_type_comment monitor nativert nested non_deterministic
+overrides package prepare_multiprocessing_environment profiler_allow_cudagraph_cupti_lazy_reinit_cuda12 qat quasirandom
+reproducibility_notes return_types runtime_validation runtime_validation_disabled sampler scaled_grouped_mm scaled_mm
+set_flush_denormal set_warn_always sspaddmm tf32_notes torch torch_version types unify_type_list version windows
 """
 
 _KINDS = {
-    "|".join(_INSIDE.split()): "that is inside PyTorch, and has no counterpart",
-    r"(Script|LiteScript|ConcreteModule|PyTorchFile|Disable|Serialization|Deserialization|Sym|sym_).*": (
+    "|".join(_INSIDE.split())
+    + r"|(Script|LiteScript|ConcreteModule|PyTorchFile|Disable|Serialization|Deserialization|Sym|sym_|BroadcastingList|"
+    r"has_|parse_|import_ir_|batch_norm_).*|native_\w*norm|\w*(Type|[dD]ata[pP]ipe\w*|torch_function\w*)": (
         "that is inside PyTorch, and has no counterpart"
     ),
     r"\w*(Storage|StorageBase)": "the memory of a tensor is that of the ndarray x.data",
