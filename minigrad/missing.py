@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+from .ops.advice import table
 
-def _table(text: str) -> dict[str, str]:
-    return dict(line.split(maxsplit=1) for line in text.strip().splitlines() if line)
-
-
-TORCH = _table("""
+TORCH = table("""
 FloatTensor           minigrad.tensor(data, dtype=np.float32)
 DoubleTensor          minigrad.tensor(data, dtype=np.float64)
 HalfTensor            minigrad.tensor(data, dtype=np.float16)
@@ -38,7 +35,7 @@ cartesian_prod        np.stack(np.meshgrid(*xs, indexing="ij"), axis=-1).reshape
 cdist                 minigrad.norm(x[:, None] - y, axis=-1)
 chain_matmul          np.linalg.multi_dot(xs)
 combinations          x[np.array([*itertools.combinations(range(len(x)), r)])]
-compile               the function itself: there is nothing to compile
+compile|jit           the function itself: there is nothing to compile
 concat                minigrad.cat(xs)
 cumulative_trapezoid  ((y[1:] + y[:-1]) / 2 * np.diff(x)).cumsum()
 distributed           minigrad.start_parallel(...), minigrad.DataParallel or minigrad.MPIParallel
@@ -48,12 +45,11 @@ half                  minigrad.float16
 long                  minigrad.int64
 int                   minigrad.int32
 short                 minigrad.int16
-empty_permuted        minigrad.zeros(shape)
-empty_strided         minigrad.zeros(shape)
+empty_permuted|empty_strided|zeros_  minigrad.zeros(shape)
 eye_                  minigrad.eye(n)
 fft                   np.fft on x.data, which has no gradient: complex numbers have none here
 finfo                 np.finfo(dtype)
-fork                  minigrad.start_parallel(...)
+fork|multiprocessing  minigrad.start_parallel(...)
 frombuffer            minigrad.Tensor(np.frombuffer(buffer, dtype))
 from_file             minigrad.Tensor(np.memmap(path, dtype))
 func                  minigrad.grad, vjp, jvp, hvp, jacobian, hessian; there is no vmap: write the batch axis
@@ -108,13 +104,11 @@ version               minigrad.__version__
 vander                np.vander(x)
 vmap                  the batch axis: operations take leading axes; or np.stack([f(x) for x in xs])
 wait                  nothing: operations are done when they return
-zeros_                minigrad.zeros(shape)
 is_tensor             isinstance(x, minigrad.Tensor)
 from_dlpack           minigrad.from_numpy(np.from_dlpack(x))
 to_dlpack             x.data.__dlpack__()
 newaxis               None, or np.newaxis
-pca_lowrank           minigrad.svd(x, full_matrices=False)
-svd_lowrank           minigrad.svd(x, full_matrices=False)
+pca_lowrank|svd_lowrank  minigrad.svd(x, full_matrices=False)
 lu_unpack             scipy.linalg.lu(x.data), which has no gradient
 frobenius_norm        minigrad.norm(x)
 nuclear_norm          np.linalg.norm(x, "nuc")
@@ -122,17 +116,11 @@ while_loop            while
 profiler              minigrad.profile()
 signal                scipy.signal on x.data
 distributions         scipy.stats on x.data; the log-density is a line of NumPy
-set_anomaly_enabled   minigrad.detect_anomaly()
-is_anomaly_check_nan_enabled  minigrad.detect_anomaly()
-is_anomaly_enabled    minigrad.detect_anomaly()
+set_anomaly_enabled|is_anomaly_check_nan_enabled|is_anomaly_enabled  minigrad.detect_anomaly()
 cosine_similarity     nn.functional.cosine_similarity(x, y)
-multiprocessing       minigrad.start_parallel(...)
-set_num_interop_threads   minigrad.set_num_threads(n)
+set_num_interop_threads|init_num_threads  minigrad.set_num_threads(n)
 get_num_interop_threads   minigrad.get_num_threads()
-init_num_threads      minigrad.set_num_threads(n)
-jacfwd                minigrad.jacobian(f)
-jacrev                minigrad.jacobian(f)
-jit                   the function itself: there is nothing to compile
+jacfwd|jacrev         minigrad.jacobian(f)
 numpy                 import numpy as np: its functions take tensors
 scipy                 scipy itself, whose scipy.special has derivatives here
 tree_map              the loop; minigrad.trees.leaves and rebuilt take trees apart
@@ -141,45 +129,42 @@ lax                   Python's loops and conditions, and NumPy's functions
 pmap                  minigrad.start_parallel(...), or the batch axis
 make_vjp              minigrad.vjp(f, x)
 make_jvp              minigrad.jvp(f, x, v)
-make_hvp              minigrad.hvp(f, x, v)
-hessian_vector_product  minigrad.hvp(f, x, v)
+make_hvp|hessian_vector_product  minigrad.hvp(f, x, v)
 holomorphic_grad      real and imaginary parts; complex numbers have no gradients here
 multigrad_dict        minigrad.grad(f): a dict of arrays is an argument
 checkpoint            nothing: what no rule reads is not saved
 random                np.random.default_rng(seed), or minigrad.manual_seed
 """)
 
-DATA = _table("""
+DATA = table("""
 DataLoader            nn.ArrayBatches(x, y, batch_size=..., shuffle=True)
-TensorDataset         nn.ArrayBatches(x, y, batch_size=...)
+TensorDataset|StackDataset  nn.ArrayBatches(x, y, batch_size=...)
 Dataset               a list or a generator of batches; nn.as_batches takes both
 IterableDataset       a generator of batches; nn.as_batches takes it
 random_split          x[order[:n]] and x[order[n:]] with order = np.random.default_rng(seed).permutation(len(x))
 Subset                x[indices]
 ConcatDataset         np.concatenate, or itertools.chain
 ChainDataset          itertools.chain
-StackDataset          nn.ArrayBatches(x, y, batch_size=...)
 Sampler               nn.ArrayBatches(x, batch_size=..., shuffle=True, seed=...)
 BatchSampler          nn.ArrayBatches(x, batch_size=...)
 RandomSampler         nn.ArrayBatches(x, batch_size=..., shuffle=True)
 SequentialSampler     nn.ArrayBatches(x, batch_size=..., shuffle=False)
 SubsetRandomSampler   nn.ArrayBatches(x[indices], batch_size=...)
 WeightedRandomSampler x[rng.choice(len(x), n, p=weights / weights.sum())]
-DistributedSampler    nothing: with nn.Trainer each rank reads its rows of a batch
+DistributedSampler|distributed  nothing: with nn.Trainer each rank reads its rows of a batch
 default_collate       np.stack([...])
 default_convert       minigrad.tensor(data)
-distributed           nothing: with nn.Trainer each rank reads its rows of a batch
 get_worker_info       nothing: batches are made in the process itself
 """)
 
-NN = _table("""
+NN = table("""
 Bilinear              np.einsum("...i,oij,...j->...o", x, weight, y)
-Buffer                model.register_buffer(name, array)
+Buffer|UninitializedBuffer  model.register_buffer(name, array)
 CELU                  nn.ELU(), which is the same for alpha 1
 Container             nn.Module
 CosineEmbeddingLoss   s = nn.functional.cosine_similarity(x, y); np.where(t == 1, 1 - s, np.maximum(0, s)).mean()
 CosineSimilarity      nn.functional.cosine_similarity(x, y)
-DataParallel          minigrad.DataParallel
+DataParallel|parallel minigrad.DataParallel
 GLU                   x, gate = np.split(x, 2, axis=-1); x * gate.sigmoid()
 GaussianNLLLoss       (np.log(var) + (x - target) ** 2 / var).mean() / 2
 GroupNorm             nn.LayerNorm of x.reshape(n, groups, -1)
@@ -189,8 +174,7 @@ Hardsigmoid           (x / 6 + 0.5).clip(0, 1)
 Hardswish             x * (x / 6 + 0.5).clip(0, 1)
 Hardtanh              x.clip(-1, 1)
 LazyLinear            nn.Linear(in_features, out_features)
-LinearCrossEntropyLoss     minigrad.linear_cross_entropy(x, weight, target)
-LinearCrossEntropyOptions  minigrad.linear_cross_entropy(x, weight, target)
+LinearCrossEntropyLoss|LinearCrossEntropyOptions  minigrad.linear_cross_entropy(x, weight, target)
 MarginRankingLoss     np.maximum(0, margin - y * (x1 - x2)).mean()
 Mish                  x * x.softplus().tanh()
 MultiheadAttention    nn.MultiHeadAttention, whose masks say True for what is allowed
@@ -200,8 +184,7 @@ MultiLabelMarginLoss  np.maximum(0, 1 - (x[:, y] - x[:, others])), summed
 NLLLoss2d             nn.NLLLoss()
 PReLU                 minigrad.where(x > 0, x, weight * x)
 PairwiseDistance      minigrad.norm(x - y + 1e-6, axis=-1)
-ParameterDict         a Module with the parameters as attributes
-ParameterList         a Module with the parameters as attributes
+ParameterDict|ParameterList  a Module with the parameters as attributes
 PoissonNLLLoss        (np.exp(x) - target * x).mean()
 RReLU                 nn.LeakyReLU()
 ReLU6                 x.clip(0, 6)
@@ -220,13 +203,11 @@ Unflatten             x.reshape(...)
 SyncBatchNorm         nn.BatchNorm1d(n)
 factory_kwargs        dtype=, which layers with parameters take
 modules               nn itself
-parallel              minigrad.DataParallel
 parameter             nn.Parameter
 UninitializedParameter     nn.Parameter, whose shape is given
-UninitializedBuffer   model.register_buffer(name, array)
 """)
 
-FUNCTIONAL = _table("""
+FUNCTIONAL = table("""
 batch_norm            nn.BatchNorm1d(n)(x)
 celu                  minigrad.elu(x), which is the same for alpha 1
 group_norm            minigrad.layer_norm of x.reshape(n, groups, -1)
@@ -240,7 +221,7 @@ rrelu                 minigrad.leaky_relu(x, slope)
 FUNCTIONAL = {name.lower(): text for name, text in NN.items()} | FUNCTIONAL
 """Functions that have no entry of their own are found by the names of their layers, without underscores."""
 
-OPTIM = _table("""
+OPTIM = table("""
 ASGD                  nn.MovingAverage beside minigrad.optim.SGD
 LBFGS                 scipy.optimize.minimize(minigrad.value_and_grad(loss), w, jac=True, method="L-BFGS-B")
 SparseAdam            minigrad.optim.Adam
@@ -321,7 +302,7 @@ def advice(module: str, name: str) -> str:
         "minigrad.optim.lr_scheduler": (OPTIM,),
     }.get(module, (TORCH, DATA, FUNCTIONAL))
     plain = name if name.endswith("_") else name.replace("_", "")
-    text = next((table[key] for key in (name, plain) for table in tables if key in table), None)
+    text = next((known[key] for key in (name, plain) for known in tables if key in known), None)
     if text is not None:
         said = text.removeprefix("nothing: ")
         return said if said != text or text.startswith("there ") else f"write {text}"

@@ -10,7 +10,14 @@ import numpy as np
 from ..core.registry import FUNCTIONS, OPS
 from ..core.tensor import Tensor
 
-_TABLE = """
+
+def table(text: str) -> dict[str, str]:
+    """What to write instead, by name: of lines that begin with one name, or with several and | between them."""
+    rows = [line.split(maxsplit=1) for line in text.splitlines() if line]
+    return {name: instead for names, instead in rows for name in names.split("|")}
+
+
+INSTEAD = table("""
 H                     x.T
 absolute              x.abs()
 acos                  x.arccos()
@@ -18,26 +25,24 @@ acosh                 x.arccosh()
 addbmm                x + (a @ b).sum(axis=0)
 addcdiv               x + value * a / b
 addcmul               x + value * a * b
-addmm                 x + a @ b
-addmv                 x + a @ b
+addmm|addmv|baddbmm   x + a @ b
 addr                  x + minigrad.outer(a, b)
-adjoint               x.mT
+adjoint|mH            x.mT
 aminmax               (x.min(), x.max())
 as_strided            x.unfold(axis, size, step), or np.lib.stride_tricks.as_strided(x.data, ...) without gradient
 as_subclass           x
 asin                  x.arcsin()
 asinh                 x.arcsinh()
-at                    x.index_add(index, values), or minigrad.where(mask, values, x)
+at|index_put|put      x.index_add(index, values), or minigrad.where(mask, values, x)
 atan                  x.arctan()
 atan2                 minigrad.arctan2(x, y)
 atanh                 x.arctanh()
-baddbmm               x + a @ b
 bernoulli             (minigrad.rand(*x.shape) < x).double()
 bfloat16              x.float(): NumPy has no bfloat16
 bincount              np.bincount(x)
 bitwise_left_shift    np.left_shift(x.data, n)
 bitwise_right_shift   np.right_shift(x.data, n)
-bmm                   x @ y
+bmm|mm|mv             x @ y
 byte                  x.astype(np.uint8)
 char                  x.astype(np.int8)
 cholesky_inverse      minigrad.inv(x @ x.mT)
@@ -69,17 +74,15 @@ ger                   x.outer(y)
 grad_fn               x.is_leaf, and draw_graph(x)
 gt                    x > y
 hardshrink            minigrad.where(x.abs() > 0.5, x, 0.0)
-histc                 np.histogram(x, bins)
-histogram             np.histogram(x, bins)
+histc|histogram       np.histogram(x, bins)
 hsplit                minigrad.split(x, n, axis=1)
 i0                    np.i0(x)
 igamma                scipy.special.gammainc(x, y)
 igammac               scipy.special.gammaincc(x, y)
-index                 x[index]
-index_copy            minigrad.where(mask, values, x)
+index|select          x[index]
+index_copy|masked_scatter|select_scatter|diagonal_scatter|slice_scatter  minigrad.where(mask, values, x)
 index_fill            x.masked_fill(mask, value)
-index_put             x.index_add(index, values), or minigrad.where(mask, values, x)
-index_reduce          x.index_add(index, values), which sums
+index_reduce|scatter_reduce  x.index_add(index, values), which sums
 inverse               minigrad.inv(x)
 is_contiguous         x.flags.c_contiguous
 is_floating_point     x.dtype.kind == "f"
@@ -100,73 +103,54 @@ logcumsumexp          np.logaddexp.accumulate(x, axis)
 logdet                minigrad.slogdet(x)[1]
 logit                 (x / (1 - x)).log()
 lt                    x < y
-mH                    x.mT
-masked_scatter        minigrad.where(mask, values, x)
 matrix_exp            scipy.linalg.expm(x.data), which has no gradient
 median                minigrad.median(x), which averages the two in the middle
-mm                    x @ y
 mode                  scipy.stats.mode(x.data)
 msort                 np.sort(x, axis=0)
 multinomial           np.random.default_rng().choice(len(x), n, p=x.data)
-mv                    x @ y
 mvlgamma              scipy.special.gammaln(x[..., None] - np.arange(p) / 2).sum(-1) + p * (p - 1) / 4 * np.log(np.pi)
 narrow                x[start : start + length]
 narrow_copy           x[start : start + length].clone()
 ndimension            x.ndim
 ne                    x != y
-neg                   -x
-negative              -x
+neg|negative          -x
 nelement              x.numel()
 new                   minigrad.tensor(data)
-new_empty             minigrad.zeros(shape, dtype=x.dtype)
-new_empty_strided     minigrad.zeros(shape, dtype=x.dtype)
+new_empty|new_empty_strided|new_zeros  minigrad.zeros(shape, dtype=x.dtype)
 new_full              minigrad.full(shape, value, dtype=x.dtype)
 new_ones              minigrad.ones(shape, dtype=x.dtype)
 new_tensor            minigrad.tensor(data, dtype=x.dtype)
-new_zeros             minigrad.zeros(shape, dtype=x.dtype)
 nextafter             np.nextafter(x.data, y)
 nonzero_static        x.nonzero()
 pinverse              minigrad.pinv(x)
 polygamma             scipy.special.polygamma(n, x.data); scipy.special.digamma(x) has a gradient
 prelu                 minigrad.where(x > 0, x, weight * x)
-put                   x.index_add(index, values), or minigrad.where(mask, values, x)
 register_post_accumulate_grad_hook  x.register_hook(hook)
 renorm                x * minigrad.minimum(1, maxnorm / x.norm(axis=..., keepdims=True))
 repeat_interleave     x.repeat(n, axis=...)
-reshape_as            x.reshape(y.shape)
+reshape_as|resize_as|view_as  x.reshape(y.shape)
 resize                x.reshape(shape), or minigrad.resize(x, shape)
-resize_as             x.reshape(y.shape)
 retains_grad          x.retain_grad()
 scatter               minigrad.scatter(values, index=..., shape=...)
-scatter_add           x.index_add(index, values)
-scatter_reduce        x.index_add(index, values), which sums
-select                x[index]
-select_scatter        minigrad.where(mask, values, x)
-diagonal_scatter      minigrad.where(mask, values, x)
-slice_scatter         minigrad.where(mask, values, x)
-slice_inverse         x.index_add(index, values)
+scatter_add|slice_inverse  x.index_add(index, values)
 sgn                   x.sign()
 short                 x.astype(np.int16)
-solve                 minigrad.solve(a, x)
-split_with_sizes      x.split(np.cumsum(sizes)[:-1], axis=0)
+solve|triangular_solve  minigrad.solve(a, x)
+split_with_sizes|unsafe_split_with_sizes  x.split(np.cumsum(sizes)[:-1], axis=0)
 stride                tuple(n // x.itemsize for n in x.strides)
 sum_to_size           x.sum(axis=..., keepdims=True)
 svd                   minigrad.svd(x, full_matrices=False), whose last part is V transposed
 symeig                minigrad.eigh(x)
 take_along_dim        minigrad.take_along_axis(x, indices, axis)
 tensor_split          minigrad.array_split(x, n, axis=0)
-triangular_solve      minigrad.solve(a, x)
 true_divide           x / y
 type                  x.astype(dtype)
 type_as               x.astype(y.dtype)
 unflatten             x.reshape(...)
 unique                np.unique(x)
 unique_consecutive    x[np.concatenate([[True], x.data[1:] != x.data[:-1]])]
-unsafe_chunk          x.chunk(n)
-unsafe_split          x.chunk(n)
-unsafe_split_with_sizes  x.split(np.cumsum(sizes)[:-1], axis=0)
+unsafe_chunk|unsafe_split  x.chunk(n)
 var_mean              x.var() and x.mean()
-view_as               x.reshape(y.shape)
 volatile              minigrad.no_grad()
 vsplit                minigrad.split(x, n, axis=0)
 where                 minigrad.where(condition, x, y)
@@ -189,9 +173,7 @@ fill_diagonal_        np.fill_diagonal(x.data, value)
 apply_                x.data[...] = np.vectorize(f)(x.data)
 map_                  x.data[...] = np.vectorize(f)(x.data, y.data)
 map2_                 x.data[...] = np.vectorize(f)(x.data, y.data, z.data)
-"""
-INSTEAD = dict(line.split(maxsplit=1) for line in _TABLE.splitlines() if line)
-"""What to write instead, by name."""
+""")
 
 _KINDS = {
     "everything is in the memory of the CPU, on one device": """
