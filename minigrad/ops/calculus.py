@@ -33,10 +33,8 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if np.ndim(x) == 0:
         raise ValueError("diff: expected at least one axis, got a scalar")
     axis = one_axis("diff", axis, np.ndim(x))
-    ends = [_end(value, x, axis) for value in (prepend, append)]
-    parts = [part for part in (ends[0], x, ends[1]) if part is not None]
-    if len(parts) > 1:
-        x = concatenate(parts, axis)
+    parts = [part for part in (_end(prepend, x, axis), x, _end(append, x, axis)) if part is not None]
+    x = concatenate(parts, axis) if len(parts) > 1 else x
     before = (slice(None),) * axis
     step = subtract if np.asarray(unwrap(x)).dtype != bool else not_equal  # as in NumPy
     for _ in range(n):

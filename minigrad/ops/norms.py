@@ -101,12 +101,10 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
     """The norm of vectors over `axis`, of all elements where it is None."""
     _check_order("vector_norm", ord)
     if axis is not None and not isinstance(axis, tuple):
-        one_axis("vector_norm", axis, np.ndim(x))
-    if axis is None or isinstance(axis, tuple):
-        flat, with_ones = flattened_last(x, axis, "vector_norm")
-        y = _vector_norm(flat, ord, -1, False)
-        return reshape(y, with_ones) if keepdims else y
-    return _vector_norm(x, ord, axis, keepdims)
+        return _vector_norm(x, ord, one_axis("vector_norm", axis, np.ndim(x)), keepdims)
+    flat, with_ones = flattened_last(x, axis, "vector_norm")
+    y = _vector_norm(flat, ord, -1, False)
+    return reshape(y, with_ones) if keepdims else y
 
 
 @function(numpy=np.linalg.matrix_norm)

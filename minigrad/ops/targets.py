@@ -52,9 +52,9 @@ class Targets:
         self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
         self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)  # (rows,): that of Σ_c w_c (-log p_c)
         self.weight = weight
-        self.weight_sum = classes if weight is None else float(weight.sum())
         self.smooth = smoothing > 0
-        self.factor = self.on_target + self.on_all * dtype.type(self.weight_sum)  # (rows,): that of log Σ eˣ
+        every = classes if weight is None else weight.sum()
+        self.factor = self.on_target + self.on_all * dtype.type(every)  # (rows,): that of log Σ eˣ
 
     def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
         """Zeros written over rows of logits that do not count, which may hold anything."""
