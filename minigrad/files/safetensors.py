@@ -23,18 +23,14 @@ from .json import unique
 
 __all__ = ["SafetensorsFile", "to_bfloat16", "write_safetensors"]
 
+# From narrow to wide, in the order of the reference library: a file has it the other way round, so that all is aligned.
 DTYPES = {
-    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4",
-    "F32": "<f4", "C64": "<c8", "U64": "<u8", "I64": "<i8", "F64": "<f8", "BF16": "<u2",
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
+    "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
 }  # fmt: skip
 _BITS_OF_OTHERS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8}
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 _LARGEST_HEADER = 100_000_000
-# In the file, wide dtypes come first, so that all arrays are aligned: the order of the reference library.
-_ORDER = (
-    "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "I16", "U16", "F16", "BF16",
-    "I32", "U32", "F32", "C64", "F64", "I64", "U64",
-)  # fmt: skip
 
 
 class Entry(NamedTuple):
@@ -79,13 +75,10 @@ class SafetensorsFile(Mapping[str, Entry]):
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
         """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes float32."""
         entry, code = self._entries[name], self._code(name)
-        array = np.empty(entry.shape, code)
-        with self.path.open("rb") as file:
-            file.seek(self._offset + entry.start)
-            if file.readinto(array.reshape(-1).view(np.uint8).data) != entry.end - entry.start:
-                raise ValueError(f"{self.path}: the file became shorter while it was read")
-        if entry.dtype == "BF16":
-            array = _from_bfloat16(array)
+        array = np.fromfile(self.path, code, math.prod(entry.shape), offset=self._offset + entry.start)
+        if array.nbytes != entry.end - entry.start:
+            raise ValueError(f"{self.path}: the file became shorter while it was read")
+        array = (_from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
         wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
         return array.astype(wanted.newbyteorder("="), copy=False)
 
@@ -222,7 +215,8 @@ def write_safetensors(
     each its own. Arrays are written one by one, so that a conversion takes the memory of one.
     """
     kinds = {name: _kind(name, np.asarray(array), dtype) for name, array in arrays.items()}
-    names = sorted(arrays, key=lambda name: (-_ORDER.index(kinds[name]), name))
+    order = list(DTYPES)
+    names = sorted(arrays, key=lambda name: (-order.index(kinds[name]), name))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     place = 0
     for name in names:
