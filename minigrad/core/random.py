@@ -1,30 +1,27 @@
-"""Where random numbers come from: one seedable generator, or any that a caller passes."""
+"""Where random numbers come from: one generator, or any that a caller passes. NumPy's are loaded on first use."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 __all__ = ["default_generator", "get_rng_state", "manual_seed", "set_rng_state"]
 
-if TYPE_CHECKING:  # numpy.random is loaded on first use: it takes as long as all of minigrad
-    Generator = np.random.Generator
-
 
 @cache
-def _default() -> Generator:
+def _default() -> np.random.Generator:
     return np.random.Generator(np.random.SFC64())  # the fastest of NumPy's bit generators
 
 
-def manual_seed(seed: int) -> Generator:
+def manual_seed(seed: int) -> np.random.Generator:
     """Start the default generator anew from `seed`, and return it."""
     _default().bit_generator.state = np.random.SFC64(seed).state
     return _default()
 
 
-def default_generator(generator: Generator | None = None) -> Generator:
+def default_generator(generator: np.random.Generator | None = None) -> np.random.Generator:
     """`generator` if one is given, else the default one."""
     if generator is None:
         return _default()

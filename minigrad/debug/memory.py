@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..core.changes import owner_of
 from ..core.graph import Node, topological
+from ..core.tensor import Tensor
 from ..report import Shown
-
-if TYPE_CHECKING:
-    from ..core.tensor import Tensor
 
 __all__ = ["memory_report"]
 
