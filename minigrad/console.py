@@ -91,7 +91,7 @@ def _run(main: Callable[[], Any]) -> int:
     if sys.stdout is None:
         _say("error: standard output is closed")
         return 1
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (closed: nothing is read or told)
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (closed: nothing to read)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
         code = main()

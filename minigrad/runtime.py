@@ -101,7 +101,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 @cache
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc to keep freed blocks for reuse; whether it could be told.
+    """Let glibc's malloc keep freed blocks for reuse; whether it does.
 
     `Trainer.fit` and decoding call this. It holds for the whole process, whose memory then stays at its
     peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.

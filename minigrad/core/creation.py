@@ -30,8 +30,7 @@ def tensor(data: Any, requires_grad: bool = False, dtype: Any = None, device: An
             raise GradientError("tensor: the data requires gradients already; write .detach() for a leaf of its own")
         stacked = _stacked(data, np.result_type(*_arrays_in(data)))
         return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
-    data = without_tensors(data)
-    return Tensor(np.array(data, dtype), requires_grad)
+    return Tensor(np.array(without_tensors(data), dtype), requires_grad)
 
 
 def _on_cpu(device: Any) -> Any:

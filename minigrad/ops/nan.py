@@ -60,7 +60,7 @@ def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = N
 def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
     """The variance over `axis` of what is not NaN; NaN where too little is left for n - `correction` > 0.
 
-    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`, its axes kept.
+    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`, with keepdims.
     """
     if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
         return var(x, axis, keepdims, **options)

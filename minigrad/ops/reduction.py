@@ -117,7 +117,7 @@ def var(
     """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`.
 
     As NumPy's, the correction is 0 unless given (its old name is `ddof`); PyTorch's is 1 (`unbiased=True`).
-    `where` and `dtype` as in `mean`; `mean` is the mean, its axes kept, where it is known already.
+    `where` and `dtype` as in `mean`; `mean` is the mean, with keepdims, where it is known already.
     """
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
@@ -261,7 +261,7 @@ def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def largest(x: Any, axis: Axis, where: Any = True) -> Any:
-    """The largest element of each slice, its axes kept; -inf where there is none."""
+    """The largest element of each slice, with keepdims; -inf where there is none."""
     return np.maximum.reduce(x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=np.result_type(x, 0.0))
 
 
