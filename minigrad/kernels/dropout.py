@@ -35,25 +35,23 @@ def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generato
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 
 
-def _masked(x: Any, mask: Any, scale: float, after_relu: bool = False) -> Any:
-    """x · mask · scale: the result of dropout, and its rule; or relu(x) in place of x."""
+def _masked(x: Any, mask: Any, scale: float) -> Any:
+    """x · mask · scale: the result of dropout, and its rule."""
     if type(x) is not np.ndarray or x.dtype.kind != "f":
         return x * mask * scale
-    if x.size <= BLOCK and not after_relu:
+    if x.size <= BLOCK:
         y = np.multiply(x, mask)
         y *= scale
         return y
     y = np.empty(x.shape, x.dtype)
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
-    zero = np.zeros(1, y.dtype)  # faster than the number 0
     for block in row_blocks(y.size, 1):
-        part = np.maximum(source[block], zero, out=target[block]) if after_relu else source[block]
-        part = np.multiply(part, chosen[block], out=target[block])
+        part = np.multiply(source[block], chosen[block], out=target[block])
         part *= scale
     return y
 
 
-@op(x=lambda g, mask, scale: _masked(g, mask, scale))
+@op(x=_masked)
 def _dropout(x, /, mask, scale):
     return _masked(x, mask, scale)
 
@@ -83,7 +81,14 @@ def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
 
 @kernel(definition=relu_dropout_definition, x=_relu_dropout_rule)
 def _relu_dropout(x, /, mask, scale):
-    return _masked(x, mask, scale, after_relu=True)
+    y = np.empty_like(x, order="C")
+    source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))
+    zero = np.zeros(1, y.dtype)  # faster than the number 0
+    for block in row_blocks(y.size, 1):
+        part = np.maximum(source[block], zero, out=target[block])
+        part *= chosen[block]
+        part *= scale
+    return y
 
 
 @function()

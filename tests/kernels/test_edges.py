@@ -191,3 +191,10 @@ def test_curvature_of_huber_where_nothing_is_lost() -> None:
             [1, 0],
             [0, 1],
         ]
+
+
+@pytest.mark.parametrize("x", [-2.0, np.float64(-2.0), np.array(-2.0), np.array([-2.0, -1.0])], ids=repr)
+def test_a_relu_comes_before_dropout_of_a_number_too(x: Any) -> None:
+    assert not np.any(mg.relu_dropout(x, 0.1, generator=np.random.default_rng(0)).data)
+    positive = mg.relu_dropout(-x, 0.1, generator=np.random.default_rng(0)).data
+    assert np.array_equal(positive, mg.dropout(-x, 0.1, generator=np.random.default_rng(0)).data) and positive.any()
