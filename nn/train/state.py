@@ -13,6 +13,7 @@ import numpy as np
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.optim import Schedule
 
+from ..layers.module import Module
 from ..models.weights import differing, fit_weights, misfit, settings_of
 from .checkpoint import RunDirectory
 from .settings import is_count, is_number
@@ -32,6 +33,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the numbers that `restore` goes back to."""
     optimizer = trainer.optimizer.state_dict()
+    generators = [generator.bit_generator.state for generator in _generators(trainer.model)]
     parts = {"model": trainer.model.state_dict(), "optimizer": optimizer["arrays"]}
     if trainer.average is not None:
         parts["average"] = trainer.average.state_dict()
@@ -44,6 +46,7 @@ def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "optimizer": optimizer["groups"],
         "schedule": None if trainer.schedule is None else trainer.schedule.state_dict(),
         "random": get_rng_state(),
+        "generators": json.loads(json.dumps(generators, default=lambda array: array.tolist())),
         "ranks": [trainer.parallel.size, trainer.parallel.parts],
     }
 
@@ -70,6 +73,7 @@ def restore(trainer: Any, run: RunDirectory) -> int:
             trainer.schedule.load_state_dict(state["schedule"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{run.last}: {error.args[0] if error.args else error}") from None
+    _set_generators(trainer.model, state.get("generators", []), run.last)
     set_rng_state(state["random"])
     for name in _KINDS:
         setattr(trainer, name, state[name])
@@ -82,6 +86,23 @@ def restore(trainer: Any, run: RunDirectory) -> int:
             stacklevel=4,
         )
     return int(state["entries"])
+
+
+def _generators(model: Module) -> list[np.random.Generator]:
+    """The generators that a model was made with, each once: its dropout draws from them."""
+    found = (getattr(module, "generator", None) for module in model.modules())
+    return list({id(generator): generator for generator in found if generator is not None}.values())
+
+
+def _set_generators(model: Module, states: Any, path: Path) -> None:
+    """Put back the states of its generators, with lists for arrays; older versions kept none."""
+    own = _generators(model)
+    try:
+        for generator, state in zip(own, states, strict=bool(states)):
+            arrays = {k: np.array(v, np.uint64) if isinstance(v, list) else v for k, v in state["state"].items()}
+            generator.bit_generator.state = {**state, "state": arrays}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(f"{path}: generators: expected the states of the model's {len(own)} ({error})") from None
 
 
 def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:

@@ -99,6 +99,29 @@ def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: i
     assert validations(whole).items() <= validations(again).items()
 
 
+def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(tmp_path: Path) -> None:
+    """Its dropout does not draw from the default generator."""
+
+    def made(name: str, **options: Any) -> nn.Trainer:
+        t, own = trainer(tmp_path / name, save_every=1, **options), np.random.default_rng(7)
+        for module in t.model.modules():
+            if hasattr(module, "generator"):
+                module.generator = own
+        return t
+
+    whole, cut, again = made("whole"), made("cut", max_steps=4), made("cut")
+    whole.fit()
+    cut.fit()
+    again.fit(resume=True)
+    for (name, a), b in zip(weights(whole).items(), weights(again).values()):
+        np.testing.assert_array_equal(a, b, err_msg=name)
+    arrays, metadata = load_arrays(tmp_path / "cut" / "last.safetensors")
+    metadata["trainer"]["generators"] = [{"state": 3}]
+    save_arrays(tmp_path / "cut" / "last.safetensors", arrays, metadata)
+    with pytest.raises(ValueError, match="last.safetensors: generators: expected the states of the model's 1"):
+        made("cut").resume()
+
+
 def test_resuming_with_several_processes(tmp_path: Path) -> None:
     one, whole, cut = (trainer(tmp_path / name, parallel=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)])
     cut.max_steps = 7
