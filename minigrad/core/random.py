@@ -30,6 +30,14 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     return generator
 
 
+def random_words(n: int, generator: Generator | None = None) -> np.ndarray:
+    """`n` random numbers of 64 bits, uint64."""
+    generator = default_generator(generator)
+    if isinstance(generator.bit_generator, np.random.SFC64):  # the same, before `integers` looks at its bounds
+        return generator.bit_generator.random_raw(n)
+    return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
+
+
 def get_rng_state() -> dict[str, Any]:
     """The state of the default generator, as plain data (JSON will do) for `set_rng_state`."""
     state: Any = _default().bit_generator.state

@@ -85,7 +85,7 @@ def _attention_vjp(
         ds = np.matmul(dout[part], v[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped)
         if drop_mask is not None:
             ds *= drop_mask[part]
-        row = np.vecdot(dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
+        row = np.einsum("nhld,nhld->nhl", dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
         row /= drop_scale
         ds -= row
         ds *= p

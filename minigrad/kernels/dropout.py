@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.random import default_generator
+from ..core.random import random_words
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from ..ops.activations import relu
@@ -31,7 +31,7 @@ def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generato
     """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1 / (1 - p')."""
     dropped = min(max(1, round(checked_p(p) * _LEVELS)), _LEVELS - 1) if p else 0
     n = math.prod(shape)
-    words = default_generator(generator).integers(0, 2**64 - 1, -(-n // 8), np.uint64, endpoint=True)
+    words = random_words(-(-n // 8), generator)
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
 
 

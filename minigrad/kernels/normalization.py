@@ -10,7 +10,7 @@ from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import mean
-from .blocks import BLOCK, as_rows, mean_column, row_blocks
+from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
 from .definitions import kernel
 
 __all__ = ["layer_norm", "rms_norm"]
@@ -25,35 +25,33 @@ def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: boo
 
 
 def _row_norm_vjp(g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any) -> tuple[Any, ...]:
-    """With n the normalised rows, s their factor and h = g · weight: s (h - mean(h) - n mean(h n))."""
+    """With c the centred rows, s their factor and h = g · weight: s (h - mean(h) - c s² mean(h c))."""
     shape, (means, scale) = g.shape, saved
     g, rows = as_rows(g), as_rows(x)
     width = g.shape[1]
     gx = np.empty_like(g)
-    gw, gb = np.zeros(width, g.dtype), np.zeros(width, g.dtype)
+    gw, gb = np.zeros((1, width), g.dtype), np.zeros((1, width), g.dtype)
     work = np.empty((2, min(len(g), 1 + BLOCK // max(width, 1)), width), g.dtype)
     for block in row_blocks(*g.shape) if width else ():
         h, s, out = g[block], scale[block], gx[block]
-        n, part = work[:, : len(h)]  # the normalised rows are computed anew, since they were not saved
-        if centred:
-            np.subtract(rows[block], means[block], out=n)
-            n *= s
-        else:
-            np.multiply(rows[block], s, out=n)
+        spare, part = work[:, : len(h)]
+        c = np.subtract(rows[block], means[block], out=spare) if centred else rows[block]
         if needs[1]:
-            gw += np.add.reduce(np.multiply(h, n, out=part), axis=0)
+            gw += s.T @ np.multiply(h, c, out=part)
         if needs[2]:
-            gb += np.add.reduce(h, axis=0)
+            gb += ones(len(h), g.dtype).T @ h
         if weight is not None:
             h = np.multiply(h, weight, out=out)
-        slope = np.vecdot(h, n)[:, None]
+        slope = np.vecdot(h, c)[:, None]
+        slope *= s
+        slope *= s
         slope /= width
-        n *= slope
+        c = np.multiply(c, slope, out=spare)
         if centred:
-            n += h @ mean_column(width, g.dtype)
-        np.subtract(h, n, out=out)
+            c += h @ mean_column(width, g.dtype)
+        np.subtract(h, c, out=out)
         out *= s
-    found = (gx.reshape(shape), gw, gb)
+    found = (gx.reshape(shape), gw[0], gb[0])
     return tuple(c if needed else None for c, needed in zip(found, needs))
 
 

@@ -206,16 +206,16 @@ class Optimizer:
     def update(self, work: Work, factor: float, constants: list[Any]) -> None:
         """Change parameters, for gradients times `factor`; an OverflowError where the dtype cannot hold the step."""
         own = dict(zip(map(id, self._groups), constants))
-        for group, block in work:
-            try:
-                with np.errstate(over="raise", invalid="raise", divide="raise"):
+        try:
+            with np.errstate(over="raise", invalid="raise", divide="raise"):
+                for group, block in work:
                     self._update(group, block, factor, own[id(group)])
-            except FloatingPointError as error:
-                numbers = ", ".join(f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float))
-                raise OverflowError(
-                    f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), with {numbers}; "
-                    "parameters are changed in part: begin anew, or go on from a saved state"
-                ) from None
+        except FloatingPointError as error:
+            numbers = ", ".join(f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float))
+            raise OverflowError(
+                f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), with {numbers}; "
+                "parameters are changed in part: begin anew, or go on from a saved state"
+            ) from None
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         """What all blocks of a step share."""

@@ -34,24 +34,29 @@ def surroundings(loss: Any) -> list[Any]:
     waiting = [*modules.values()]
     while waiting:  # one plain loop: it is taken before every step
         for value in vars(waiting.pop()).values():
-            kind = _kind(type(value))  # type: ignore[arg-type]  # a class is hashable
-            if kind == "module" and id(value) not in modules:
+            kind = _KINDS[type(value)]
+            if kind == "setting" or (kind == "tensor" and value.is_leaf) or id(value) in modules:
+                found.append(value)
+            elif kind == "module":
                 modules[id(value)] = value
                 waiting.append(value)
             elif kind == "array":
                 found += (value, last_change(value))
             elif kind == "dict":
                 found += filter(callable, value.values())
-            elif kind == "setting" or kind == "module" or (kind == "tensor" and value.is_leaf):
-                found.append(value)
     return [*modules.values(), *found]
 
 
-@functools.lru_cache
-def _kind(cls: type) -> str:
+class _Kinds(dict[type, str]):
     """What the values of a class are here."""
-    kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
-    return "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+
+    def __missing__(self, cls: type) -> str:
+        kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
+        self[cls] = "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+        return self[cls]
+
+
+_KINDS = _Kinds()
 
 
 def _is_module(cls: type) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.core.random import random_words
 
 
 def test_construction_follows_numpy() -> None:
@@ -218,6 +219,14 @@ def test_creation() -> None:
     assert mg.one_hot([1, 0], 3).tolist() == [[0, 1, 0], [1, 0, 0]]
     with pytest.raises(IndexError, match="one_hot: expected classes 0 to 2, got 0 to 3"):
         mg.one_hot([0, 3], 3)
+
+
+@pytest.mark.parametrize("bits", ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
+def test_random_words_are_those_that_integers_would_draw(bits: str) -> None:
+    a, b = (np.random.Generator(getattr(np.random, bits)(3)) for _ in range(2))
+    for n in (1, 5, 0, 64):
+        expected = b.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
+        np.testing.assert_array_equal(random_words(n, a), expected, strict=True)
 
 
 def test_randomness_is_seeded_and_can_be_given() -> None:
