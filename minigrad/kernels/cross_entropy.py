@@ -45,11 +45,10 @@ def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.n
     small as the loss, so that no digits are lost to logits that share a large offset.
     """
     index = targets.index[block]
-    top = rows.max(-1, keepdims=True)
-    if needs_shift(top.min(initial=0), top.max(initial=0), rows.dtype):
+    top = np.zeros((len(rows), 1), rows.dtype)
+    if needs_shift(rows.min(initial=0), rows.max(initial=0), rows.dtype):
+        top = rows.max(-1, keepdims=True)
         rows = np.subtract(rows, top, out=exponentials)
-    else:
-        top = np.zeros_like(top)
     at_target = rows[np.arange(len(index)), index]
     every: Any = 0
     if targets.smooth:
