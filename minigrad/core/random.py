@@ -30,7 +30,7 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     return generator
 
 
-def random_words(n: int, generator: Generator | None = None) -> np.ndarray:
+def random_words(n: int, generator: np.random.Generator | None = None) -> np.ndarray:
     """`n` random numbers of 64 bits, uint64."""
     generator = default_generator(generator)
     if isinstance(generator.bit_generator, np.random.SFC64):  # the same, before `integers` looks at its bounds
