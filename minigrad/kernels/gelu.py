@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor
-from ..ops.activations import erf
+from ..ops.activations import erf, polynomial, ratio
 from ..ops.elementwise import tanh
 from .blocks import row_blocks
 from .definitions import kernel
@@ -17,7 +17,10 @@ from .definitions import kernel
 __all__ = ["gelu"]
 
 _SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715
-_FLAT = 100.0
+_FLAT = 100.0  # farther out nothing changes, and squares need not overflow
+_LOG_ODDS = (  # log(Φ(-x) / Φ(x)) / x as a function of x²: fitted so that the relative error of Φ(|x|) is below 2e-9
+    (-9.49246607, -372.353094, -4892.03276, -39460.4937), (1.0, 146.155723, 1939.50898, 24728.1969),
+)  # fmt: skip
 _erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
 
 
@@ -28,65 +31,65 @@ def gelu_definition(x: Any, approximate: str) -> Tensor:
     return x * 0.5 * (1 + tanh((x + x * x * x * _CUBIC) * _SLOPE))
 
 
-def _twice_cdf(x: np.ndarray, approximate: str) -> np.ndarray:
-    """2 Φ(x), or what the tanh form has in its place."""
-    if approximate == "none":
-        y = _erf(x * x.dtype.type(math.sqrt(0.5)))
-    else:
-        x = np.clip(x, -_FLAT, _FLAT)  # farther out it does not change, and squares need not overflow
-        y = x * x
-        y *= _CUBIC
+def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
+    """Φ(x), or what the tanh form has in its place, for |x| <= _FLAT.
+
+    Both are 1 / (1 + exp(-x r(x²))): for the tanh form r is linear, and for the other, in single precision, a ratio
+    of polynomials. That takes fewer passes than the error function, and where x < 0 loses no digits as 1 + erf does.
+    """
+    if approximate == "none" and x.dtype.itemsize > 4:
+        y = _erf(x * math.sqrt(0.5))
         y += 1
-        y *= x
-        y *= _SLOPE
-        np.tanh(y, out=y)
+        y *= 0.5
+        return y
+    square = x * x
+    y = ratio(_LOG_ODDS, square) if approximate == "none" else polynomial((-2 * _SLOPE * _CUBIC, -2 * _SLOPE), square)
+    y *= x
+    with np.errstate(over="ignore"):  # of the result nothing is left
+        np.exp(y, out=y)
     y += 1
-    return y
+    return np.reciprocal(y, out=y)
+
+
+def _slope(x: np.ndarray, cdf: np.ndarray, approximate: str) -> np.ndarray:
+    """The derivative, from x and what `_cdf` gave."""
+    slope = x * x
+    if approximate == "none":  # Φ + x φ
+        slope *= -0.5
+        np.exp(slope, out=slope)
+        slope *= _SLOPE / 2
+    else:  # σ + x σ (1 - σ) · (x r(x²))'
+        slope *= 6 * _SLOPE * _CUBIC
+        slope += 2 * _SLOPE
+        slope *= cdf
+        slope *= 1 - cdf
+    slope *= x
+    slope += cdf
+    return slope
 
 
 def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
-    flat, g, twice_cdf = (np.ascontiguousarray(a).reshape(-1) for a in (x, g, saved))
-    gx = np.empty_like(flat)
-    for block in row_blocks(flat.size, 1):
-        part, twice, out = flat[block], twice_cdf[block], gx[block]
-        near = np.clip(part, -_FLAT, _FLAT)
-        square = near * near
-        if approximate == "none":  # Φ + x φ
-            slope = np.exp(square * -0.5)
-            slope *= _SLOPE
-        else:  # t / 2 + x / 2 · (1 - tanh²) · u', and 1 - tanh² = t (2 - t)
-            slope = 2 - twice
-            slope *= twice
-            square *= 3 * _CUBIC
-            square += 1
-            square *= _SLOPE
-            slope *= square
-        slope *= near
-        slope += twice
-        slope *= 0.5
-        np.multiply(slope, g[block], out=out)
-    return (gx.reshape(x.shape),)
+    return (g * saved,)
 
 
 @kernel(vjp=_gelu_vjp, definition=gelu_definition)
 def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
-    y, twice_cdf = np.empty_like(flat), np.empty_like(flat)
+    y, slope = np.empty_like(flat), np.empty_like(flat)
     for block in row_blocks(flat.size, 1):
-        twice_cdf[block] = _twice_cdf(flat[block], approximate)
-        out = np.multiply(twice_cdf[block], 0.5, out=y[block])
-        out *= flat[block]
-    return y.reshape(x.shape), twice_cdf
+        near = np.clip(flat[block], -_FLAT, _FLAT)
+        cdf = _cdf(near, approximate)
+        np.multiply(flat[block], cdf, out=y[block])
+        slope[block] = _slope(near, cdf, approximate)
+    return y.reshape(x.shape), slope.reshape(x.shape)
 
 
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be written to memory."""
     flat = x.reshape(-1)
     for block in row_blocks(flat.size, 1):
-        cdf = _twice_cdf(flat[block], approximate)
-        cdf *= 0.5
-        flat[block] *= cdf
+        flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x
 
 

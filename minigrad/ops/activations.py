@@ -87,12 +87,16 @@ _SINGLE = (  # erf(x) / x as a function of x², for |x| <= 4: enough for float32
 )  # fmt: skip
 
 
-def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+def ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
+    """One polynomial of x over another."""
     above, below = coefficients
-    return _polynomial(above, x) / _polynomial(below, x)
+    y = polynomial(above, x)
+    y /= polynomial(below, x)
+    return y
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+    """A polynomial of x, highest power first, in new memory."""
     y = x * coefficients[0]
     y += coefficients[1]
     for c in coefficients[2:]:
@@ -108,14 +112,14 @@ def erf(x, /):
     x = x if x.dtype.kind == "f" else x.astype(float)
     if x.dtype.itemsize <= 4:
         x = np.clip(x, -4, 4)
-        return np.clip(x * _ratio(_SINGLE, x * x), -1, 1)
+        return np.clip(x * ratio(_SINGLE, x * x), -1, 1)
     size = np.minimum(np.abs(x), 6.0)  # erf(6) = 1 in double precision
     y = np.empty_like(size)
     small, large = size <= 0.46875, size > 4.0
     middle = ~(small | large)
     s, m, b = size[small], size[middle], size[large]
-    y[small] = s * _ratio(_SMALL, s * s)
-    y[middle] = 1 - np.exp(-m * m) * _ratio(_MIDDLE, m)
+    y[small] = s * ratio(_SMALL, s * s)
+    y[middle] = 1 - np.exp(-m * m) * ratio(_MIDDLE, m)
     tail = 1 / (b * b)
-    y[large] = 1 - np.exp(-b * b) * (1 / math.sqrt(math.pi) - tail * _ratio(_LARGE, tail)) / b
+    y[large] = 1 - np.exp(-b * b) * (1 / math.sqrt(math.pi) - tail * ratio(_LARGE, tail)) / b
     return np.copysign(y, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tracemalloc
 from typing import Any
 
@@ -151,6 +152,18 @@ def test_gelu_far_out_is_x_or_nothing(approximate: str, dtype: Any) -> None:
     y = mg.gelu(x, approximate=approximate)
     np.testing.assert_array_equal(y.data, np.maximum(x.data, 0))
     np.testing.assert_array_equal(mg.gradients(y, [x], np.ones(6, dtype))[0].data, [0, 0, 0, 1, 1, 1])
+
+
+def test_gelu_in_single_precision_keeps_the_digits_of_small_values() -> None:
+    """x Φ(x) by the complementary error function of double precision; 1 + erf would lose them where x < 0."""
+    x = np.linspace(-4, 6, 4001, dtype=np.float32)
+    exact = [0.5 * float(v) * math.erfc(-float(v) / math.sqrt(2)) for v in x]
+    slope = [0.5 * math.erfc(-v / math.sqrt(2)) + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) for v in x.tolist()]
+    leaf = Tensor(x, requires_grad=True)
+    y = mg.gelu(leaf)
+    np.testing.assert_allclose(y.data[x > 0], np.array(exact)[x > 0], rtol=3e-7)
+    np.testing.assert_allclose(y.data, exact, rtol=2e-5)
+    np.testing.assert_allclose(mg.gradients(mg.sum(y), [leaf])[0].data, slope, rtol=2e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])

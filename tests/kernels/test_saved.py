@@ -15,6 +15,7 @@ from minigrad.core.graph import Node, topological
 
 FOR_THE_DEFINITION = {
     ("attention", "mask"),  # booleans of the caller
+    ("gelu", "x"),  # the slope is ready
     *(("linear_cross_entropy", name) for name in ("x", "weight", "bias")),  # its gradients are ready, no others can be
 }
 """What only the definition reads, under `create_graph`."""
