@@ -1,4 +1,4 @@
-"""What concerns the whole process: the cores of matrix products, and what becomes of freed memory.
+"""What concerns the whole process: its cores, and what becomes of freed memory.
 
 A training step asks for the same arrays again and again. By default the C library hands large freed
 blocks back to the system, which clears and maps them anew page by page when they are asked for again:
@@ -7,8 +7,12 @@ that can take longer than the arithmetic done in them.
 
 from __future__ import annotations
 
+import contextvars
 import os
-from collections.abc import Callable, Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -49,6 +53,8 @@ def has_blas() -> bool:
 
 def available_cores() -> int:
     """The cores that this process may use: its part of them, where a launcher put several ranks on one machine."""
+    if sys.platform == "emscripten":
+        return 1  # and there are no threads
     all_cores = os.cpu_count() or 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores
     place = launched()
@@ -92,6 +98,25 @@ def threads(n: int) -> Iterator[None]:
     finally:
         if blas is not None:
             blas[0](before)
+
+
+def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """run(part) for each, on as many threads as a matrix product may use, each with one of BLAS's.
+
+    One after another, where another thread is doing so already.
+    """
+    count = min(len(parts), get_num_threads())
+    if count < 2 or not _ALONE.acquire(blocking=False):
+        return [run(part) for part in parts]
+    try:
+        with threads(1), ThreadPoolExecutor(count) as pool:  # BLAS's own threads would wait for each other
+            jobs = [pool.submit(contextvars.copy_context().run, run, part) for part in parts]
+            return [job.result() for job in jobs]
+    finally:
+        _ALONE.release()
+
+
+_ALONE = threading.Lock()
 
 
 # -- memory ------------------------------------------------------------------------------------------

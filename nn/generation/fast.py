@@ -16,7 +16,7 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
 from minigrad.kernels import gelu_in_place
-from minigrad.runtime import get_num_threads
+from minigrad.runtime import get_num_threads, in_parallel
 
 from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention, attend
 from ..layers.cache import AttentionCache, KeysAndValues
@@ -26,7 +26,7 @@ from ..layers.masks import allowed_keys
 from ..layers.module import Module
 from ..layers.norm import LayerNorm, RMSNorm
 from ..models.stacks import Encoder
-from .products import in_fast_layout, in_parallel, product
+from .products import in_fast_layout, product
 
 __all__ = ["FAST"]
 
@@ -116,15 +116,26 @@ class FastFeedForward(FeedForward):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features
-        if self.gate is not None:
-            return self.linear2(unwrap(self.function(h[..., :width])) * h[..., width:])
-        in_place = _IN_PLACE.get(self.activation)
-        return self.linear2(self.function(h) if in_place is None else in_place(h))
+        function = _IN_PLACE.get(self.activation, self.function)
+        if self.gate is None:
+            return self.linear2(function(h))
+        y = unwrap(function(np.ascontiguousarray(h[..., :width])))
+        y *= h[..., width:]
+        return self.linear2(y)
+
+
+def silu_in_place(x: np.ndarray) -> np.ndarray:
+    """x, which is silu(x) afterwards."""
+    with np.errstate(over="ignore"):  # of the result nothing is left
+        y = np.exp(-x)
+    y += 1
+    x /= y
+    return x
 
 
 _IN_PLACE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0, out=x), "gelu": gelu_in_place,
-    "gelu_tanh": lambda x: gelu_in_place(x, "tanh"),
+    "gelu_tanh": lambda x: gelu_in_place(x, "tanh"), "silu": silu_in_place,
 }  # fmt: skip
 
 
@@ -306,8 +317,7 @@ class FastEncoder(Encoder):
             own = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
             return unwrap(run(x[rows], own[0], None, own[1]))
 
-        found = in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)])
-        return run(x, mask, caches, positions) if found is None else Tensor(np.concatenate(found))
+        return Tensor(np.concatenate(in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)])))
 
     def _watched(self) -> bool:
         return ATTEND.get() is not attend or any(module.has_hooks for module in self.modules())

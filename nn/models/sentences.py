@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import minigrad as mg
 from minigrad.core.modes import no_grad
 from minigrad.files.json import Settings, read_if_any, read_json, read_list
 from minigrad.optim.settings import checked_count
+from minigrad.runtime import in_parallel
 
 from ..layers import init
 from ..layers.linear import Linear
@@ -53,21 +52,18 @@ class SentenceEncoder:
         self.model, self.text, self.pool, self.normalize, self.maps = model, text, pool, normalize, list(maps)
         self.max_len = min(n for n in (max_len, text.max_len, model.config.max_len) if n)
 
-    def encode(self, sentences: Any, batch_size: int = 32, threads: int = 2) -> np.ndarray:
+    def encode(self, sentences: Any, batch_size: int = 32) -> np.ndarray:
         """The vectors (n, d) of n sentences, or (d,) of one; longer ones are cut off at `max_len` tokens.
 
-        Batches of sentences of like length run in `threads` at once.
+        Batches of sentences of like length run at once, as many as matrix products may use threads.
         """
         if isinstance(sentences, str):
             return self.encode([sentences])[0]
         checked_count("encode", "batch_size", batch_size)
-        checked_count("encode", "threads", threads)
         rows = self.text.encode(sentences, max_len=self.max_len) if len(sentences) else []
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-        with ThreadPoolExecutor(threads) as pool:
-            contexts = [copy_context() for _ in parts]
-            found = list(pool.map(lambda c, part: c.run(self._vectors, [rows[i] for i in part]), contexts, parts))
+        found = in_parallel(lambda part: self._vectors([rows[i] for i in part]), parts)
         result = np.empty((len(rows), found[0].shape[1] if found else 0), np.float32)
         for part, vectors in zip(parts, found):
             result[part] = vectors

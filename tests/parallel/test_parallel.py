@@ -18,7 +18,7 @@ from scripts import started
 
 import minigrad as mg
 import nn
-from minigrad import DataParallel, Tensor, optim, parallel
+from minigrad import DataParallel, Tensor, optim, parallel, runtime
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
@@ -478,3 +478,22 @@ def test_processes_leave_out_a_step_that_is_not_finite() -> None:
         parallel.backward([1.0, 1.0])
         assert parallel.step() == pytest.approx(8**0.5)
     assert a.tolist() == [0, 0] and sgd.skipped == 1
+
+
+def test_work_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, in order, in the context of the call; one after another where a part does so too; errors come through."""
+    told: list[int] = []
+    monkeypatch.setattr(runtime, "_blas", lambda: (told.append, lambda: 2))
+    both = threading.Barrier(2)
+
+    def run(part: int) -> Any:
+        if part < 2:
+            both.wait(timeout=10)  # only two at once go on
+        inner = runtime.in_parallel(lambda x: (x, threading.get_ident()), [part, -part])
+        return inner == [(x, threading.get_ident()) for x in (part, -part)], part, mg.is_grad_enabled()
+
+    with mg.no_grad():
+        assert runtime.in_parallel(run, range(5)) == [(True, part, False) for part in range(5)]
+    assert told == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        runtime.in_parallel(lambda x: 1 / x, [1, 0, 2])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
+
+from minigrad.runtime import in_parallel
 
 from ...layers import init
 from ..base import Model
@@ -93,21 +96,27 @@ def fill(
             init.normal_(own[name], 0.0, 0.02, generator)
         elif name in left:
             init.zeros_(own[name])
+    arrays = _arrays(weights, found, np.dtype(model.config.dtype))
     done: set[str] = set()
     for name, place in found.items():
-        _read(name, place, model.config.dtype, own, done, weights)
+        for ours, part in zip(place.ours, place.split(arrays[name], [own[o].shape for o in place.ours])):
+            if ours not in done:
+                own[ours].replace(part)
+                own[ours].requires_grad = place.mark != "buffer"
+            elif not np.array_equal(part, own[ours].data):
+                raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
+        done.update(place.ours)
     return found, {name: weights.array(name) for name in unused}
 
 
-def _read(name: str, place: Place, dtype: str, own: Any, done: set[str], weights: Weights) -> None:
-    """One array into the parameters that it holds; those that are `done` must be equal to it."""
-    array = weights.array(name, dtype)
-    if wrong := weights.misfit(name, array, np.dtype(dtype)):
-        raise ValueError(f"{weights.files[name].path}: {wrong}")
-    for ours, part in zip(place.ours, place.split(array, [own[o].shape for o in place.ours])):
-        if ours not in done:
-            own[ours].replace(part.astype(dtype, copy=False))
-            own[ours].requires_grad = place.mark != "buffer"
-        elif not np.array_equal(part, own[ours].data):
-            raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
-    done.update(place.ours)
+def _arrays(weights: Weights, names: Iterable[str], dtype: np.dtype) -> dict[str, np.ndarray]:
+    """Arrays of a dtype, of finite numbers; every number is looked at once, by all cores."""
+
+    def checked(name: str) -> np.ndarray:
+        array = weights.array(name, dtype)
+        if wrong := weights.misfit(name, array, dtype):
+            raise ValueError(f"{weights.files[name].path}: {wrong}")
+        return array.astype(dtype, copy=False)
+
+    largest = sorted(names, key=lambda name: weights[name].start - weights[name].end)  # first, for even shares
+    return dict(zip(largest, in_parallel(checked, largest)))
