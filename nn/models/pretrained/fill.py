@@ -55,8 +55,8 @@ class Names:
         own = {id(parameter): name for name, parameter in model.named_parameters()}
         found = {}
         for name in self.weights:
-            ours = {own[id(p)]: mark for path, mark in translated(name, rules, back=True)
-                    if (p := _at(model, path)) is not None}  # fmt: skip
+            ours = {own[key]: mark for path, mark in translated(name, rules, back=True)
+                    if (key := id(_at(model, path))) in own}  # fmt: skip
             if ours:
                 found[name] = Place(tuple(ours), next(iter(ours.values())))
         return found
