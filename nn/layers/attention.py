@@ -111,7 +111,7 @@ def check_heads(d_model: int, num_heads: int, num_kv_heads: int | None, head_dim
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         raise ValueError(f"d_model must be divisible by num_heads, got d_model={d_model} and num_heads={num_heads}")
     if num_heads % (num_kv_heads or num_heads):
-        raise ValueError(f"num_heads must be divisible by num_kv_heads, got {num_heads} and {num_kv_heads}")
+        raise ValueError(f"num_heads must be divisible by num_kv_heads, got {num_heads=} and {num_kv_heads=}")
 
 
 class MultiHeadSelfAttention(MultiHeadAttention):

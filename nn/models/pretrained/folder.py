@@ -56,7 +56,8 @@ class Weights(Mapping[str, Entry]):
         names = {name: shards.text(name) for name in shards}
         if outside := [n for n in names.values() if Path(n).name != n or n in ("", ".", "..")]:
             raise ValueError(f"{self.where}: weight_map: expected names of files of this folder, got {outside[0]!r}")
-        files = {name: SafetensorsFile(directory / name) for name in sorted(set(names.values()))}
+        expected = f"{INDEX} says that it holds some of the weights"
+        files = {n: SafetensorsFile(found_file(directory / n, expected)) for n in sorted(set(names.values()))}
         if absent := [name for name, file in names.items() if name not in files[file]]:
             raise ValueError(f"{self.where}: {listed(absent)} not in the files that it names")
         if others := [name for file in files for name in files[file] if names.get(name) != file]:

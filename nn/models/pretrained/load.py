@@ -44,12 +44,16 @@ def load(
     are used: replace the file at will, but do not write into it. `model.origin` remembers what `nn.save` needs.
     Nothing is downloaded, and nothing is unpickled. A folder that does not fit is a ValueError that names the file.
     """
+    try:
+        dtype = np.dtype(dtype).name
+    except TypeError:
+        raise ValueError(f"load: dtype: expected float32, float64 or float16, got {dtype!r}") from None
     directory = Path(directory)
     settings = read_json(directory / "config.json", HOW)
     name, family = _family(settings)
     weights = Weights(directory)
     head, native = _heads(name, family, settings, head)
-    config = replace(family.config(settings), dtype=np.dtype(dtype).name)
+    config = replace(family.config(settings), dtype=dtype)
     names = Names(family, family.table(config), weights, head, native)
     try:
         check_sizes(config.to_dict(), weights, weights.where.name)

@@ -79,7 +79,8 @@ def expect_only(s: Settings, table: str) -> None:
 
 
 def renamed(error: ValueError, table: str, where: str) -> ValueError:
-    """The error of a configuration, with the setting by their name and the file before it."""
+    """The error of a configuration, with the settings by their names and the file before it."""
     text, theirs = str(error), {ours: re.split("[|,]", theirs)[0] for ours, theirs, _ in _entries(table)}
-    name, colon, rest = text.partition(":")
-    return error if text.startswith(where) else ValueError(f"{where}: {theirs.get(name, name)}{colon}{rest}")
+    if text.startswith(where):
+        return error
+    return ValueError(f"{where}: " + re.sub(r"\w+_\w+|^\w+(?=:)", lambda match: theirs.get(match[0], match[0]), text))

@@ -104,7 +104,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "quantised": ({"quantization_config": {"bits": 4}}, "config.json: quantization_config: quantised weights"),
     "no size": ({"n_embd": None}, "config.json: n_embd is missing"),
     "a text for a size": ({"n_embd": "16"}, 'config.json: n_embd: expected an integer, got "16"'),
-    "heads that do not divide": ({"n_head": 3}, "config.json: d_model must be divisible by num_heads"),
+    "heads that do not divide": ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
     "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
     "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected false"),
     "10^12 words": ({"vocab_size": 10**12}, "config.json: vocab_size: no array in model.safetensors has this size, got 1000000000000"),
@@ -161,6 +161,8 @@ def test_folders_that_lack_something(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="config.json: no such file; expected a folder with .*hf download"):
         nn.load(tmp_path / "nothing")
     path = folder(tmp_path / "x")
+    with pytest.raises(ValueError, match="load: dtype: expected float32, float64 or float16, got 'bfloat16'"):
+        nn.load(path, dtype="bfloat16")
     (path / "model.safetensors").rename(path / "kept")
     with pytest.raises(FileNotFoundError, match="model.safetensors: no such file; expected a folder with"):
         nn.load(path)
@@ -212,7 +214,7 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
             nn.load(path)
     index.write_text(json.dumps(whole))
     (path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="model-00002-of-00002.safetensors: no such file"):
+    with pytest.raises(FileNotFoundError, match="model-00002-of-00002.safetensors: no such file; model.safetensors.index.json says"):
         nn.load(path)
 
 
