@@ -97,9 +97,9 @@ def ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> 
 
 def polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
     """A polynomial of x, highest power first, in new memory."""
-    y = x * coefficients[0]
-    y += coefficients[1]
-    for c in coefficients[2:]:
+    first, second, *others = coefficients
+    y = x + second if first == 1 else x * first + second
+    for c in others:
         y *= x
         y += c
     return y
