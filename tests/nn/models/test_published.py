@@ -214,7 +214,9 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
             nn.load(path)
     index.write_text(json.dumps(whole))
     (path / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="model-00002-of-00002.safetensors: no such file; model.safetensors.index.json says"):
+    with pytest.raises(
+        FileNotFoundError, match="model-00002-of-00002.safetensors: no such file; model.safetensors.index.json says"
+    ):
         nn.load(path)
 
 
