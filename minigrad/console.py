@@ -6,6 +6,7 @@ import argparse
 import io
 import math
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 from .core.errors import MissingExtraError
 from .launcher import launched
 from .parallel import job
+from .signals import ENDING, Terminated, handled, terminate
 
 __all__ = ["amount", "count", "piped", "run_script", "seed"]
 
@@ -27,9 +29,9 @@ def run_script(main: Callable[[], Any]) -> int:
     """Call `main()`, and return the exit code of the process: `sys.exit(run_script(main))`.
 
     An error in what the user gave (OSError, ValueError, FloatingPointError, OverflowError, MemoryError,
-    RuntimeError, a missing extra) is one line on standard error and code 1, Ctrl-C one line and code 130. A reader of
-    standard output that has gone away (`| head`) ends the script quietly with code 1. An integer that
-    `main` returns is the code.
+    RuntimeError, a missing extra) is one line on standard error and code 1; Ctrl-C, SIGTERM and SIGHUP are one line
+    and code 130, 143 and 129. A reader of standard output that has gone away (`| head`) ends the script quietly with
+    code 1. An integer that `main` returns is the code.
 
     Of the ranks that mpiexec or srun started the first alone speaks. One that fails says so, and ends the job.
     """
@@ -94,9 +96,13 @@ def _run(main: Callable[[], Any]) -> int:
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (closed: nothing to read)
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     try:
-        code = main()
-        sys.stdout.flush()
+        with handled(ENDING, terminate, (signal.SIG_DFL,)):
+            code = main()
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except Terminated as stop:
+        _say(stop.text)
+        return int(stop.code)  # type: ignore[arg-type]
     except KeyboardInterrupt as stop:
         _say(str(stop) or "interrupted")
         return 130

@@ -9,6 +9,7 @@ by all processes together, each for a part of the parameters.
 
 from __future__ import annotations
 
+import atexit
 import mmap
 import signal
 import threading
@@ -25,6 +26,7 @@ from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..optim.optimizer import Work, has_gradient, sum_of_squares
 from ..runtime import get_num_threads, threads
+from ..signals import ENDING
 from .protocol import Alone
 from .surroundings import surroundings, unchanged
 
@@ -182,7 +184,7 @@ class DataParallel(Alone):
     # -- the other processes -----------------------------------------------------------------------
 
     def _start(self) -> None:
-        import multiprocessing
+        import multiprocessing.util
 
         if "fork" not in multiprocessing.get_all_start_methods():
             raise RuntimeError("DataParallel: this system cannot fork; use processes=1")
@@ -200,7 +202,9 @@ class DataParallel(Alone):
         self._gradients = [[g.grad for g in groups], *spare]
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]
         _STARTED.add(self)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the first process's to answer
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)  # which comes before multiprocessing's own: that would wait for them
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})  # the first process's to answer
         try:
             for rank in range(1, self.processes):
                 own, other = context.Pipe()
@@ -228,7 +232,7 @@ class DataParallel(Alone):
             raise RuntimeError("DataParallel: it was started by another thread; use it in one thread only")
 
     def _serve(self, rank: int, parents_end: Any, pipe: Any) -> None:
-        """What a forked process does until its pipe is closed. SIGINT stays blocked here."""
+        """What a forked process does until its pipe is closed. Signals that end a process stay blocked here."""
         for _, earlier in self._workers:
             earlier.close()
         parents_end.close()
@@ -288,6 +292,11 @@ class DataParallel(Alone):
                 raise RuntimeError(f"DataParallel: a shard failed in another process: {line}") from RuntimeError(where)
             answers.append(answer)
         return answers
+
+
+def _close_all() -> None:
+    for started in list(_STARTED):
+        started.close()
 
 
 def _ended(process: Any) -> RuntimeError:

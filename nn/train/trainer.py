@@ -100,7 +100,8 @@ class Trainer:
         """Train to the end, from the last state in `run_dir` if `resume` and there is one; the metrics.
 
         Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt; pressed
-        again it raises at once, and the run can be resumed from the state that was written last.
+        again it raises at once, and the run can be resumed from the state that was written last. SIGTERM and SIGHUP do
+        the same, and raise SystemExit with the code 143 or 129.
         """
         keep_freed_memory()
         with self.run or nullcontext():
@@ -119,7 +120,7 @@ class Trainer:
                 self.save()
                 self.parallel.barrier()
                 where = "" if self.run is None else f"; the state is in {self.run.path}"
-                raise Stopped(f"stopped at step {self.step}{where}") from None
+                raise self._interrupts.ended(f"stopped at step {self.step}{where}") from None
         self.model.eval()
         return self.history
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts import EXAMPLES, load, started
 
 import nn
 from minigrad.console import one_line, run_script
+from minigrad.serialization import load_arrays
 
 TRAIN = [str(EXAMPLES / "train_toy_translation.py"), "--sentences", "300", "--valid-size", "20", "--test-size", "20", "--d-model", "8", "--num-heads", "2", "--d-ff", "8", "--layers", "1", "--warmup", "3"]  # fmt: skip
 
@@ -62,6 +66,47 @@ def test_ctrl_c_in_training_is_one_line_and_130(tmp_path: Path) -> None:
     assert lines[0].startswith("stopped at step ") and lines[0].endswith(
         f"go on with --out {tmp_path / 'run'} --resume"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("all_of_it", [True, False], ids=["group", "process"])
+def test_a_run_that_is_told_to_end_saves_first(tmp_path: Path, number: signal.Signals, all_of_it: bool) -> None:
+    """By a batch system, `kill`, or a terminal that is closed; also where its forked processes are told the same."""
+    run, draw = tmp_path / "run", np.random.default_rng(number + all_of_it)
+    command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "2", "--save-every", "3", "--out", str(run)]
+    for again in ([], ["--resume"]):
+        with started([*command, *again]) as process:
+            assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
+            time.sleep(draw.uniform(0, 0.2))
+            (os.killpg if all_of_it else os.kill)(process.pid, number)
+            _, err = process.communicate(timeout=60)
+            with pytest.raises(ProcessLookupError):  # nobody of its session is left
+                os.killpg(process.pid, 0)
+        lines = [line for line in err.splitlines() if not line.startswith("step ")]
+        assert process.returncode == 128 + number and len(lines) == 1, err
+        found = re.fullmatch(rf"stopped at step (\d+); the state is in {run}", lines[0])
+        assert found is not None and load_arrays(run / "last.safetensors")[1]["trainer"]["step"] == int(found[1])
+        assert not list(run.glob(".*.part"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_a_script_that_is_told_to_end_clears_up(tmp_path: Path, number: signal.Signals) -> None:
+    code = f"""
+import sys, time
+from pathlib import Path
+from minigrad.console import run_script
+from minigrad.files.atomic import write_atomically
+def write(part):
+    print("writing", flush=True)
+    time.sleep(60)
+sys.exit(run_script(lambda: write_atomically(Path({str(tmp_path)!r}) / "file", write)))
+"""
+    with started([sys.executable, "-c", code]) as process:
+        assert process.stdout is not None and process.stdout.readline() == "writing\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (128 + number, "", f"ended by {number.name}\n")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_reader_that_has_gone_away_ends_a_script_quietly(tmp_path: Path) -> None:

@@ -425,6 +425,19 @@ DataParallel(optim.SGD([p], lr=1.0), loss, 3).backward([1, 0, 0])
     assert done.returncode == -signal.SIGKILL and done.stderr == "" and done.stdout == ""
 
 
+def test_a_script_that_does_not_close_ends() -> None:
+    """Its processes take no SIGTERM, which is the first one's to answer: they are ended before anybody waits for them."""
+    code = """
+import numpy as np
+from minigrad import DataParallel, Tensor, optim
+p = Tensor(np.zeros(2), True)
+together = DataParallel(optim.SGD([p], lr=1.0), lambda shard: p.sum(), 3)
+together.backward([1, 0, 0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
 def test_ctrl_c_in_all_processes_is_answered_by_the_first() -> None:
     code = """
 import os, signal, time

@@ -19,11 +19,14 @@ from runs import assert_same_run
 import minigrad as mg
 import nn
 from minigrad import optim
+from minigrad.signals import ENDING, Terminated, terminate
 from nn.train import checkpoint
 from nn.train.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
-INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py"))
+INSIDE = tuple(
+    str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py", "minigrad/signals.py")
+)
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Line = tuple[str, int]
 
@@ -60,20 +63,24 @@ class Tracer:
                 self.done = True
                 if not self.signalled:
                     raise KeyboardInterrupt
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal((signal.SIGINT, *ENDING)[self.visit % 3])
         return self
 
 
 def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
-    """Train from the last state; whether Ctrl-C ended it."""
+    """Train from the last state; whether a signal ended it."""
     try:
+        for number in ENDING:  # as `run_script` does
+            signal.signal(number, terminate)
         sys.settrace(tracer)
         contextvars.copy_context().run(trainer.fit, resume=True)  # no_grad() may have been left open
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated):
         return True
     finally:
         sys.settrace(None)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in ENDING:
+            signal.signal(number, signal.SIG_DFL)
         end_of_process()
     return False
 
@@ -115,7 +122,7 @@ def test_at_every_line(
         if signalled and not INTENSE and number % 4:
             continue
         tried += 1
-        assert run(small_trainer(directory), Tracer(line, visit, signalled))
+        assert run(small_trainer(directory), Tracer(line, visit, signalled)), (line, visit)
         again = small_trainer(directory)
         assert not run(again)
         try:
