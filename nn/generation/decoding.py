@@ -69,11 +69,6 @@ class Decoding:
         """All tokens so far (rows, L), -1 for padding."""
         return self._history[:, : self._length]
 
-    @property
-    def done(self) -> bool:
-        """Whether `max_len` tokens were generated."""
-        return self.new >= self.max_len
-
     def logits(self) -> np.ndarray:
         """The model's logits (rows, vocab) of the tokens that come next."""
         if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:

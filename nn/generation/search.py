@@ -74,8 +74,7 @@ def generate(
     if num_beams > 1:
         found = [best for best, *_ in beam_search(model, beam_size=num_beams, length_penalty=length_penalty, **given)]
     elif do_sample:
-        drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "generator": generator}
-        found = sample(model, **given, **drawn)  # type: ignore[arg-type]
+        found = sample(model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **given)
     else:
         found = greedy_search(model, **given, scores=False)
     single = prompt is not None and np.ndim(prompt[0]) == 0
@@ -98,7 +97,7 @@ def stream(
 def _steps(decoding: Decoding, choose: Chooser) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each step, which sequences go on, the token of each, and its log-probability."""
     rows = np.arange(len(decoding.history))
-    while len(rows) and not decoding.done:
+    while len(rows) and decoding.new < decoding.max_len:
         tokens, log_probs = choose(decoding, decoding.logits())
         yield rows, tokens, log_probs
         going = ~np.isin(tokens, decoding.ends)

@@ -19,7 +19,6 @@ from ..models.transformer import Transformer
 from ..models.weights import load_model
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from .beam import beam_search, check_beam
-from .decoding import Hypothesis
 from .inference import for_inference
 from .search import attention_maps, greedy_search
 
@@ -146,12 +145,11 @@ class Translator:
             width = max(len(tokens[i]) for i in part) + self.source_eos
             limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
             source = ids[part, :width]
-            best: list[Hypothesis]
             if beam_size == 1:
                 best = greedy_search(self.model, source, max_len=limit)
             else:
-                options = {"beam_size": beam_size, "length_penalty": length_penalty}
-                best = [found[0] for found in beam_search(self.model, source, max_len=limit, **options)]  # type: ignore[arg-type]
+                beam = {"beam_size": beam_size, "length_penalty": length_penalty}
+                best = [h for h, *_ in beam_search(self.model, source, max_len=limit, **beam)]  # type: ignore[arg-type]
             for i, h in zip(part, best):
                 words = self.target_vocab.decode(h.tokens)
                 text = self.target_tokenizer.join(words)

@@ -100,18 +100,14 @@ class PatchEmbedding(Module):
         return self.dropout(x if self.positions is None else self.positions(x))
 
 
-def _attention_bias(config: ModelConfig) -> bool | dict[str, bool]:
-    given = config.bias if config.attention_bias is None else config.attention_bias
-    if isinstance(given, bool):
-        return given
-    return {"q": "q" in given, "k": "k" in given, "v": "v" in given, "out": "o" in given}
-
-
 def _attention_options(config: ModelConfig) -> dict[str, Any]:
     """The options that all attentions of a model share."""
+    bias: Any = config.bias if config.attention_bias is None else config.attention_bias
+    if isinstance(bias, str):
+        bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
     return {
         "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim, "scale": config.attention_scale,
-        "bias": _attention_bias(config), "qk_norm": config.norm_eps if config.qk_norm else None,
+        "bias": bias, "qk_norm": config.norm_eps if config.qk_norm else None,
         "dropout": config.dropout if config.attention_dropout is None else config.attention_dropout,
     }  # fmt: skip
 

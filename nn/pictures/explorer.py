@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad import no_grad
+from minigrad import no_grad, softmax
 from minigrad.core.tensor import unwrap
 from minigrad.serialization import write_atomically
 
@@ -168,8 +168,7 @@ def _steps(logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], c
     """The likeliest tokens at each step, of logits (1, L, vocabulary)."""
     found = []
     for row, token in zip(logits[0], said):
-        p = np.exp(row - row.max())
-        p /= p.sum()
+        p = softmax(row).data
         found.append({"said": token, "likeliest": [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]]})
     return found
 

@@ -170,9 +170,7 @@ def check_texts(texts: Iterable[Any]) -> None:
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:
     """The tokenizer of this name: "word", "char", "space", or "bpe" (with its model)."""
-    kinds: dict[str, type[Tokenizer]] = {
-        c.name: c for c in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)
-    }
+    kinds = {kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)}
     if name not in kinds:
         raise ValueError(f"unknown tokenizer {name!r}; expected one of {', '.join(kinds)}")
     if "model" in options:

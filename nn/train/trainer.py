@@ -80,6 +80,7 @@ class Trainer:
         self.schedule = as_schedule(schedule, self)
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
         self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
+        self._writes = self.parallel.rank == 0
         self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
         if self.run is not None:
             self.run.writes = self._writes
@@ -273,10 +274,6 @@ class Trainer:
         return float(entry["score" if self.score else "valid_loss"])
 
     # -- the state ------------------------------------------------------------------------------
-
-    @property
-    def _writes(self) -> bool:
-        return self.parallel.rank == 0
 
     def _begin(self) -> None:
         """A run of its own: in a directory that holds none."""
