@@ -128,17 +128,21 @@ hypot = ufunc(
 
 # -- angles --------------------------------------------------------------------------------------------
 
-
-def _leg(a: Any, b: Any) -> Any:
-    """√(a² - b²), exact where the two are nearly equal: a leg of the triangle with hypotenuse a and leg b."""
-    return np.sqrt((a - b) * (a + b))
-
-
 sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
 tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
-arcsin = ufunc(np.arcsin, "The angle in [-π/2, π/2] with sine x.", "arcsin", x=lambda g, x: safe_divide(g, _leg(1, x)))
-arccos = ufunc(np.arccos, "The angle in [0, π] with cosine x.", "arccos", x=lambda g, x: safe_divide(-g, _leg(1, x)))
+arcsin = ufunc(
+    np.arcsin,
+    "The angle in [-π/2, π/2] with sine x.",
+    "arcsin",
+    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
+)
+arccos = ufunc(
+    np.arccos,
+    "The angle in [0, π] with cosine x.",
+    "arccos",
+    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
+)
 arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x))
 
 
@@ -159,7 +163,9 @@ sinh = ufunc(np.sinh, "The hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh
 cosh = ufunc(np.cosh, "The hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
 tanh = ufunc(np.tanh, "The hyperbolic tangent.", "tanh", x=lambda g, y: g * (1 - y * y))
 arcsinh = ufunc(np.arcsinh, "The inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0))
-arccosh = ufunc(np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, _leg(x, 1)))
+arccosh = ufunc(
+    np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1)))
+)
 arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)))
 
 # -- choices -------------------------------------------------------------------------------------------
