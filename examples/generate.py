@@ -31,7 +31,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--temperature", type=amount, default=0.0, metavar="T", help="0: the likeliest (default)")
     parser.add_argument("--top-p", type=float, default=0.9, metavar="P", help="of the likeliest (default: %(default)s)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
-    return parser.parse_args(argv)
+    return parser.parse_intermixed_args(argv)  # texts can follow options
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:

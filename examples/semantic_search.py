@@ -28,7 +28,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("file", type=Path, metavar="FILE", help="UTF-8 text, searched line by line")
     parser.add_argument("question", nargs="*", help="what to search for (default: ask)")
     parser.add_argument("--top", type=count, default=3, metavar="N", help="lines to print (default: %(default)s)")
-    return parser.parse_args(argv)
+    return parser.parse_intermixed_args(argv)  # texts can follow options
 
 
 def main(argv: Sequence[str] | None = None) -> list[list[str]]:

@@ -28,7 +28,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--to", metavar="CODE", help="the language to translate to")
     parser.add_argument("--beams", type=count, default=4, metavar="N", help="size of the beam (default: %(default)s)")
     parser.add_argument("--max-len", type=count, default=128, metavar="N", help="tokens at most (default: %(default)s)")
-    return parser.parse_args(argv)
+    return parser.parse_intermixed_args(argv)  # texts can follow options
 
 
 def main(argv: Sequence[str] | None = None) -> list[str]:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     args = parse(argv)
     model, text = nn.for_inference(nn.load(args.model)), nn.text.load(args.model)
     if not hasattr(model.config, "source_vocab_size"):
-        raise ValueError(f"{args.model}: not a model that translates, but one that goes on from a text")
+        raise ValueError(f"{args.model}: not a model that translates: {type(model).__name__}")
     sentences = args.text or [line for line in piped() if line]
     results = []
     for start in range(0, len(sentences), 16):

@@ -36,6 +36,8 @@ def generate_text(
 
 def stream_text(model: Any, text: ModelText, prompt: Any, **options: Any) -> Iterator[str]:
     """What a language model writes after a prompt or a chat, in pieces as they come; options as in `stream`."""
+    if isinstance(model.config, TransformerConfig):
+        raise ValueError("stream_text: expected a model that goes on from a text, got one that translates")
     return text.stream(stream(model, _ids(text, prompt), **{**_customs(model, text, None), **options}))
 
 
@@ -58,6 +60,8 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
 
 def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
     """Tokens that come first, and tokens that never come."""
+    if not hasattr(model, "step"):
+        raise ValueError(f"expected a model that writes or translates, got {type(model).__name__}, which does neither")
     options = dict(getattr(model.origin, "generation", {}))
     if to is not None:
         token = text.id(to)

@@ -124,6 +124,14 @@ def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     first, second = generate.main([str(tmp_path), "--chat", "--max-len", "4"])
     prompt = text.encode(f"the cat {first} the dog")
     assert second == text.decode(nn.generate(model, prompt, max_len=4))  # it remembers what was said
+    assert generate.main([str(tmp_path), "--chat", "the cat", "--max-len", "4"]) == [first]  # as the help has it
+
+
+def test_models_that_do_not_go_on_from_a_text(tmp_path: Path, encoder: Path) -> None:
+    translator_folder(tmp_path / "m")
+    for folder, message in ((encoder, "got EncoderModel, which does neither"), (tmp_path / "m", "one that translates")):
+        with pytest.raises(ValueError, match=message):
+            load("generate").main([str(folder), "the cat"])
 
 
 def test_translate_with(
