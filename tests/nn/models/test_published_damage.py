@@ -233,3 +233,23 @@ def test_an_adapter_without_a_part_of_its_head(tmp_path: Path) -> None:
         save_arrays(tmp_path / "adapter_model.safetensors", left, metadata)
         with pytest.raises(ValueError, match=f"^{tmp_path}/adapter_model.safetensors: .* is missing"):
             nn.load_adapter(tmp_path, base_of(adapter_and_head))
+
+
+def test_damaged_settings_of_images(tmp_path: Path, quick_disk: None, tell: Callable[[str], None]) -> None:
+    """Free are other numbers that pixels may have for a mean and a deviation; not those that none can have."""
+    judge, rng, whole, name = Judge(), np.random.default_rng(0), tmp_path / "whole", "preprocessor_config.json"
+    images = rng.integers(0, 256, (2, 4, 4, 3), np.uint8)
+    write(whole / name, {"do_rescale": True, "rescale_factor": 1 / 255, "size": {"height": 4, "width": 4},
+                         "do_normalize": True, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7]})  # fmt: skip
+    read = lambda directory: nn.pixels(directory, images).tolist()
+    expected, other = read(whole), ("'image_mean', ", "'image_std', ", "'rescale_factor'", "character")
+    for what, damage in file_damage(name, rng) + json_damage(name, rng)(whole) + digit_damage(name, rng, 60):
+        directory = shutil.copytree(whole, tmp_path / "damaged")
+        damage(directory)
+        odd = any(text in what for text in ("000", "e+", "308", "-1", "nan", "inf", "10**"))
+        judge.case(
+            what, lambda d=directory: read(d), lambda found: found == expected, str(directory),
+            not odd and any(text in what for text in other),
+        )  # fmt: skip
+        shutil.rmtree(directory)
+    judge.report("damaged settings of images", 150, tell)
