@@ -51,7 +51,8 @@ class Trainer:
     - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
     - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
       `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
-      after `patience` validations without better ones, training stops.
+      after `patience` validations without better ones, training stops. `on_validation(trainer, entry)` may
+      return more to log.
     - `average`: an object whose `update(model)` is called after each step, and in whose `applied(model)`
       validation takes place (see `nn.train.averaging`).
     - `run_dir`: where the last state (every `save_every` steps and after each validation), the best weights,
@@ -67,12 +68,13 @@ class Trainer:
         validate_every: int | None = None, patience: int | None = None, score: Callable[[Any], float] | None = None,
         average: Any = None, keep_last: int = 0, save_every: int | None = None, log_every: int = 10,
         skip_nonfinite: int = 0, run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
+        on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
         self.validate_every, self.patience, self.keep_last = validate_every, patience, keep_last
         self.save_every, self.log_every, self.skip_nonfinite = save_every, log_every, skip_nonfinite
         self.model, self.optimizer, self.score, self.average = model, optimizer, score, average
-        self.progress = progress
+        self.progress, self.on_validation = progress, on_validation
         check_settings(self)
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
@@ -271,6 +273,8 @@ class Trainer:
             self.model.train()
             if not math.isfinite(entry["score"]):
                 raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
+        if self.on_validation is not None:
+            entry |= self.on_validation(self, entry) or {}
         return float(entry["score" if self.score else "valid_loss"])
 
     # -- the state ------------------------------------------------------------------------------

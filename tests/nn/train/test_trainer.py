@@ -48,6 +48,19 @@ def test_early_stopping() -> None:
     assert t.epoch == 4 and t.best == 2.0
 
 
+def test_what_is_found_at_a_validation_is_logged(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def found(trainer: nn.Trainer, entry: dict[str, Any]) -> dict[str, Any] | None:
+        seen.append(dict(entry))
+        return {"twice": 2 * trainer.step} if len(seen) > 1 else None
+
+    history = trainer(tmp_path, max_epochs=3, on_validation=found).fit()
+    valid = [e for e in history if "valid_loss" in e]
+    assert [e["valid_loss"] for e in seen] == [e["valid_loss"] for e in valid]
+    assert [e.get("twice") for e in valid] == [None, *(2 * e["step"] for e in valid[1:])]
+
+
 def test_accumulation_equals_larger_batches() -> None:
     """Two batches of different sizes in one step give the gradient of both together."""
     pairs = copying(20)
