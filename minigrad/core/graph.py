@@ -287,7 +287,7 @@ class Backward:
     def _replacement(self, node: Node, answer: Any) -> Any:
         if getattr(answer, "shape", None) != node.shape or answer.dtype != node.dtype:
             raise GradientError(
-                f"a gradient hook returned {_what(answer)} in place of a gradient of shape {node.shape} and "
+                f"a gradient hook returned {kind_of(answer)} in place of a gradient of shape {node.shape} and "
                 f"dtype {node.dtype}"
             )
         return answer if self.create_graph else np.asarray(answer)
@@ -318,5 +318,7 @@ def _grad_buffer(node: Node) -> ndarray | None:
     return None if node.notes is None else node.notes.grad_buffer
 
 
-def _what(value: Any) -> str:
-    return f"shape {value.shape} and dtype {value.dtype}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+def kind_of(value: Any) -> str:
+    """What came in place of a gradient, for an error."""
+    shaped = hasattr(value, "shape") and not isinstance(value, np.generic)
+    return f"shape {value.shape} and dtype {value.dtype}" if shaped else f"a {type(value).__name__}"

@@ -6,15 +6,17 @@ The mode is a context variable, so each thread and each asyncio task has its own
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import GradientError
 
 __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "is_grad_enabled"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Mode:
@@ -42,7 +44,7 @@ _PLAIN = Mode(True, None, False, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
 
 
-class set_grad_enabled:
+class set_grad_enabled(ContextDecorator):
     """Record operations, or not, within a `with` block or in the function that this decorates."""
 
     def __init__(self, mode: bool) -> None:
@@ -55,20 +57,13 @@ class set_grad_enabled:
     def __exit__(self, *exc: object) -> None:
         leave()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or coroutine; "
                 "use a with block inside it"
             )
-        record = self._record
-
-        @functools.wraps(function)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            with set_grad_enabled(record):
-                return function(*args, **kwargs)
-
-        return wrapper
+        return super().__call__(function)
 
 
 class no_grad(set_grad_enabled):

@@ -1,26 +1,24 @@
 """Tensor: an array, its gradient, and its place in the graph.
 
-This class holds what is not an operation: construction, attributes, conversion and `backward`. Operators and
-methods such as `__mul__` and `sum` are set on it by `registry.py`, for each operation that is declared; what NumPy
-asks of it, by `protocols.py`.
+This class holds what is not an operation: construction, attributes and `backward`. Operators and methods such as
+`__mul__` and `sum` are set on it by `registry.py`, for each operation that is declared; what NumPy asks of it, by
+`protocols.py`. Its base in `data_model.py` has what Python asks: `len(t)`, `float(t)`, `repr(t)`, copies.
 
-On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`. After "Python" come conversions and
-copies: each says what it does, and none is needed for the others.
+On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 """
 
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .changes import mark_changed
+from .data_model import DataModel
 from .errors import GradientError
-from .graph import Backward, Node, notes_of
-from .methods import Methods
+from .graph import Backward, Node, kind_of, notes_of
 from .modes import MODE, set_grad_enabled
 from .size import Size
 
@@ -32,7 +30,7 @@ DISPATCH: dict[Any, Callable[..., Any]] = {}
 """What `np.f(tensor)` runs, by NumPy function; `(ufunc, "reduce")` and the like for ufunc methods."""
 
 
-class Tensor(Methods):
+class Tensor(DataModel):
     """A NumPy array that can remember how it was computed.
 
     `data` is anything `np.asarray` takes; an ndarray is shared, not copied (`tensor()` copies), and
@@ -224,13 +222,8 @@ class Tensor(Methods):
 
     def _check_gradient(self, caller: str, gradient: Any) -> None:
         if not isinstance(gradient, (Tensor, ndarray)) or gradient.shape != self.shape or gradient.dtype != self.dtype:
-            got = (
-                f"shape {gradient.shape} and dtype {gradient.dtype}"
-                if isinstance(gradient, (Tensor, ndarray))
-                else f"a {type(gradient).__name__}"
-            )
             raise GradientError(
-                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got {got}"
+                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got {kind_of(gradient)}"
             )
 
     def detach(self) -> Tensor:
@@ -252,93 +245,6 @@ class Tensor(Methods):
         if self._node is None:
             raise GradientError(f"{caller}: this tensor does not require gradients")
         return self._node
-
-    # -- Python ----------------------------------------------------------------------------------
-
-    def __repr__(self) -> str:
-        values = np.array2string(self._array, separator=", ", prefix="tensor(")
-        made_by = ""
-        if self._node is not None:
-            made_by = ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
-        return f"tensor({values}, dtype={self.dtype}{made_by})"
-
-    def _repr_html_(self) -> str:
-        from html import escape  # wanted in notebooks alone
-
-        return f"<pre>{escape(repr(self))}</pre><small>{' × '.join(map(str, self.shape)) or 'scalar'}</small>"
-
-    def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else format(str(self), spec)
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def __iter__(self) -> Iterator[Tensor]:
-        if self.ndim == 0:
-            raise TypeError("iteration over a 0-d tensor")
-        return (self[i] for i in range(len(self)))
-
-    def __contains__(self, value: Any) -> bool:
-        return bool((self._array == (value._array if isinstance(value, Tensor) else value)).any())
-
-    def __bool__(self) -> bool:
-        return bool(self._array)
-
-    def __float__(self) -> float:
-        return float(self._number("float"))
-
-    def __int__(self) -> int:
-        return int(self._number("int"))
-
-    def __complex__(self) -> complex:
-        return complex(self._number("complex"))
-
-    def _number(self, kind: str) -> Any:
-        """The value of one element, where Python or NumPy asks for it; no gradient follows a number."""
-        mode = MODE.get()
-        if self._node is not None and mode.traced and mode.record:
-            raise GradientError(
-                f"{kind}() of a tensor inside a function that is being differentiated would lose its gradient; "
-                "collect such values with np.stack([...]), in place of writing them into an array, or take "
-                ".item() where a plain number is meant"
-            )
-        if self._node is not None and mode.record:
-            warnings.warn(
-                f"{kind}() of a tensor that requires gradients gives a number without one; write .item()", stacklevel=3
-            )
-        return self.item()
-
-    def __index__(self) -> int:
-        return self._array.__index__()
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            "item assignment would change values that a graph may need; build a new tensor with where(), "
-            "index_add() or concatenate(), or write into .data of a tensor that no graph uses"
-        )
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        if not self.is_leaf:
-            raise GradientError("deepcopy: only a leaf can be copied with its gradient; use detach() or clone()")
-        copy = type(self).__new__(type(self))
-        memo[id(self)] = copy
-        copy._array = self._array.copy()
-        copy._node = None
-        copy.requires_grad = self.requires_grad
-        if self.grad is not None:
-            copy.grad = self.grad._array.copy()
-        return copy
-
-    def __reduce__(self) -> Any:
-        if not self.is_leaf:
-            raise GradientError("pickle: only a leaf can be pickled; use detach()")
-        return type(self), (self._array, self.requires_grad), None if self.grad is None else self.grad._array
-
-    def __setstate__(self, gradient: ndarray) -> None:
-        self.grad = gradient
 
     # -- NumPy ------------------------------------------------------------------------------------
 
