@@ -13,7 +13,7 @@ FLOORS = [
     ["minigrad.core.device", "minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
      "minigrad.runtime"],
     ["minigrad.core.modes", "minigrad.core.changes", "minigrad.core.size", "minigrad.core.watch"], ["minigrad.core.graph"],
-    ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
+    ["minigrad.core.data_model"], ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
     ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],
     ["minigrad.ops"], ["minigrad.kernels"],
     ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.generation"], ["nn.train"], ["nn.pictures"], ["nn"],
