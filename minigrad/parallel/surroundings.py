@@ -34,7 +34,7 @@ def surroundings(loss: Any) -> list[Any]:
     waiting = [*modules.values()]
     while waiting:  # one plain loop: it is taken before every step
         for value in vars(waiting.pop()).values():
-            kind = _KINDS[type(value)]
+            kind = _kind(type(value))  # type: ignore[arg-type]  # a class is hashable
             if kind == "setting" or (kind == "tensor" and value.is_leaf) or id(value) in modules:
                 found.append(value)
             elif kind == "module":
@@ -47,16 +47,11 @@ def surroundings(loss: Any) -> list[Any]:
     return [*modules.values(), *found]
 
 
-class _Kinds(dict[type, str]):
+@functools.lru_cache
+def _kind(cls: type) -> str:
     """What the values of a class are here."""
-
-    def __missing__(self, cls: type) -> str:
-        kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
-        self[cls] = "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
-        return self[cls]
-
-
-_KINDS = _Kinds()
+    kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
+    return "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
 
 
 def _is_module(cls: type) -> bool:
