@@ -62,7 +62,8 @@ def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float
         raise ValueError(f"smooth_l1_loss: expected beta >= 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction)
-    return _huber(_distance("smooth_l1_loss", input, target, reduction), beta, 1 / beta, 1.0, reduction)
+    d = _distance("smooth_l1_loss", input, target, reduction)
+    return _huber(d, np.abs(unwrap(d)) < beta, beta, 1 / beta, 1.0, reduction)
 
 
 @function()
@@ -70,14 +71,13 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """d² / 2 where d = |input - target| <= `delta`, else delta (d - delta / 2)."""
     if not delta > 0:
         raise ValueError(f"huber_loss: expected delta > 0, got {delta}")
-    return _huber(_distance("huber_loss", input, target, reduction), delta, 1.0, delta, reduction)
+    d = _distance("huber_loss", input, target, reduction)
+    return _huber(d, np.abs(unwrap(d)) <= delta, delta, 1.0, delta, reduction)
 
 
-def _huber(d: Tensor, limit: float, curvature: float, slope: float, reduction: str) -> Tensor:
-    """d² curvature / 2 where |d| <= `limit`, else (|d| - limit / 2) slope."""
-    size = absolute(d)  # whose square would have no second derivative at 0
-    near = unwrap(size) <= limit
-    losses = where(near, square(where(near, d, 0.0)) * (curvature / 2), (size - limit / 2) * slope)
+def _huber(d: Tensor, near: Any, limit: float, curvature: float, slope: float, reduction: str) -> Tensor:
+    """d² curvature / 2 where `near`, else (|d| - limit / 2) slope; |d|² would have no second derivative at 0."""
+    losses = where(near, square(where(near, d, 0.0)) * (curvature / 2), (absolute(d) - limit / 2) * slope)
     return _of_elements(losses, reduction)
 
 
