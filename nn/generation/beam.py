@@ -35,7 +35,7 @@ def beam_search(
     live = search  # the sentences in the batch, each with a row for every hypothesis in its beam
     while True:
         logits = decoding.logits()  # (rows, vocab)
-        so_far = np.array([[h.log_prob] for beam in live for h in beam.alive], logits.dtype)
+        so_far = np.array([h.log_prob for beam in live for h in beam.alive], logits.dtype)[:, None]
         offset = so_far - log_sum_exp(logits)
         totals = logits + offset if decoding.rules == Rules() else decoding.ruled(logits + (offset - so_far)) + so_far
         first, rows = 0, []

@@ -217,7 +217,7 @@ class FastSelfAttention(_FastAttention, MultiHeadSelfAttention):
         allowed = allowed_keys(mask, is_causal, length, k.shape[1], self.window)
         if length > 1 or allowed is not None:
             return self.out_proj(attend(self, q, k, v, allowed))
-        keys, values = (z.reshape(n, -1, kv, d) for z in (k, v))
+        keys, values = (z.reshape(n, z.shape[1], kv, d) for z in (k, v))
         weights = q.reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
         softmax_rows(weights, self.scale)
         return self.out_proj((weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d))

@@ -152,12 +152,12 @@ ATTEND: ContextVar[Callable[..., Tensor]] = ContextVar("nn.attend", default=atte
 
 def attention_weights(module: MultiHeadAttention, q: Any, k: Any, mask: np.ndarray | None) -> Tensor:
     """softmax(q · kᵀ · scale + bias) of each head, (N, h, L_q, L_kv); rows with nothing to attend to are 0."""
-    n, h, kv = len(q), module.num_heads, module.num_kv_heads
-    queries = mg.transpose(mg.reshape(q, n, -1, kv, h // kv, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, group, L_q, d_k)
-    keys = mg.transpose(mg.reshape(k, n, -1, kv, 1, module.d_k), 0, 2, 3, 4, 1)  # (N, kv, 1, d_k, L_kv)
-    scores = mg.reshape(mg.matmul(queries, keys), n, h, q.shape[1], k.shape[1]) * module.scale
+    (n, rows, _), columns, h, kv = q.shape, k.shape[1], module.num_heads, module.num_kv_heads
+    queries = mg.transpose(mg.reshape(q, n, rows, kv, h // kv, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, group, L_q, d_k)
+    keys = mg.transpose(mg.reshape(k, n, columns, kv, 1, module.d_k), 0, 2, 3, 4, 1)  # (N, kv, 1, d_k, L_kv)
+    scores = mg.reshape(mg.matmul(queries, keys), n, h, rows, columns) * module.scale
     if module.position_bias is not None:
-        scores = scores + module.position_bias(q.shape[1], k.shape[1])
+        scores = scores + module.position_bias(rows, columns)
     return mg.softmax(scores, where=mask)
 
 
@@ -165,8 +165,8 @@ def weighted_values(module: MultiHeadAttention, weights: Any, v: Any) -> Tensor:
     """The values of each head weighted and summed, side by side: (N, L_q, h·d_k)."""
     n, h, kv, length = len(v), module.num_heads, module.num_kv_heads, weights.shape[2]
     dropped = mg.dropout(weights, module.dropout, module.training, module.generator)
-    dropped = mg.reshape(dropped, n, kv, h // kv, length, -1)
-    values = mg.transpose(mg.reshape(v, n, -1, kv, 1, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, 1, L_kv, d_k)
+    dropped = mg.reshape(dropped, n, kv, h // kv, length, v.shape[1])
+    values = mg.transpose(mg.reshape(v, n, v.shape[1], kv, 1, module.d_k), 0, 2, 3, 1, 4)  # (N, kv, 1, L_kv, d_k)
     heads = mg.matmul(dropped, values)  # (N, kv, group, L_q, d_k)
     return mg.reshape(mg.transpose(heads, 0, 3, 1, 2, 4), n, length, h * module.d_k)
 
@@ -206,4 +206,4 @@ def _each_head(norm: RMSNorm | None, x: Any) -> Tensor:
     if norm is None:
         return x
     n, length, width = x.shape
-    return mg.reshape(norm(mg.reshape(x, n, length, -1, norm.d)), n, length, width)
+    return mg.reshape(norm(mg.reshape(x, n, length, width // norm.d, norm.d)), n, length, width)

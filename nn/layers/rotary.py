@@ -43,7 +43,7 @@ class RotaryPositions:
         """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N, L)."""
         n, length, width = x.shape
         cos, sin = self.cos_sin(positions, length, x.dtype)
-        heads = mg.reshape(x, n, length, -1, self.head_dim)
+        heads = mg.reshape(x, n, length, width // self.head_dim, self.head_dim)
         first, second = mg.split(heads, 2, -1)
         turned = mg.concatenate([-second, first], -1)
         return mg.reshape(heads * cos + turned * sin, n, length, width)

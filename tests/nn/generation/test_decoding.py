@@ -111,6 +111,18 @@ def test_sentences_do_not_depend_on_their_batch() -> None:
         assert nn.beam_search(model, alone, beam_size=3, max_len=8)[0][0].tokens == beams[i][0].tokens
 
 
+@pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True}])
+def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
+    model, source = small(**changes), np.zeros((0, 4), int)
+    for net in (model, nn.for_inference(model)):
+        for search in (nn.greedy_search, nn.sample, nn.beam_search, lambda m, s: nn.generate(m, source=s, num_beams=3)):
+            assert search(net, source) == []
+        with nn.record_attention(net) as recorded:
+            nn.greedy_search(net, source)
+        assert {len(w) for w in recorded["encoder.layers.0.self_attention"]} == {0}
+    assert model.train().loss(source, source).item() == 0
+
+
 def test_a_fixed_number_of_tokens() -> None:
     model = small(0)
     assert [len(h.tokens) for h in nn.greedy_search(model, SOURCES, max_len=7, eos=None)] == [7, 7, 7]
