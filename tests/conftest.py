@@ -11,19 +11,27 @@ from typing import Any
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core to itself: BLAS with more threads would only wait for it
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # begun in the background: what the tests start would ignore Ctrl-C
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 import pytest
 from hypothesis import HealthCheck, settings
+
+from minigrad.signals import ENDING
 
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
 settings.register_profile("dev", max_examples=12, **_common)
 settings.register_profile("ci", max_examples=12, derandomize=True, **_common)
 settings.register_profile("intense", max_examples=1000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_of_a_terminal() -> None:
+    """What the tests start takes signals as at a terminal: by `nohup` or `&` some are ignored, which a process hands on.
+
+    A handler is not handed on; and the tests themselves go on ignoring what they were told to.
+    """
+    for number in (signal.SIGINT, *ENDING):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *told: None)
 
 
 @pytest.fixture

@@ -89,6 +89,17 @@ def test_a_run_that_is_told_to_end_saves_first(tmp_path: Path, number: signal.Si
         assert not list(run.glob(".*.part"))
 
 
+def test_a_run_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    """What was ignored when it began, as by `nohup` and `&`, stays ignored; SIGTERM ends it as ever."""
+    command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "2", "--out", str(tmp_path / "run")]
+    with started(["sh", "-c", 'trap "" HUP INT; exec "$@"', "sh", *command]) as process:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
+            os.killpg(process.pid, number)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 def test_a_script_that_is_told_to_end_clears_up(tmp_path: Path, number: signal.Signals) -> None:
     code = f"""

@@ -69,6 +69,7 @@ class Tracer:
 
 def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
     """Train from the last state; whether a signal ended it."""
+    before = {number: signal.getsignal(number) for number in ENDING}
     try:
         for number in ENDING:  # as `run_script` does
             signal.signal(number, terminate)
@@ -79,8 +80,8 @@ def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
     finally:
         sys.settrace(None)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number in ENDING:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         end_of_process()
     return False
 
