@@ -12,6 +12,7 @@ without words, an address elsewhere.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import sys
@@ -23,6 +24,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "cou
 
 from builder import browser, check, diagrams, lessons, page, reference
 from builder.markdown import render
+
+from minigrad.console import count, run_script
+from minigrad.files.found import read_text
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
 WRITTEN = {
@@ -45,22 +49,22 @@ def written() -> list[page.Page]:
     ]
     made = []
     for name in names:
-        path = HERE / f"{name}.md"
-        if not path.exists():
-            continue
-        made.append(_page(path, WRITTEN.get(name, "More")))
+        made.append(_page(HERE / f"{name}.md", WRITTEN.get(name, "More")))
         made[-1].files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
     return [*made, *(_page(path, "More") for path in sorted(HERE.glob("results/*/README.md")))]
 
 
 def _page(path: Path, group: str, language: str = "en") -> page.Page:
     """A Markdown file as a page; `{{diagram NAME: caption}}` stands for a diagram."""
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     title = re.match(r"# (.+)", text)
     if not title:
-        raise SystemExit(f"{path}: expected a title in the first line, # …")
+        raise ValueError(f"{path}: expected a title in the first line, # …")
     diagram = lambda found: diagrams.figure(found[1], found[2], page.words(language))
-    content = re.sub(r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", diagram, render(text), flags=re.DOTALL)
+    try:
+        content = re.sub(r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", diagram, render(text), flags=re.DOTALL)
+    except ValueError as error:  # of a formula, or a diagram
+        raise ValueError(f"{path}: {error}") from None
     return page.Page(
         path.relative_to(HERE).with_suffix(".html").as_posix(), title[1], group, content, language=language
     )
@@ -84,6 +88,8 @@ def _rest(title: str) -> str:
 def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:
     """Put the live translator beside the page about it; without Pyodide the page tells how to get one."""
     parts = re.split(r"<p>\{\{(with|without) pyodide\}\}</p>", live.content)  # for both, with, and without
+    if parts[1::2] != ["with", "without"]:
+        raise ValueError(f"{HERE / 'live.md'}: expected {{{{with pyodide}}}} and later {{{{without pyodide}}}}")
     live.content = parts[0] + parts[2 if pyodide else 4]
     if pyodide:
         live.files["translator.html"] = browser.live_page(pyodide, run_dir).encode()
@@ -91,10 +97,15 @@ def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:
 
 def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> list[str]:
     """Write the site to `out`; all that is wrong with it."""
+    if (
+        os.path.lexists(out)
+        and not (out / "assets" / "style.css").is_file()
+        and not (out.is_dir() and not any(out.iterdir()))
+    ):
+        raise ValueError(f"{out}: expected an empty folder, or a site to replace")
     records = out.with_name(out.name + "-records")
     if not reuse:
         shutil.rmtree(records, ignore_errors=True)
-    shutil.rmtree(out, ignore_errors=True)
     lessons_of, wrong = lessons.pages(records, reuse, jobs)
     english, chinese = ([p for p in lessons_of if p.language == language] for language in ("en", "zh"))
     pages = written()
@@ -111,6 +122,7 @@ def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> lis
         *group("More"),
         *in_chinese(chinese),
     ]
+    shutil.rmtree(out, ignore_errors=True)
     page.write(in_order, out)
     return wrong + check.problems(out)
 
@@ -129,7 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--out", type=Path, default=Path("site"), metavar="DIR", help="where the pages go (default: site)"
     )
     parser.add_argument("--reuse", action="store_true", help="keep the runs of lessons that are there from last time")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="lessons that run at once (default: 2)")
+    parser.add_argument("--jobs", type=count, default=2, metavar="N", help="lessons that run at once (default: 2)")
     parser.add_argument("--pyodide", type=Path, metavar="DIR", help="make the live page, with this unpacked Pyodide")
     args = parser.parse_args(argv)
     wrong = build(args.out, args.reuse, args.jobs, args.pyodide)
@@ -144,4 +156,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script(main))

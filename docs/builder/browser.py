@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import io
-import json
 import re
 import zipfile
 from pathlib import Path
+
+from minigrad.files.found import read_text
+from minigrad.files.json import read_json
+from nn import Translator
 
 from .page import ASSETS
 
@@ -26,12 +29,14 @@ def live_page(pyodide: Path, run_dir: Path) -> str:
         f'<script type="text/plain" data-file="{name}">{base64.b64encode(gzip.compress(content, mtime=0)).decode()}</script>'
         for name, content in files.items()
     )
-    page = (PARTS / "page.html").read_text(encoding="utf-8")
-    style = re.sub(r"@font-face.*", "", (ASSETS / "style.css").read_text(encoding="utf-8"))  # it has no formulas
+    page = read_text(PARTS / "page.html")
+    style = re.sub(r"@font-face.*", "", read_text(ASSETS / "style.css"))  # it has no formulas
     for name, text in (
-        ("style", style), ("worker", (PARTS / "worker.js").read_text(encoding="utf-8")),
-        ("page", (PARTS / "page.js").read_text(encoding="utf-8")), ("files", packed),
+        ("style", style), ("worker", read_text(PARTS / "worker.js")),
+        ("page", read_text(PARTS / "page.js")), ("files", packed),
     ):  # fmt: skip
+        if f"@{name}@" not in page:
+            raise ValueError(f"{PARTS / 'page.html'}: expected @{name}@ in it")
         page = page.replace(f"@{name}@", text)
     return page
 
@@ -40,25 +45,26 @@ def _of_pyodide(folder: Path) -> dict[str, bytes]:
     """What a page needs of Pyodide, by name."""
     missing = [name for name in CORE if not (folder / name).is_file()]
     if missing:
-        raise SystemExit(
+        raise ValueError(
             f"--pyodide {folder}: expected an unpacked Pyodide, with {', '.join(CORE)}; missing: {missing}"
         )
     try:
-        packages = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]
+        packages = read_json(folder / "pyodide-lock.json")["packages"]
         wheels, waiting = [], ["numpy"]
         while waiting:
             package = packages[waiting.pop()]
             wheels.append(package["file_name"])
             waiting += package["depends"]
     except (ValueError, KeyError, TypeError) as error:
-        raise SystemExit(f"--pyodide {folder}: pyodide-lock.json does not list NumPy: {error!r}") from None
+        raise ValueError(f"--pyodide {folder}: pyodide-lock.json does not list NumPy: {error!r}") from None
     if missing := [name for name in wheels if not (folder / name).is_file()]:
-        raise SystemExit(f"--pyodide {folder}: its pyodide-lock.json names {missing}, which is not there")
+        raise ValueError(f"--pyodide {folder}: its pyodide-lock.json names {missing}, which is not there")
     return {name: (folder / name).read_bytes() for name in (*CORE, *wheels)}
 
 
 def _library(run_dir: Path) -> bytes:
     """The library, what the page asks of it, and the trained model, as a zip archive."""
+    Translator.load(run_dir)  # an error here, in place of one in the page
     files = {path.relative_to(ROOT): path for package in ("minigrad", "nn") for path in ROOT.glob(f"{package}/**/*.*")}
     files = {name: path for name, path in files.items() if path.suffix in (".py", ".html")}
     files |= {Path("asked.py"): PARTS / "asked.py", Path("corpora.py"): ROOT / "examples" / "corpora.py"}

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+from minigrad.files.found import read_text
+
 from . import font
 
 __all__ = ["problems"]
@@ -60,11 +62,11 @@ def wide(letter: str) -> bool:
     return unicodedata.east_asian_width(letter) in "WF"
 
 
-def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[str]:
-    reader = _Reader()
-    text = path.read_text(encoding="utf-8")
-    reader.feed(text)
+def _page_problems(path: Path, site: Path, readers: dict[Path, _Reader]) -> list[str]:
+    reader, text = readers[path], read_text(path)
     wrong = list(reader.wrong)
+    wrong += [] if text.rstrip().endswith("</html>") else ["it does not end with </html>"]
+    wrong += [f"a mark that nothing was put for: {mark}" for mark in re.findall(r"<p>(\{\{.*?)</p>", text, re.DOTALL)]
     wrong += [f"id {name!r} twice" for name in sorted({n for n in reader.ids if reader.ids.count(n) > 1})]
     for tag, name, address in reader.links:
         if re.match(r"[a-z]+:", address):
@@ -72,10 +74,10 @@ def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[st
             wrong += [] if fine else [f"an external address in <{tag} {name}>: {address[:80]}"]
             continue
         target, _, part = unquote(address).partition("#")
-        file = (path.parent / target).resolve() if target else path.resolve()
-        if not file.is_file() or site.resolve() not in file.parents:
+        file = (path.parent / target).resolve() if target else path
+        if not file.is_file() or site not in file.parents:
             wrong.append(f"a dead link: {address}")
-        elif part and file.suffix == ".html" and part not in ids.get(file, set()) and tag == "a":
+        elif part and file.suffix == ".html" and (file not in readers or part not in readers[file].ids) and tag == "a":
             wrong.append(f"a link to a place that is not there: {address}")
     loaded = re.findall(
         r"(?:@import|fetch\(|importScripts\((?!URL\.createObjectURL)|new WebSocket|url\([\"']?https?:)[^\n]{0,60}", text
@@ -85,15 +87,14 @@ def _page_problems(path: Path, site: Path, ids: dict[Path, set[str]]) -> list[st
 
 def problems(site: Path) -> list[str]:
     """All that is wrong with the pages of a site."""
-    ids: dict[Path, set[str]] = {}
-    for path in site.rglob("*.html"):
-        reader = _Reader()
-        reader.feed(path.read_text(encoding="utf-8"))
-        ids[path.resolve()] = set(reader.ids)
-    found = [f"{p.relative_to(site)}: {w}" for p in sorted(site.rglob("*.html")) for w in _page_problems(p, site, ids)]
+    site = site.resolve()
+    readers = {path: _Reader() for path in sorted(site.rglob("*.html"))}
+    for path, reader in readers.items():
+        reader.feed(read_text(path))
+    found = [f"{path.relative_to(site)}: {wrong}" for path in readers for wrong in _page_problems(path, site, readers)]
     for style in site.rglob("*.css"):
         addresses = re.findall(
-            r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", re.sub(r"/\*.*?\*/", "", style.read_text(), flags=re.S)
+            r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", re.sub(r"/\*.*?\*/", "", read_text(style), flags=re.S)
         )
         found += [f"{style.relative_to(site)}: an external address: {a}" for a in addresses]
     return found

@@ -284,6 +284,8 @@ DIAGRAMS: dict[str, tuple[Callable[[], Drawing], str]] = {
 
 def figure(name: str, caption: str, translated: Callable[..., str] | None = None) -> str:
     """A diagram with its caption, by its name; its words, and those for who cannot see it, are `translated`."""
+    if name not in DIAGRAMS:
+        raise ValueError(f"no diagram {name!r:.60}; expected one of {', '.join(DIAGRAMS)}")
     draw, alt = DIAGRAMS[name]
     translated = translated or Catalogue().words
     return f'<figure><div class="scroll" tabindex="0">{draw().svg(translated(alt), translated)}</div><figcaption>{inline(caption)}</figcaption></figure>'

@@ -17,6 +17,8 @@ from fontTools.pens.t2CharStringPen import T2CharStringPen
 from fontTools.pens.transformPen import TransformPen
 from fontTools.ttLib import TTFont
 
+from minigrad.files.found import found_file
+
 __all__ = ["covered", "make"]
 
 MADE = Path(__file__).parent.parent / "assets" / "math.woff"
@@ -75,8 +77,13 @@ def narrow_roots(font: TTFont) -> None:
 @cache
 def covered() -> frozenset[str]:
     """The characters that the font has."""
-    with TTFont(MADE) as font:
-        return frozenset(map(chr, font.getBestCmap()))
+    try:
+        with TTFont(found_file(MADE)) as font:
+            return frozenset(map(chr, font.getBestCmap()))
+    except OSError:
+        raise
+    except Exception as error:  # fontTools has errors of many kinds
+        raise ValueError(f"{MADE}: not a font ({error!r:.200})") from None
 
 
 if __name__ == "__main__":

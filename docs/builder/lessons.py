@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 import re
 import subprocess
@@ -11,11 +10,15 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
+from xml.etree import ElementTree
 
-from formulas import mathml
-from languages import Catalogue, catalogue
+from formulas import FormulaError, mathml
+from languages import PROSE, Catalogue, catalogue
 from terminal import differing, plain, sentence
+
+from minigrad.files.found import found_file, read_text
+from minigrad.files.json import Settings, kinds_of, read_json
 
 from . import diagrams
 from .markdown import anchor, code, inline, number
@@ -31,7 +34,7 @@ INK = "#15181d"
 def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
     """Run a lesson; the folder of its record, and what went wrong."""
     folder = records / script.stem
-    if reuse and (folder / "lesson.json").exists():
+    if reuse and os.path.lexists(folder / "lesson.json"):
         return folder, ""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
     env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # several lessons run at once, a core for each
@@ -57,14 +60,44 @@ def pages(records: Path, reuse: bool = False, jobs: int = 2) -> tuple[list[Page]
 
 def _in_each_language(script: Path, folder: Path) -> tuple[list[Page], list[str]]:
     """The pages of a lesson from the record of its run, and what is wrong with their Chinese."""
-    blocks = json.loads((folder / "lesson.json").read_text(encoding="utf-8"))["blocks"]
+    blocks = _record(folder / "lesson.json")
+    failed = [block["text"] for block in blocks if not block.get("holds", True)]
+    wrong = [f"{folder / 'lesson.json'}: does not agree: {text}" for text in failed]
     english, chinese = Catalogue(), catalogue(script.stem, "zh")
     if len(chinese.of_file) < 2:
-        return [_page(script, folder, blocks, english)], [
-            f"{script.name}: expected its Chinese in zh/{script.stem}.txt"
-        ]
-    wrong = [f"{script.name}: {problem}" for problem in chinese.problems() + chinese.gaps(blocks)]
+        wrong.append(f"{script.name}: expected its Chinese in zh/{script.stem}.txt")
+        return [_page(script, folder, blocks, english)], wrong
+    wrong += [f"{script.name}: {problem}" for problem in chinese.problems() + chinese.gaps(blocks)]
     return [_page(script, folder, blocks, words) for words in (english, chinese)], wrong
+
+
+def _record(path: Path) -> list[dict[str, Any]]:
+    """The blocks of a lesson as its run wrote them: each is what the method of `_View` for its kind takes."""
+    blocks = read_json(path).list("blocks", dict)
+    for i, block in enumerate(blocks):
+        entries = Settings(block, f"{path}: block {i}")
+        kind = entries.text("kind", choices=list(PROSE))
+        hints = get_type_hints(getattr(_View, f"_{kind}"))
+        del hints["return"]
+        for name, hint in hints.items():
+            entries.take(name, kinds_of(hint))
+            if not _fits(block[name], hint):
+                entries.fail(name, str(hint))
+        entries.expect_no_others()
+        if kind == "table" and any(len(row) != len(block["header"]) for row in block["rows"]):
+            entries.fail("rows", f"{len(block['header'])} cells in each, as in the header")
+        if Path(block.get("file", "")).name != block.get("file", "") and kind != "source":
+            entries.fail("file", "the name of a file beside this one")
+    if not blocks or blocks[0]["kind"] != "title":
+        raise ValueError(f"{path}: expected a title as the first of its blocks")
+    return blocks
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated kind: lists of lists of texts, too."""
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+    return isinstance(value, hint)
 
 
 def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catalogue) -> Page:
@@ -87,7 +120,13 @@ def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catal
 
 def picture(path: Path, alt: str, prefix: str) -> str:
     """A picture of matplotlib's, to stand in a page: its ids are its own, its ink is the page's."""
-    svg = path.read_text(encoding="utf-8")
+    svg = read_text(path)
+    try:
+        root = ElementTree.fromstring(svg).tag
+    except ElementTree.ParseError as error:
+        raise ValueError(f"{path}: not an SVG ({error})") from None
+    if root != "{http://www.w3.org/2000/svg}svg" or "<svg" not in svg:
+        raise ValueError(f"{path}: expected an SVG, got <{root}>")
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(id="|href="#|url\(#)', lambda m: m[1] + prefix, svg)
@@ -125,11 +164,14 @@ class _View:
         parts = [f'<p class="lead">{label}</p>']
         for block in blocks:
             content = {k: v for k, v in block.items() if k != "kind"}
+            try:
+                shown = getattr(self, f"_{block['kind']}")(**content)
+            except FormulaError as error:
+                raise ValueError(f"{self.folder / 'lesson.json'}: {error}") from None
             if block["kind"] in ("fact", "erratum", "measured"):
-                self.checks.append(getattr(self, f"_{block['kind']}")(**content))
-                continue
-            parts += self._close()
-            parts.append(getattr(self, f"_{block['kind']}")(**content))
+                self.checks.append(shown)
+            else:
+                parts += [*self._close(), shown]
         return "\n".join([*parts, *self._close()])
 
     def _close(self) -> list[str]:
@@ -207,7 +249,7 @@ class _View:
         return diagrams.figure(name, caption, self.words)
 
     def _explorer(self, file: str, path: str, caption: str) -> str:
-        self.files[f"{self.path}-{file}"] = (self.folder / file).read_bytes()
+        self.files[f"{self.path}-{file}"] = found_file(self.folder / file).read_bytes()
         name = f"../{self.path}-{file}"  # one for all languages
         return (
             f'<figure class="wide"><iframe class="explorer" src="{name}" title="{html.escape(caption, quote=True)}" loading="lazy">'

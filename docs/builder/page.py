@@ -10,6 +10,8 @@ from pathlib import Path
 
 from languages import catalogue
 
+from minigrad.files.found import found_file
+
 __all__ = ["Page", "menu", "words", "write"]
 
 FOOTER = "minigrad: automatic differentiation and Transformers in plain NumPy."
@@ -119,4 +121,4 @@ def write(pages: list[Page], out: Path) -> None:
             (out / path).write_bytes(content)
     (out / "assets").mkdir(exist_ok=True)
     for asset in ASSETS.iterdir():
-        (out / "assets" / asset.name).write_bytes(asset.read_bytes())
+        (out / "assets" / asset.name).write_bytes(found_file(asset).read_bytes())

@@ -14,6 +14,7 @@ from typing import Any
 
 import minigrad.docs
 from minigrad.core.registry import FUNCTIONS
+from minigrad.files.found import read_text
 
 from .markdown import anchor, inline
 from .operations import operations
@@ -125,7 +126,7 @@ def command_line() -> Page:
         "<h1>Command line</h1>",
         "<p>What the scripts of <code>examples/</code> take, as they say it themselves.</p>",
     ]
-    scripts = [p for p in sorted((ROOT / "examples").glob("*.py")) if "__main__" in p.read_text(encoding="utf-8")]
+    scripts = [p for p in sorted((ROOT / "examples").glob("*.py")) if "__main__" in read_text(p)]
     scripts.sort(key=lambda path: (*SCRIPTS, path.stem).index(path.stem))
     scripts.append(ROOT / "examples" / "course" / "00_autodiff.py")
     parts.append(f'<p class="names">{links({p.name: f"#{p.stem}" for p in scripts})}</p>')

@@ -20,6 +20,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from minigrad.files.found import read_text
+
 __all__ = ["LANGUAGES", "Catalogue", "catalogue", "preferred"]
 
 LANGUAGES = ("en", "zh")
@@ -71,6 +73,8 @@ class Catalogue:
         self.of_file: dict[Path, list[str]] = {}
         for file in files:
             pairs = list(_pairs(file))
+            if not pairs:
+                raise ValueError(f"{file}: no translations in it")
             self.of_file[file] = [english for english, _ in pairs]
             self.entries.update(pairs)
         self.used: set[str] = set()
@@ -105,9 +109,9 @@ class Catalogue:
         return _PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), english if other == "=" else other)
 
     def words(self, english: str, **values: Any) -> str:
-        """A phrase of the frame around lessons, filled in; one that is not here is a KeyError."""
+        """A phrase of the frame around lessons, filled in; one that is not here is a ValueError."""
         if self.entries and english not in self.entries:
-            raise KeyError(f"no {self.language} for {english!r} in {', '.join(file.name for file in self.of_file)}")
+            raise ValueError(f"{', '.join(map(str, self.of_file))}: no {self.language} for {english!r}")
         return self._filled(english, {name: str(value) for name, value in values.items()})
 
     def block(self, block: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +150,7 @@ class Catalogue:
         wrong = []
         for text in dict.fromkeys(self.missing):
             near = get_close_matches(text, stale, 1, 0.6)
-            wrong.append(f"no {self.language} for: {text}" + (f"\n    there is one for: {near[0]}" if near else ""))
+            wrong.append(f"no {self.language} for: {text}" + (f"; there is one for: {near[0]}" if near else ""))
         return wrong + ([f"no longer said: {text}" for text in stale] if complete else [])
 
 
@@ -154,15 +158,17 @@ def catalogue(lesson: str, language: str) -> Catalogue:
     """The texts of a lesson, by the name of its script, e.g. "00_autodiff"."""
     if language not in LANGUAGES:
         raise ValueError(f"language {language!r}: expected one of {', '.join(LANGUAGES)}")
-    names = dict.fromkeys(["common", lesson])
-    return Catalogue(language, [file for name in names if (file := HERE / language / f"{name}.txt").exists()])
+    if language == "en":  # as lessons speak
+        return Catalogue()
+    common, own = (HERE / language / f"{name}.txt" for name in ("common", lesson))
+    return Catalogue(language, [common, own] if own != common and os.path.lexists(own) else [common])
 
 
 def _pairs(file: Path) -> Iterator[tuple[str, str]]:
     """Each quoted text of a file, and the lines below it."""
     quoted: list[str] = []
     other: list[str] = []
-    for line in [*file.read_text(encoding="utf-8").splitlines(), ">"]:
+    for line in [*read_text(file).splitlines(), ">"]:
         if line.startswith(">") and other:
             yield " ".join(" ".join(quoted).split()), _joined(other)
             quoted, other = [], []

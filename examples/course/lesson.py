@@ -18,7 +18,6 @@ import stoppable  # noqa: F401 (first: Ctrl-C is one line from here on)
 # isort: split
 import argparse
 import inspect
-import json
 import re
 import shutil
 import textwrap
@@ -32,6 +31,7 @@ import terminal
 from corpora import chinese_english
 
 from minigrad import MissingExtraError
+from minigrad.files.json import write_json
 from nn.pictures.style import style
 
 __all__ = ["Lesson", "chinese_english", "fastest"]
@@ -233,10 +233,8 @@ class Lesson:
         for text in self.words.missing:
             print(f"no {self.words.language} for: {text}", file=sys.stderr)
         if self.record:
-            self.record.mkdir(parents=True, exist_ok=True)
             content = {"name": self.name, "checked": self.checked, "corrected": self.corrected, "failed": self.failed}
-            text = json.dumps({**content, "blocks": self.blocks}, ensure_ascii=False, indent=1)
-            (self.record / "lesson.json").write_text(text, encoding="utf-8")
+            write_json(self.record / "lesson.json", {**content, "blocks": self.blocks})
         return 1 if self.failed else 0
 
 

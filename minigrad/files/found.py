@@ -1,11 +1,11 @@
-"""A file that is to be read: that it is there, and a file."""
+"""A file that is to be read: that it is there, and a file; and the text in it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["found_file"]
+__all__ = ["found_file", "read_text"]
 
 
 def found_file(path: str | Path, expected: str = "") -> Path:
@@ -22,3 +22,15 @@ def found_file(path: str | Path, expected: str = "") -> Path:
     if path.exists():
         raise OSError(f"{path}: a pipe or a device, expected a file{end}")
     raise FileNotFoundError(f"{path}: {'a link to nothing' if os.path.islink(path) else 'no such file'}{end}")
+
+
+def read_text(path: str | Path, expected: str = "") -> str:
+    """The text of a UTF-8 file; errors (ValueError, OSError) begin with its path."""
+    path = found_file(path, expected)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from None
+    if "\0" in text:
+        raise ValueError(f"{path}: a zero byte; this is no text")
+    return text

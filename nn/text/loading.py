@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.files.found import found_file
+from minigrad.files.found import found_file, read_text
 from minigrad.files.json import Settings, read_if_any, read_json
 
 from .pretrained import MARKS, ModelText
@@ -90,10 +90,7 @@ def _marks(directory: Path) -> Settings:
             marks[name] = marks.object(name).text("content")
     template = directory / "chat_template.jinja"
     if os.path.lexists(template):
-        try:
-            marks["chat_template"] = template.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{template}: not UTF-8 ({error})") from None
+        marks["chat_template"] = read_text(template)
     elif isinstance(marks.get("chat_template"), list):  # several, with names
         listed = [Settings(t, f"{marks.where}: chat_template") for t in marks.list("chat_template", dict)]
         named = {t.text("name"): t.text("template") for t in listed}

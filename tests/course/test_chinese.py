@@ -54,7 +54,7 @@ def test_values_of_the_run_go_to_their_places(tmp_path: Path) -> None:
     assert words.text("ReLU") == "ReLU" and words.text("(2, 3)") == "(2, 3)" and not words.missing
     assert words.text("another text") == "another text" and words.missing == ["another text"]
     assert words.words("size {d}: {how}", d=1, how="x") == "大小 1：x"
-    with pytest.raises(KeyError, match="no zh for 'Next'"):
+    with pytest.raises(ValueError, match="no zh for 'Next'"):
         words.words("Next")
 
 
@@ -87,7 +87,7 @@ def test_a_sentence_that_changed_is_named_with_its_translation(tmp_path: Path) -
         {"kind": "code", "text": "a", "note": ""},
     ]
     assert words.gaps(blocks) == [
-        "no zh for: Attention is a weighted sum of values.\n    there is one for: Attention is a sum of values.",
+        "no zh for: Attention is a weighted sum of values.; there is one for: Attention is a sum of values.",
         "no longer said: Attention is a sum of values.",
         "no longer said: unsaid",
     ]

@@ -143,7 +143,7 @@ def test_a_folder_that_is_not_pyodide(run_dir: Path, pyodide: Path, name: str, t
         (pyodide / name).unlink()
     else:
         (pyodide / name).write_text(text, encoding="utf-8")
-    with pytest.raises(SystemExit, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(said)):
         importlib.import_module("builder.browser").live_page(pyodide, run_dir)
 
 

@@ -142,7 +142,7 @@ def test_no_line_begins_with_what_closes_after_a_formula(docs: SimpleNamespace) 
 def test_words_of_diagrams_are_translated_and_letters_have_an_index(docs: SimpleNamespace) -> None:
     translated = (
         importlib.import_module("languages").catalogue("common", "zh").words
-    )  # a word without Chinese is a KeyError
+    )  # a word without Chinese is a ValueError
     for name in docs.diagrams.DIAGRAMS:
         shown = docs.diagrams.figure(name, "", translated)
         assert re.search("<text[^>]*>[^<]*[\u4e00-\u9fff]", shown), name
