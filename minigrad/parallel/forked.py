@@ -21,14 +21,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..core.random import default_generator, manual_seed
 from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..optim.optimizer import Work, has_gradient, sum_of_squares
 from ..runtime import get_num_threads, threads
 from ..signals import ENDING
 from .protocol import Alone
-from .surroundings import surroundings, unchanged
+from .surroundings import generators, reseed, surroundings, unchanged
 
 __all__ = ["DataParallel"]
 
@@ -53,9 +52,9 @@ class DataParallel(Alone):
     The first shard is this process's own. The others go to copies of it, forked at the first `backward`. They
     see the parameters and settings of `optimizer` change; where modules that `loss` uses have other settings,
     parts or buffers, or are in another mode, copies are made anew (an error between the batches of one step).
-    Other things that `loss` uses should stay as they are. Each shard draws its random numbers from a seed
-    that the default generator gives, so that runs repeat. With one process, all is as without this class.
-    Needs a system that can fork.
+    Other things that `loss` uses should stay as they are. Each shard draws its random numbers from seeds
+    that the default generator, and each that a module has, give in this process, so that runs repeat. With
+    one process, all is as without this class. Needs a system that can fork.
     """
 
     def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2) -> None:
@@ -141,9 +140,9 @@ class DataParallel(Alone):
     def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
         if not self._workers:
             self._start()
-        seeds = default_generator().integers(0, 2**63, self.processes - 1).tolist()
-        for worker, seed, shard in zip(self._workers, seeds, [*shards[1:], *[None] * self.processes]):
-            self._send([worker], "run", seed, shard, add)
+        drawn = [g.integers(0, 2**63, self.processes - 1).tolist() for g in generators(self._seen)]
+        for worker, seeds, shard in zip(self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]):
+            self._send([worker], "run", seeds, shard, add)
         losses = [self._backward(shards[0], add)]
         own = set(self._with_gradient())
         elsewhere: set[int] = set()
@@ -252,8 +251,8 @@ class DataParallel(Alone):
             for group, grad in zip(self.optimizer._groups, self._gradients[rank if kind == "run" else 0]):
                 group.grad = grad
             if kind == "run":
-                seed, shard, add = args
-                manual_seed(seed)
+                seeds, shard, add = args
+                reseed(generators(self._seen), seeds)
                 return self._run(shard, add), None
             if kind == "sum":
                 self._work = self._own_work(args[0], rank, self.processes)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.random import default_generator, get_rng_state, manual_seed, set_rng_state
 from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..runtime import available_cores, get_num_threads, threads
@@ -18,6 +17,7 @@ from .bfloat16 import add_up_in_bfloat16
 from .buckets import Buckets
 from .forked import DataParallel
 from .protocol import Alone
+from .surroundings import generators, reseed, surroundings
 
 __all__ = ["MPIParallel"]
 
@@ -62,13 +62,15 @@ class MPIParallel(Alone):
         if self.size == 1:
             return self._own.backward(shards, add)
         self._reduced = False
-        seeds = default_generator().integers(0, 2**63, self.size)
-        common = get_rng_state()
-        manual_seed(int(seeds[self.rank]))
+        every = generators(surroundings(self.loss))
+        seeds = [int(generator.integers(0, 2**63, self.size)[self.rank]) for generator in every]
+        common = [generator.bit_generator.state for generator in every]
+        reseed(every, seeds)
         try:
             losses = self._backward_of_own(shards, add, last)
         finally:
-            set_rng_state(common)
+            for generator, state in zip(every, common):
+                generator.bit_generator.state = state
         if last and self.parts == 1:
             self._reduce()
         return losses

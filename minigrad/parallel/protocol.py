@@ -18,7 +18,7 @@ class Alone:
     A run has `size` ranks, and this process is number `rank`. All take the same steps. Each calls
     `backward` with the shards of a batch that are its own (at most `parts`), then `step`. Only rank 0
     writes files. `loss(shard)` gives a scalar; the gradients of all shards of all ranks are summed.
-    Random numbers differ between shards, and the state of the default generator is the same on all ranks.
+    Random numbers differ between shards; the default generator, and those of modules, have one state on all ranks.
     """
 
     rank = 0

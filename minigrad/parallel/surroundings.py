@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import copy_context
 from operator import is_
 from typing import Any
@@ -13,9 +13,10 @@ import numpy as np
 
 from ..core.changes import last_change
 from ..core.modes import MODE
+from ..core.random import default_generator
 from ..core.tensor import Tensor
 
-__all__ = ["surroundings", "unchanged"]
+__all__ = ["generators", "reseed", "surroundings", "unchanged"]
 
 _DEPTH = 3  # from a function to what it closes over, to the attributes of that
 _OWN = ("minigrad", "nn")
@@ -45,6 +46,18 @@ def surroundings(loss: Any) -> list[Any]:
             elif kind == "dict":
                 found += filter(callable, value.values())
     return [*modules.values(), *found]
+
+
+def generators(found: list[Any]) -> list[np.random.Generator]:
+    """What random numbers come from: the default generator, and others among `surroundings`, each once."""
+    every = [default_generator(), *(value for value in found if isinstance(value, np.random.Generator))]
+    return list({id(generator): generator for generator in every}.values())
+
+
+def reseed(every: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:
+    """Start each generator anew, from a seed of its own."""
+    for generator, seed in zip(every, seeds, strict=True):
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
 
 
 @functools.lru_cache

@@ -16,6 +16,7 @@ from minigrad.core.random import get_rng_state
 from minigrad.optim import Schedule
 
 from .settings import COUNTS
+from .state import generators_of
 
 __all__ = ["digest", "facts"]
 
@@ -44,6 +45,7 @@ def facts(trainer: Any) -> dict[str, Any]:
         "the average": None if trainer.average is None else digest(plain(trainer.average)),
         "score": trainer.score is not None,
         "random numbers": digest(get_rng_state()),
+        "the model's generators": digest([g.bit_generator.state for g in generators_of(trainer.model)]),
         "the batches": digest(plain(trainer.train)),
         "the validation batches": digest(plain(trainer.valid)),
     }

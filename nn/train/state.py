@@ -18,7 +18,7 @@ from ..models.weights import differing, fit_weights, misfit, settings_of
 from .checkpoint import RunDirectory
 from .settings import is_count, is_number
 
-__all__ = ["restore", "state_of"]
+__all__ = ["generators_of", "restore", "state_of"]
 
 _COUNT = (is_count, "a whole number of at least 0")
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
@@ -33,7 +33,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the numbers that `restore` goes back to."""
     optimizer = trainer.optimizer.state_dict()
-    generators = [generator.bit_generator.state for generator in _generators(trainer.model)]
+    generators = [generator.bit_generator.state for generator in generators_of(trainer.model)]
     parts = {"model": trainer.model.state_dict(), "optimizer": optimizer["arrays"]}
     if trainer.average is not None:
         parts["average"] = trainer.average.state_dict()
@@ -88,7 +88,7 @@ def restore(trainer: Any, run: RunDirectory) -> int:
     return int(state["entries"])
 
 
-def _generators(model: Module) -> list[np.random.Generator]:
+def generators_of(model: Module) -> list[np.random.Generator]:
     """The generators that a model was made with, each once: its dropout draws from them."""
     found = (getattr(module, "generator", None) for module in model.modules())
     return list({id(generator): generator for generator in found if generator is not None}.values())
@@ -96,7 +96,7 @@ def _generators(model: Module) -> list[np.random.Generator]:
 
 def _set_generators(model: Module, states: Any, path: Path) -> None:
     """Put back the states of its generators, with lists for arrays; older versions kept none."""
-    own = _generators(model)
+    own = generators_of(model)
     try:
         for generator, state in zip(own, states, strict=bool(states)):
             arrays = {k: np.array(v, np.uint64) if isinstance(v, list) else v for k, v in state["state"].items()}

@@ -328,6 +328,28 @@ def in_a_thread(function: Any) -> BaseException | None:
     return found[0] if found else None
 
 
+def test_each_part_of_a_batch_draws_other_numbers() -> None:
+    """From the default generator, and from one that a module was made with."""
+    draws = mg.Tensor(np.zeros(4), requires_grad=True)  # a gradient is the only way out of another process
+    module = nn.Dropout(0.5, np.random.Generator(np.random.PCG64(3)))
+
+    def loss(shard: int) -> mg.Tensor:
+        found = np.zeros(4)
+        found[2 * shard : 2 * shard + 2] = [g.random() for g in (mg.default_generator(), module.generator)]
+        return (draws * found).sum()
+
+    seen = []
+    for _ in range(2):
+        mg.manual_seed(0)
+        module.generator.bit_generator.state = np.random.PCG64(3).state
+        with DataParallel(optim.SGD([draws], lr=1.0), loss) as parallel:
+            for _ in range(3):
+                parallel.backward([0, 1])
+                parallel.step()
+                seen.append(draws.grad.data.tolist())
+    assert seen[:3] == seen[3:] and len({number for step in seen for number in step}) == 12
+
+
 def test_two_threads_are_refused() -> None:
     (p, sgd), (q, other) = parameter_and_optimizer(), parameter_and_optimizer()
     with DataParallel(sgd, lambda s: p.sum()) as first, DataParallel(other, lambda s: q.sum()) as second:

@@ -76,17 +76,21 @@ def some_have_gradients() -> None:
 def random_numbers_by_rank() -> None:
     """Ranks draw different numbers in `backward`, and the same outside of it."""
     p, drawn = Tensor(np.zeros(1), True), []
+    own = nn.Dropout(0.5, np.random.default_rng(3))  # a model may have a generator besides the default one
 
     def loss(shard: Any) -> Tensor:
-        drawn.append(mg.default_generator().random())
+        drawn.append([g.random() for g in (mg.default_generator(), own.generator)])
         return p.sum()
 
     mg.manual_seed(5)
     with MPIParallel(optim.SGD([p], lr=1.0), loss) as parallel:
-        parallel.backward([0], last=True)
-        sums = parallel.sum([drawn[0], drawn[0] ** 2])
-        assert sums[1] * parallel.size - sums[0] ** 2 > 1e-6
-        parallel.agree({"random": mg.default_generator().random()})
+        for _ in range(2):
+            parallel.backward([0], last=True)
+        for number in range(2):
+            x = drawn[0][number]
+            sums = parallel.sum([x, x**2])
+            assert sums[1] * parallel.size - sums[0] ** 2 > 1e-6 and x != drawn[1][number]
+        parallel.agree({"random": [g.random() for g in (mg.default_generator(), own.generator)]})
 
 
 def refusals() -> None:
@@ -132,6 +136,11 @@ def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Tr
     mg.manual_seed(0)
     config = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64")
     model = nn.Transformer(config)
+    if dropout:  # whose encoder has a generator of its own
+        own = np.random.default_rng(7)
+        for layer in model.encoder.modules():
+            if hasattr(layer, "generator"):
+                layer.generator = own
     adam = optim.Adam(model.parameters(), lr=5e-3, clip_norm=1.0)
     pairs = runs.copying(60)
     if kind == "file":

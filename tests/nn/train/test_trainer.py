@@ -112,11 +112,12 @@ def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: i
     assert validations(whole).items() <= validations(again).items()
 
 
-def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(tmp_path: Path, parallel: int) -> None:
     """Its dropout does not draw from the default generator."""
 
     def made(name: str, **options: Any) -> nn.Trainer:
-        t, own = trainer(tmp_path / name, save_every=1, **options), np.random.default_rng(7)
+        t, own = trainer(tmp_path / name, save_every=1, parallel=parallel, **options), np.random.default_rng(7)
         for module in t.model.modules():
             if hasattr(module, "generator"):
                 module.generator = own
