@@ -18,9 +18,9 @@ from ..layers.linear import Linear
 from ..layers.module import Parameter
 from .base import Model
 from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
-from .pretrained.adopt import adopted
 from .pretrained.families import FAMILIES
 from .pretrained.folder import Origin, listed
+from .pretrained.save import adopted
 from .weights import misfit
 
 __all__ = ["load_adapter", "save_adapter"]

@@ -6,7 +6,8 @@ To add one: a table of names, one of settings, and an entry in `FAMILIES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,9 @@ from minigrad.files.json import Settings
 
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from .folder import Origin
-from .settings import ACTIVATIONS, expect_only, read_table, renamed
-from .tables import places, rules_of
+from .tables import ACTIVATIONS, places, read_table, renamed, rules_of
 
 __all__ = ["FAMILIES", "Family"]
-
-More = Callable[[Settings, dict[str, Any]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,37 +26,42 @@ class Family:
     """What the models of one `model_type` have in common.
 
     `base` is the stem of their classes, and `suffixes` what follows it for each head: `BertModel`, `BertForMaskedLM`.
-    `kind` is our configuration, `settings` the table of its settings (see `nn.models.pretrained.settings`), `ours`
-    what always holds, `only` what is supported of others, and `more` makes the rest of the settings of config.json
-    and of ours so far. `names` is the table of names of the weights (see `tables`; where it depends on our
-    configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens" of an
-    encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
-    last that of a bare model. `classes` are settings of ours for that head, `ignored` patterns of names that are
-    not used; `pooler` is a map that their bare models have and ours do not: it is kept, or saved as zeros.
+    `kind` is our configuration, `settings` the table of its settings (see `tables`), and `more` makes the rest of
+    them, of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
+    depends on our configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens"
+    of an encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
+    last that of a bare model. `activation` is that of a classifier's further map, `ignored` are patterns of names that
+    are not used; `pooler` is a map that their bare models have and ours do not: it is kept, or saved as zeros.
     """
 
     base: str
     suffixes: Mapping[str, str]
     kind: type[ModelConfig]
     settings: str
-    ours: Mapping[str, Any] = field(default_factory=dict)
-    only: str = ""
-    more: More = lambda s, v: {}
+    more: Callable[[Settings, dict[str, Any]], Mapping[str, Any]] = lambda s, v: {}
     names: str | Callable[[Any], str]
     prefixes: tuple[str, ...]
     heads: Mapping[str, str]
-    classes: Mapping[str, Any] = field(default_factory=dict)
+    activation: str = "none"
     ignored: tuple[str, ...] = ()
     pooler: str = ""
 
+    def but(self, base: str, settings: str = "", **changes: Any) -> Family:
+        """Another family, which differs from this one in so much; its settings are added."""
+        return replace(self, base=base, settings=f"{self.settings} {settings}", **changes)
+
     def config(self, s: Settings) -> Any:
         """Our configuration for theirs; a ValueError begins with the file."""
-        expect_only(s, self.only)
-        values = {**read_table(self.kind, self.settings, s), **self.ours}
+        values = read_table(self.kind, self.settings, s)
         try:
             return self.kind(**{**values, **self.more(s, values)})
         except ValueError as error:
             raise renamed(error, self.settings, s.where) from None
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """Settings of ours for a classifier."""
+        return {"pool": "first", "head_activation": self.activation}
 
     def table(self, config: Any) -> str:
         """The table of names for a model of this configuration."""
@@ -77,22 +80,15 @@ class Family:
         if head == "none" and self.pooler:
             shapes = {"weight": (config.d_model,) * 2, "bias": (config.d_model,)}
             kept = {f"{self.pooler}.{leaf}": np.zeros(shape, config.dtype) for leaf, shape in shapes.items()}
-        rules = rules_of(
-            self.heads.get(head, "") + "\n" + self.table(config), self.prefixes[-1 if head == "none" else 0]
-        )
+        table = self.heads.get(head, "") + "\n" + self.table(config)
         names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
-        return Origin(name, settings, head, places(rules, names), kept)
+        return Origin(
+            name, settings, head, places(rules_of(table, self.prefixes[-1 if head == "none" else 0]), names), kept
+        )
 
 
 FAMILIES: dict[str, Family] = {}
 """By the `model_type` of a config.json."""
-_ENCODER: dict[str, Any] = {"kind": EncoderConfig, "suffixes": {
-    "none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification", "tokens": "ForTokenClassification",
-}}  # fmt: skip
-_LM: dict[str, Any] = {
-    "kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"},
-}  # fmt: skip
-_SEQ2SEQ = {"kind": TransformerConfig, "suffixes": {"": "ForConditionalGeneration"}, "heads": _LM["heads"]}
 _SIZES = "d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers "
 
 
@@ -105,23 +101,11 @@ encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attenti
 encoder.layers.#.{self_attention.out_proj,norm1}        @encoder.layer.#.attention.output.{dense,LayerNorm}
 encoder.layers.#.{feed_forward.linear1,feed_forward.linear2,norm2}  @encoder.layer.#.{intermediate.dense,output.dense,output.LayerNorm}
 """  # noqa: E501
-_BERT_SETTINGS = f"""
-vocab_size {_SIZES} d_ff=intermediate_size
-num_types=type_vocab_size:2 activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 pad_id=pad_token_id:0
-max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 attention_dropout=attention_probs_dropout_prob:0.1
-"""
-_LIKE_BERT: dict[str, Any] = {
-    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation_dropout": 0.0,
-}  # fmt: skip
 
 
 def _heads(mlm: str, classes: str) -> dict[str, str]:
     """The names of the heads of encoders: that of the classes of tokens is called alike everywhere."""
     return {"mlm": mlm, "classes": "{dense,output} " + classes, "tokens": "output classifier"}
-
-
-def _pooled(activation: str) -> dict[str, str]:
-    return {"pool": "first", "head_activation": activation}
 
 
 def _after_padding(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
@@ -138,32 +122,37 @@ def _roberta(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     return {**offset, "max_len": v["max_len"] - offset["position_offset"]}
 
 
+_LIKE_BERT = "positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
 FAMILIES["bert"] = Family(
-    **_ENCODER, base="Bert", settings=_BERT_SETTINGS, ours=_LIKE_BERT, classes=_pooled("tanh"), names=_BERT,
-    only="position_embedding_type=absolute|null is_decoder=false add_cross_attention=false", prefixes=("bert.", ""),
+    base="Bert", kind=EncoderConfig, names=_BERT, prefixes=("bert.", ""), activation="tanh", pooler="pooler.dense",
+    suffixes={"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification",
+              "tokens": "ForTokenClassification"},
+    settings=f"{_LIKE_BERT} vocab_size {_SIZES} d_ff=intermediate_size num_types=type_vocab_size:2 "
+             "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 pad_id=pad_token_id:0 "
+             "max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 "
+             "attention_dropout=attention_probs_dropout_prob:0.1 "
+             "=position_embedding_type:absolute|null =is_decoder:false =add_cross_attention:false",
     heads=_heads("{dense,norm} cls.predictions.transform.{dense,LayerNorm}\n"
                  "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
-    ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"), pooler="pooler.dense",
+    ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"),
 )  # fmt: skip
-FAMILIES["roberta"] = replace(
-    FAMILIES["bert"], base="Roberta", prefixes=("roberta.", ""), more=_roberta,
-    settings=_BERT_SETTINGS + "pad_id=pad_token_id:1",
+FAMILIES["roberta"] = FAMILIES["bert"].but(
+    "Roberta", "pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=_roberta,
     heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
                  "classifier.{dense,out_proj}"),
 )  # fmt: skip
-FAMILIES["xlm-roberta"] = replace(FAMILIES["roberta"], base="XLMRoberta")
-FAMILIES["electra"] = replace(
-    FAMILIES["bert"], base="Electra", prefixes=("electra.", ""),
-    settings=_BERT_SETTINGS + "embedding_size:128", classes=_pooled("gelu"),
+FAMILIES["xlm-roberta"] = FAMILIES["roberta"].but("XLMRoberta")
+FAMILIES["electra"] = FAMILIES["bert"].but(
+    "Electra", "embedding_size:128", prefixes=("electra.", ""), activation="gelu", pooler="",
     heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
                  "classifier.{dense,out_proj}"),
-    ignored=("@embeddings.position_ids", "discriminator_predictions.*"), pooler="",
+    ignored=("@embeddings.position_ids", "discriminator_predictions.*"),
 )  # fmt: skip
 FAMILIES["distilbert"] = replace(
-    FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), only="", pooler="",
-    settings="vocab_size d_model=dim num_heads=n_heads num_layers=n_layers d_ff=hidden_dim activation:gelu "
-             "max_len=max_position_embeddings:512 pad_id=pad_token_id:0 dropout:0.1 attention_dropout:0.1",
-    ours={**_LIKE_BERT, "norm_eps": 1e-12}, classes=_pooled("relu"),
+    FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), pooler="", activation="relu",
+    settings=f"{_LIKE_BERT} norm_eps:=1e-12 vocab_size d_model=dim num_heads=n_heads num_layers=n_layers "
+             "d_ff=hidden_dim activation:gelu max_len=max_position_embeddings:512 pad_id=pad_token_id:0 dropout:0.1 "
+             "attention_dropout:0.1",
     names="""
 embedding.{tokens,positions,norm}  @embeddings.{word_embeddings,position_embeddings,LayerNorm}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @transformer.layer.#.attention.{q_lin,k_lin,v_lin,out_lin}
@@ -172,11 +161,10 @@ encoder.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @trans
     heads=_heads("{dense,norm,output} vocab_{transform,layer_norm,projector}", "{pre_classifier,classifier}"),
     ignored=("@embeddings.position_ids",),
 )  # fmt: skip
-FAMILIES["albert"] = replace(
-    FAMILIES["bert"], base="Albert", prefixes=("albert.", ""), ours={**_LIKE_BERT, "shared_layers": True},
-    settings=_BERT_SETTINGS + "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 "
-                              "attention_dropout=attention_probs_dropout_prob:0",
-    only=FAMILIES["bert"].only + " num_hidden_groups=1 inner_group_num=1",
+FAMILIES["albert"] = FAMILIES["bert"].but(
+    "Albert", "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 shared_layers:=true "
+              "attention_dropout=attention_probs_dropout_prob:0 =num_hidden_groups:1 =inner_group_num:1",
+    prefixes=("albert.", ""), pooler="pooler",
     names="""
 embedding.{tokens,positions,types}  @embeddings.{word_embeddings,position_embeddings,token_type_embeddings}
 embedding.{norm,projection}         @{embeddings.LayerNorm,encoder.embedding_hidden_mapping_in}
@@ -185,17 +173,15 @@ encoder.layers.#.{norm1,norm2}                @encoder.albert_layer_groups.#.alb
 encoder.layers.#.feed_forward.linear{1,2}     @encoder.albert_layer_groups.#.albert_layers.0.{ffn,ffn_output}
 """,  # noqa: E501
     heads=_heads("{dense,norm,output.bias,output} predictions.{dense,LayerNorm,bias,decoder}", "{@pooler,classifier}"),
-    ignored=("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"), pooler="pooler",
+    ignored=("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"),
 )  # fmt: skip
-
-
 FAMILIES["vit"] = Family(
     base="ViT", suffixes={"none": "Model", "classes": "ForImageClassification"}, kind=EncoderConfig,
-    settings=_SIZES + "d_ff=intermediate_size activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 "
+    prefixes=("vit.", ""), heads={"classes": "output classifier"}, pooler="pooler.dense",
+    settings="norm_first:=true positions:=learned scale_embedding:=false activation_dropout:=0.0 =qkv_bias:true "
+             f"{_SIZES} d_ff=intermediate_size activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 "
              "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
              "image_size:224 patch_size:16 num_channels:3",
-    only="qkv_bias=true", prefixes=("vit.", ""), classes={"pool": "first"}, heads={"classes": "output classifier"},
-    ours={"norm_first": True, "positions": "learned", "scale_embedding": False, "activation_dropout": 0.0},
     names="""
 embedding.{first,positions.weight}  @embeddings.{cls_token,position_embeddings} row
 embedding.{weight,bias}             @embeddings.patch_embeddings.projection.{weight,bias}
@@ -204,109 +190,92 @@ encoder.layers.#.{self_attention.out_proj,norm1,norm2}  @encoder.layer.#.{attent
 encoder.layers.#.feed_forward.linear{1,2}               @encoder.layer.#.{intermediate,output}.dense
 encoder.norm                        @layernorm
 """,  # noqa: E501
-    ignored=("@pooler.*", "@embeddings.mask_token"), pooler="pooler.dense",
+    ignored=("@pooler.*", "@embeddings.mask_token"),
 )  # fmt: skip
 
 
 # -- language models --------------------------------------------------------------------------------------------
 
+_LM: dict[str, Any] = {
+    "kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"},
+}  # fmt: skip
 _LLAMA = """
 embedding.tokens           @embed_tokens
-layers.layers.#.{self_attention.q_proj,self_attention.k_proj,self_attention.v_proj,self_attention.out_proj}  @layers.#.self_attn.{q,k,v,o}_proj
-layers.layers.#.self_attention.{q,k}_norm                        @layers.#.self_attn.{q,k}_norm
-layers.layers.#.feed_forward.{linear1,gate,linear2}              @layers.#.mlp.{gate,up,down}_proj
-layers.layers.#.{norm1,norm2}                                    @layers.#.{input_layernorm,post_attention_layernorm}
+layers.layers.#.self_attention.{q,k,v}_{proj,norm}     @layers.#.self_attn.{q,k,v}_{proj,norm}
+layers.layers.#.self_attention.out_proj                @layers.#.self_attn.o_proj
+layers.layers.#.feed_forward.{linear1,gate,linear2}    @layers.#.mlp.{gate,up,down}_proj
+layers.layers.#.{norm1,norm2}                          @layers.#.{input_layernorm,post_attention_layernorm}
 layers.norm                @norm
-"""  # noqa: E501
-_LLAMA_SETTINGS = f"""
-vocab_size {_SIZES} d_ff=intermediate_size
-num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu norm_eps=rms_norm_eps:1e-6
-bias=mlp_bias:false attention_bias:false attention_dropout:0 max_len=max_position_embeddings:2048
-tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:null eos_id=eos_token_id:null
-rotary_base=rope_theta:10000 rotary_scaling=rope_scaling:null
 """
 
 
-def _rotary(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    """Rotary positions: `rope_parameters` as files have them today, rope_theta and rope_scaling as before."""
+def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False) -> dict[str, Any]:
+    """Rotary positions: `rope_parameters` as files have them today, rope_theta and rope_scaling as before.
+
+    And a sliding window (None: if use_sliding_window), in the layers that `layer_types` or `max_window_layers` tell.
+    """
     name = next((n for n in ("rope_parameters", "rope_scaling") if s.get(n) is not None), "")
     scaling = s.object(name) if name else Settings({}, s.where)
     kind = scaling.text(["rope_type", "type"], "default", choices=("default", "linear", "llama3", "yarn"))
     base = scaling.number("rope_theta", v["rotary_base"], low=1)
-    for each in (s, scaling):
-        expect_only(each, "partial_rotary_factor=1.0|null")
+    read_table(LanguageModelConfig, "=partial_rotary_factor:1.0|null", scaling)
     for number in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
         scaling.number(number, None, low=1e-6)
     left = {k: v for k, v in scaling.items() if k not in ("rope_theta", "type", "partial_rotary_factor")}
     if kind == "yarn" and not left.get("original_max_position_embeddings"):
         left["original_max_position_embeddings"] = v["max_len"]
-    return {"rotary_base": float(base), "rotary_scaling": None if kind == "default" else {**left, "rope_type": kind}}
-
-
-def _window(s: Settings, v: dict[str, Any], used: bool = True) -> dict[str, Any]:
-    """A sliding window, in all layers or in those that `layer_types` or `max_window_layers` tell."""
+    found = {"rotary_base": float(base), "rotary_scaling": None if kind == "default" else {**left, "rope_type": kind}}
     window = s.integer("sliding_window", None)
-    if window is None or not used:
-        return {}
-    kinds = s.list("layer_types", str, None)
-    first = s.integer("max_window_layers", 0, low=0) if "use_sliding_window" in s else 0
-    if kinds is None:
-        return {"window": window, "window_layers": tuple(range(first, v["num_layers"])) if first else None}
-    return {"window": window, "window_layers": tuple(i for i, k in enumerate(kinds) if k == "sliding_attention")}
-
-
-def _windowed(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    return {**_rotary(s, v), **_window(s, v)}
-
-
-def _qwen(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    return {**_rotary(s, v), **_window(s, v, s.flag("use_sliding_window", False))}
+    if window is None or not (s.flag("use_sliding_window", False) if windowed is None else windowed):
+        return found
+    first = s.integer("max_window_layers", 0, low=0) if windowed is None else 0
+    count = s.integer("num_hidden_layers", high=10_000)
+    kinds = s.list("layer_types", str, None) or [""] * first + ["sliding_attention"] * (count - first)
+    layers = tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
+    return {**found, "window": window, "window_layers": layers}
 
 
 def _smollm3(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     turns = s.list("no_rope_layers", int, None)  # 1 where a layer has rotary positions
     if turns is None:
         every = s.integer("no_rope_layer_interval", 4)
-        turns = [(i + 1) % every for i in range(v["num_layers"])]
-    return {**_qwen(s, v), "no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
+        turns = [(i + 1) % every for i in range(s.integer("num_hidden_layers", high=10_000))]
+    return {**_llama(s, v, None), "no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
 
 
 FAMILIES["llama"] = Family(
-    **_LM, base="Llama", settings=_LLAMA_SETTINGS, more=_rotary, names=_LLAMA,
-    ours={"norm": "rms", "gated": True, "dropout": 0.0, "positions": "rotary"}, prefixes=("model.", ""),
+    **_LM, base="Llama", more=_llama, names=_LLAMA, prefixes=("model.", ""),
+    settings=f"norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} d_ff=intermediate_size "
+             "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
+             "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
+             "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false pad_id=pad_token_id:null "
+             "bos_id=bos_token_id:null eos_id=eos_token_id:null rotary_base=rope_theta:10000 "
+             "rotary_scaling=rope_scaling:null =partial_rotary_factor:1.0|null",
     ignored=("@layers.*.self_attn.rotary_emb.inv_freq",),
 )  # fmt: skip
-FAMILIES["mistral"] = replace(FAMILIES["llama"], base="Mistral", more=_windowed)
-FAMILIES["phi3"] = replace(
-    FAMILIES["mistral"], base="Phi3",
+FAMILIES["mistral"] = FAMILIES["llama"].but("Mistral", more=partial(_llama, windowed=True))
+FAMILIES["phi3"] = FAMILIES["mistral"].but(
+    "Phi3",
     names="layers.layers.#.self_attention.{q,k,v}_proj @layers.#.self_attn.qkv_proj\n"
           "layers.layers.#.feed_forward.{linear1,gate} @layers.#.mlp.gate_up_proj\n" + _LLAMA,
 )  # fmt: skip
-FAMILIES["qwen2"] = replace(
-    FAMILIES["llama"], base="Qwen2", more=_qwen, ours={**FAMILIES["llama"].ours, "attention_bias": "qkv"}
+FAMILIES["qwen2"] = FAMILIES["llama"].but("Qwen2", "attention_bias:=qkv", more=partial(_llama, windowed=None))
+FAMILIES["qwen3"] = FAMILIES["llama"].but("Qwen3", "qk_norm:=true head_dim:128", more=partial(_llama, windowed=None))
+FAMILIES["smollm3"] = FAMILIES["llama"].but(
+    "SmolLM3", "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true", more=_smollm3
 )
-FAMILIES["qwen3"] = replace(
-    FAMILIES["llama"], base="Qwen3", more=_qwen, ours={**FAMILIES["llama"].ours, "qk_norm": True},
-    settings=_LLAMA_SETTINGS + "head_dim:128",
-)  # fmt: skip
-FAMILIES["smollm3"] = replace(
-    FAMILIES["llama"], base="SmolLM3", more=_smollm3,
-    settings=_LLAMA_SETTINGS + "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true",
-)  # fmt: skip
-FAMILIES["gemma"] = replace(
-    FAMILIES["llama"], base="Gemma",
-    settings=_LLAMA_SETTINGS + "head_dim:256 activation=hidden_activation:gelu_pytorch_tanh "
-             "tie=tie_word_embeddings:true pad_id=pad_token_id:0 bos_id=bos_token_id:2 eos_id=eos_token_id:1",
-    ours={**FAMILIES["llama"].ours, "norm": "rms_zero_centred", "scale_embedding": True},
+FAMILIES["gemma"] = FAMILIES["llama"].but(
+    "Gemma", "norm:=rms_zero_centred scale_embedding:=true head_dim:256 pad_id=pad_token_id:0 bos_id=bos_token_id:2 "
+             "eos_id=eos_token_id:1 activation=hidden_activation:gelu_pytorch_tanh tie=tie_word_embeddings:true",
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
     **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
     settings="vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
              "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions|n_ctx:1024 "
              "tie=tie_word_embeddings:true dropout=resid_pdrop:0.1 attention_dropout=attn_pdrop:0.1 "
-             "pad_id=pad_token_id:null bos_id=bos_token_id:50256 eos_id=eos_token_id:50256",
-    ours={"activation_dropout": 0.0}, more=lambda s, v: {"d_ff": v["d_ff"] or 4 * v["d_model"]},
-    only="scale_attn_weights=true scale_attn_by_inverse_layer_idx=false add_cross_attention=false",
+             "pad_id=pad_token_id:null bos_id=bos_token_id:50256 eos_id=eos_token_id:50256 activation_dropout:=0.0 "
+             "=scale_attn_weights:true =scale_attn_by_inverse_layer_idx:false =add_cross_attention:false",
+    more=lambda s, v: {"d_ff": v["d_ff"] or 4 * v["d_model"]},
     names="""
 embedding.{tokens,positions}  @{wte,wpe}
 layers.layers.#.{norm1,norm2}  @h.#.{ln_1,ln_2}
@@ -319,12 +288,11 @@ layers.norm  @ln_f
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
     settings="vocab_size d_model=hidden_size,word_embed_proj_dim num_heads=num_attention_heads d_ff=ffn_dim "
-             "num_layers=num_hidden_layers activation=activation_function:relu "
-             "max_len=max_position_embeddings tie=tie_word_embeddings:true "
-             "dropout:0.1 attention_dropout:0.1 pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2",
-    ours={"activation_dropout": 0.0, "position_offset": 2},
-    only="do_layer_norm_before=true enable_bias=true layer_norm_elementwise_affine=true "
-         "_remove_final_layer_norm=false",
+             "num_layers=num_hidden_layers activation=activation_function:relu max_len=max_position_embeddings "
+             "tie=tie_word_embeddings:true dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
+             "pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2 position_offset:=2 "
+             "=do_layer_norm_before:true =enable_bias:true =layer_norm_elementwise_affine:true "
+             "=_remove_final_layer_norm:false",
     names="""
 embedding.{tokens,positions}  @embed_{tokens,positions}
 layers.layers.#.self_attention.{q,k,v,out}_proj  @layers.#.self_attn.{q,k,v,out}_proj
@@ -347,13 +315,6 @@ _BART = """
 encoder.layers.#.norm2                       @encoder.layers.#.final_layer_norm
 decoder.layers.#.cross_attention.{q,k,v,out}_proj  @decoder.layers.#.encoder_attn.{q,k,v,out}_proj
 decoder.layers.#.norm{2,3}                   @decoder.layers.#.{encoder_attn_layer_norm,final_layer_norm}
-"""
-_BART_SETTINGS = """
-source_vocab_size=vocab_size target_vocab_size=decoder_vocab_size:source_vocab_size d_model
-num_heads=encoder_attention_heads,decoder_attention_heads d_ff=encoder_ffn_dim,decoder_ffn_dim
-num_encoder_layers=encoder_layers num_decoder_layers=decoder_layers activation=activation_function:gelu
-max_len=max_position_embeddings:1024 scale_embedding:false dropout:0.1 attention_dropout:0 activation_dropout:0
-pad_id=pad_token_id:1 bos_id=decoder_start_token_id:2 eos_id=eos_token_id:2
 """
 _T5 = """
 {source,target}_embedding.tokens  shared
@@ -387,32 +348,35 @@ def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 
 FAMILIES["bart"] = Family(
-    **{**_SEQ2SEQ, "heads": {"": "output.bias final_logits_bias buffer\n output lm_head"}}, base="Bart",
-    settings=_BART_SETTINGS, names=_BART, prefixes=("model.", ""), ignored=("final_logits_bias",),
-    ours={"positions": "learned", "position_offset": 2, "embedding_norm": True, "tie": "all"},
+    base="Bart", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("model.", ""),
+    names=_BART, heads={"": "output.bias final_logits_bias buffer\n output lm_head"}, ignored=("final_logits_bias",),
+    settings="positions:=learned position_offset:=2 embedding_norm:=true tie:=all "
+             "source_vocab_size=vocab_size target_vocab_size=decoder_vocab_size:source_vocab_size d_model "
+             "num_heads=encoder_attention_heads,decoder_attention_heads d_ff=encoder_ffn_dim,decoder_ffn_dim "
+             "num_encoder_layers=encoder_layers num_decoder_layers=decoder_layers activation=activation_function:gelu "
+             "max_len=max_position_embeddings:1024 scale_embedding:false dropout:0.1 attention_dropout:0 "
+             "activation_dropout:0 pad_id=pad_token_id:1 bos_id=decoder_start_token_id:2 eos_id=eos_token_id:2",
 )  # fmt: skip
-FAMILIES["mbart"] = replace(FAMILIES["bart"], base="MBart", ours={**FAMILIES["bart"].ours, "norm_first": True})
-FAMILIES["m2m_100"] = replace(
-    FAMILIES["bart"], base="M2M100", more=_after_padding,
-    settings=_BART_SETTINGS + "activation=activation_function:relu scale_embedding:true",
-    ours={"positions": "sinusoidal_last", "norm_first": True, "tie": "all", "output_bias": False},
-    ignored=("@encoder.embed_positions.weights", "@decoder.embed_positions.weights"),
+FAMILIES["mbart"] = FAMILIES["bart"].but("MBart", "norm_first:=true")
+FAMILIES["m2m_100"] = FAMILIES["bart"].but(
+    "M2M100", "positions:=sinusoidal_last embedding_norm:=false norm_first:=true output_bias:=false "
+              "activation=activation_function:relu scale_embedding:true",
+    more=_after_padding, ignored=("@encoder.embed_positions.weights", "@decoder.embed_positions.weights"),
 )  # fmt: skip
-FAMILIES["marian"] = replace(
-    FAMILIES["bart"], base="Marian", suffixes={"": "MTModel"}, more=_marian_tie,
-    ours={"positions": "sinusoidal_halves"},
-    settings=_BART_SETTINGS + "pad_id=pad_token_id:58100 bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
+FAMILIES["marian"] = FAMILIES["bart"].but(
+    "Marian", "positions:=sinusoidal_halves position_offset:=0 embedding_norm:=false pad_id=pad_token_id:58100 "
+              "bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
+    suffixes={"": "MTModel"}, more=_marian_tie,
     names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
     ignored=("final_logits_bias", "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"),
 )  # fmt: skip
 FAMILIES["t5"] = Family(
-    **_SEQ2SEQ, base="T5", more=_t5, prefixes=("",),
-    settings="source_vocab_size=vocab_size target_vocab_size=vocab_size d_model num_heads d_ff head_dim=d_kv:64 "
-             "num_encoder_layers=num_layers num_decoder_layers:num_encoder_layers norm_eps=layer_norm_epsilon:1e-6 "
-             "relative_buckets=relative_attention_num_buckets:32 dropout=dropout_rate:0.1 "
-             "relative_max_distance=relative_attention_max_distance:128 pad_id=pad_token_id:0 "
-             "bos_id=decoder_start_token_id:0 eos_id=eos_token_id:1",
-    ours={"norm": "rms", "norm_first": True, "bias": False, "output_bias": False, "attention_scale": 1.0,
-          "positions": "relative", "scale_embedding": False},
-    names=lambda config: _T5 if config.gated else _T5.replace("wi_0", "wi"),
+    base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("",), more=_t5,
+    settings="norm:=rms norm_first:=true bias:=false output_bias:=false attention_scale:=1.0 positions:=relative "
+             "scale_embedding:=false source_vocab_size=vocab_size target_vocab_size=vocab_size d_model num_heads d_ff "
+             "head_dim=d_kv:64 num_encoder_layers=num_layers num_decoder_layers:num_encoder_layers "
+             "norm_eps=layer_norm_epsilon:1e-6 relative_buckets=relative_attention_num_buckets:32 "
+             "relative_max_distance=relative_attention_max_distance:128 dropout=dropout_rate:0.1 "
+             "pad_id=pad_token_id:0 bos_id=decoder_start_token_id:0 eos_id=eos_token_id:1",
+    names=lambda config: _T5 if config.gated else _T5.replace("wi_0", "wi"), heads={"": "output lm_head"},
 )  # fmt: skip

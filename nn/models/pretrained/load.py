@@ -19,8 +19,7 @@ from ..weights import check_sizes
 from .families import FAMILIES, Family
 from .fill import Names, fill
 from .folder import HOW, Origin, Weights
-from .settings import renamed
-from .tables import Rule
+from .tables import Rule, renamed
 
 __all__ = ["load"]
 

@@ -1,21 +1,31 @@
-"""Names of weights, ours and theirs: a table of patterns, walked in both directions.
+"""The two tables of a family, each walked in both directions: names of weights, and settings.
 
-A line of a table is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@"
-what the names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of
-theirs that several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is
-stored (in, out); "row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained.
+Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@" what the
+names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of theirs that
+several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is stored (in, out);
+"row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained.
+
+Settings. A word is `ours=theirs`, or `name` where both have it. `a|b`: the first that is there; `a,b`: both, which must
+agree. Behind a colon is what holds where config.json does not tell: JSON, a word, or another of our settings.
+`ours:=value` always holds; `=theirs:a|b` has the only values that are supported, first that where there is none.
+Of two words for one setting of ours the last counts.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-__all__ = ["Place", "Rule", "known", "places", "rules_of", "translated"]
+from minigrad.files.json import REQUIRED, Settings, kinds_of
+
+__all__ = [
+    "ACTIVATIONS", "Place", "Rule", "known", "places", "read_table", "renamed", "rules_of", "translated", "write_table",
+]  # fmt: skip
 
 _OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms were once called
 
@@ -100,3 +110,82 @@ def places(rules: Sequence[Rule], names: Iterable[str]) -> dict[str, Place]:
 def known(patterns: Iterable[str], name: str) -> bool:
     """Whether a name fits one of the patterns, in which * stands for anything."""
     return any(re.fullmatch(re.escape(p).replace(r"\*", ".*"), name) for p in patterns)
+
+
+ACTIVATIONS = {
+    "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu", "silu": "silu", "swish": "silu", "tanh": "tanh",
+}  # fmt: skip
+"""Ours by their names."""
+
+
+def _value(word: str) -> Any:
+    try:
+        return json.loads(word)
+    except json.JSONDecodeError:
+        return word
+
+
+def _entries(table: str) -> dict[str, tuple[str, str]]:
+    """Theirs, and what is behind the colon (":": no colon), by ours; "=theirs" by itself."""
+    found = {}
+    for word in table.split():
+        names, colon, rest = word.partition(":")
+        ours, _, theirs = names.partition("=")
+        found[ours or names] = theirs or ours, rest if colon else ":"
+    return found
+
+
+def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
+    """Our settings, of the types that the configuration `kind` expects, from theirs."""
+    hints, values = get_type_hints(kind), dict[str, Any]()
+    for ours, (theirs, rest) in _entries(table).items():
+        if ours.startswith("="):
+            if s.get(theirs, _value(rest.split("|")[0])) not in map(_value, rest.split("|")):
+                s.fail(theirs, f"{rest.replace('|', ' or ')} (others are not supported)")
+        elif rest.startswith("="):
+            values[ours] = _value(rest[1:])
+        else:
+            first, *others = theirs.split(",")
+            default = REQUIRED if rest == ":" else values.get(rest, _value(rest))
+            values[ours] = _taken(s, ours, first.split("|"), default, kinds_of(hints[ours]))
+            for other in others:
+                if s.get(other, s.get(first)) != s.get(first):
+                    s.fail(other, f"{s.get(first)}, as {first} (others are not supported)")
+    return values
+
+
+def _taken(s: Settings, ours: str, names: Sequence[str], default: Any, kinds: tuple[Any, ...]) -> Any:
+    if ours == "activation":
+        return ACTIVATIONS[s.text(names, default, choices=tuple(ACTIVATIONS))]
+    if type(None) in kinds and any(n in s for n in names) and all(s.get(n) is None for n in names):
+        return None  # null says that there is none
+    value = s.take(names, tuple(kind for kind in kinds if kind is not type(None)), default)
+    return tuple(s.list(names, int)) if isinstance(value, list) else value
+
+
+def _written(table: str) -> dict[str, list[str]]:
+    """The names of theirs for each of our settings that is written."""
+    return {
+        ours: theirs.partition("|")[0].split(",")
+        for ours, (theirs, rest) in _entries(table).items()
+        if "=" not in (ours[0], rest[:1])
+    }
+
+
+def write_table(table: str, config: Any) -> dict[str, Any]:
+    """Theirs from ours."""
+    ends, activations = config.end_ids, {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    values = {
+        **config.explicit(), "activation": activations.get(config.activation),
+        "eos_id": ends[0] if len(ends) == 1 else list(ends) or None,
+    }  # fmt: skip
+    return {name: values[ours] for ours, names in _written(table).items() for name in names}
+
+
+def renamed(error: ValueError, table: str, where: str) -> ValueError:
+    """The error of a configuration, with the settings by their names and the file before it."""
+    text, theirs = str(error), _written(table)
+    if text.startswith(where):
+        return error
+    return ValueError(f"{where}: " + re.sub(r"\w+_\w+|^\w+(?=:)", lambda m: theirs.get(m[0], [m[0]])[0], text))
