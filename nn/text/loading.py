@@ -30,6 +30,8 @@ def load(directory: str | Path) -> ModelText:
     """
     directory = Path(directory)
     files = {name: found_file(directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
+    for name in {"vocab.txt", "merges.txt"} & files.keys():
+        read_text(directory / name)  # an error for what is no text, which the library would take
     path = directory / "tokenizer.json"
     if path.name not in files and {"source.spm", "vocab.json"} <= set(files):
         return MarianText(directory, _marks(directory), files)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,29 @@ def test_an_adapter_without_a_part_of_its_head(tmp_path: Path) -> None:
         save_arrays(tmp_path / "adapter_model.safetensors", left, metadata)
         with pytest.raises(ValueError, match=f"^{tmp_path}/adapter_model.safetensors: .* is missing"):
             nn.load_adapter(tmp_path, base_of(adapter_and_head))
+
+
+def test_a_length_without_end_takes_no_memory_where_no_table_has_it(tmp_path: Path) -> None:
+    """Rotary positions and caches grow with what is read, so 10¹² is as good as 20; a table of sines would be made."""
+    lengths = {}
+    for length in (20, 10**12):
+        (tmp_path / str(length)).mkdir()
+        llama(tmp_path / str(length))
+        settings = json.loads((tmp_path / str(length) / "config.json").read_text())
+        write(tmp_path / str(length) / "config.json", settings | {"max_position_embeddings": length})
+        tracemalloc.start()
+        lengths[length] = used(tmp_path / str(length), llama)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        tracemalloc.stop()
+    assert lengths[20] == lengths[10**12]
+    (tmp_path / "marian").mkdir()
+    marian(tmp_path / "marian")
+    settings = json.loads((tmp_path / "marian" / "config.json").read_text())
+    write(tmp_path / "marian" / "config.json", settings | {"max_position_embeddings": 10**12})
+    with pytest.raises(
+        ValueError, match="config.json: max_position_embeddings: .* too large to make, got 1000000000000"
+    ):
+        nn.load(tmp_path / "marian")
 
 
 def test_damaged_settings_of_images(tmp_path: Path, quick_disk: None, tell: Callable[[str], None]) -> None:

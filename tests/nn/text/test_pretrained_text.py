@@ -100,6 +100,10 @@ def test_files_of_older_folders(tmp_path: Path) -> None:
     expected = nn.text.load(older).encode("the cat, naïve 🙂")
     (older / "tokenizer.json").unlink()
     assert nn.text.load(older).encode("the cat, naïve 🙂") == expected
+    for path in (tmp_path / "vocab.txt", older / "merges.txt"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\0")
+        with pytest.raises(ValueError, match=f"^{path}: a zero byte; this is no text"):
+            nn.text.load(path.parent)
 
 
 def test_text_comes_in_whole_characters(tmp_path: Path) -> None:
