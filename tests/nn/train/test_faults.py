@@ -21,6 +21,7 @@ from runs import assert_same_run, trainer, weights
 import minigrad as mg
 import nn
 from minigrad import Tensor, optim
+from minigrad.console import run_script
 from minigrad.serialization import load_arrays, save_arrays
 from nn.text import PairBatches
 
@@ -232,16 +233,26 @@ def test_a_full_disk_leaves_the_last_whole_state(tmp_path: Path) -> None:
 
 
 @contextmanager
-def read_only(directory: Path) -> Iterator[None]:
-    """Within it nothing can be written there, by the superuser neither."""
-    mode, user = directory.stat().st_mode, os.geteuid()
-    directory.chmod(0o555)
+def no_superuser() -> Iterator[None]:
+    """Within it this process is that of another user, if the superuser began it."""
+    user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
     try:
         yield
     finally:
         os.seteuid(user)
+
+
+@contextmanager
+def read_only(directory: Path) -> Iterator[None]:
+    """Within it nothing can be written there, by the superuser neither."""
+    mode = directory.stat().st_mode
+    directory.chmod(0o555)
+    try:
+        with no_superuser():
+            yield
+    finally:
         directory.chmod(mode)
 
 
@@ -265,6 +276,21 @@ def test_a_directory_that_is_read_only_is_one_line(open_path: Path) -> None:
     assert load_arrays(open_path / "last.safetensors")[1]["trainer"]["step"] == 4
     assert not list(open_path.glob(".*.part"))
     scaled_trainer(open_path, save_every=2).fit(resume=True)
+
+
+def test_the_lock_of_another_user(open_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused where it cannot be opened, whether a run is at work or not; heeded where it can."""
+    lock = open_path / ".lock"
+    with nn.RunDirectory(open_path):
+        lock.chmod(0)
+        with no_superuser():
+            assert run_script(scaled_trainer(open_path).fit) == 1
+        lock.chmod(0o666)
+        with no_superuser(), pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+            scaled_trainer(open_path).fit()
+    assert capsys.readouterr().err == f"error: {lock}: Permission denied\n"
+    with no_superuser():
+        scaled_trainer(open_path).fit()
 
 
 def test_a_directory_that_is_removed_in_mid_run_is_one_line(tmp_path: Path) -> None:
