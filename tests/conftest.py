@@ -3,9 +3,10 @@
 What a test tells by the fixture `tell` stands in the summary at the end, from whichever worker.
 """
 
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core to itself: BLAS with more threads would only wait for it
@@ -21,6 +22,17 @@ settings.register_profile("dev", max_examples=12, **_common)
 settings.register_profile("ci", max_examples=12, derandomize=True, **_common)
 settings.register_profile("intense", max_examples=1000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """With PyTorch imported, the collector would look through a million objects that stay, again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -165,11 +165,11 @@ def problem(program: Program) -> str | None:
 
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
 @settings(
-    max_examples=settings.default.max_examples // 4 + 1,  # type: ignore[union-attr]
+    max_examples=settings.default.max_examples // 4,  # type: ignore[union-attr]
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a program says what is wrong; to shrink it takes minutes
 )
 @given(data=st.data())
 def test_third_derivatives_of_compositions(info: OpInfo, data: Any) -> None:
     with np.errstate(all="ignore"):
-        for whole in (False, True):
+        for whole in (False, True) if info.name not in CHOOSING else (False,):
             assert (wrong := problem(Program(info, data, whole))) is None, wrong

@@ -28,10 +28,6 @@ def test_table_names_every_op() -> None:
     assert differentiable == set(TABLE)
 
 
-def sampled(info: OpInfo, data: Any) -> Sample:
-    return info.samples(Draw(data.draw))
-
-
 def floats(sample: Sample) -> list[int]:
     """The operands that can have gradients."""
     return [i for i, x in enumerate(sample.operands) if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
@@ -74,10 +70,17 @@ def arrays(sample: Sample) -> list[np.ndarray]:
 
 
 @every
-@given(data=st.data())
-def test_value_and_dtype(info: OpInfo, data: Any) -> None:
+@given(data=st.data(), layout=st.sampled_from(["transposed", "strided", "reversed", "read-only"]))
+def test_every_op(info: OpInfo, data: Any, layout: str) -> None:
+    """All of one sample: to draw it takes as long as to look at it."""
+    sample = info.samples(Draw(data.draw))
+    value_and_dtype(info, sample, data)
+    memory(info, sample, data, layout)
+    derivatives(info, sample)
+
+
+def value_and_dtype(info: OpInfo, sample: Sample, data: Any) -> None:
     """The value is that of the reference; results and gradients have the dtype of the operands; no need, no graph."""
-    sample = sampled(info, data)
     expected = info.reference(*sample.operands, **sample.options)
     _, ys = run(info, sample)
     for y, e in zip(ys, expected if isinstance(expected, list) else [expected]):
@@ -100,11 +103,8 @@ def keeps_dtype(info: OpInfo, sample: Sample, dtype: Any, data: Any) -> None:
         assert all(g is None or (g.dtype == dtype and g.shape == x.shape) for g, x in zip(found, leaves))
 
 
-@every
-@given(data=st.data())
-def test_derivatives(info: OpInfo, data: Any) -> None:
+def derivatives(info: OpInfo, sample: Sample) -> None:
     """In random directions, by element, by a complex step; and those of the derivatives."""
-    sample = sampled(info, data)
     f, xs = closed(info, sample), arrays(sample)
     assert mg.gradcheck(f, xs, elementwise=sum(x.size for x in xs) <= 12)
     if info.analytic:
@@ -128,11 +128,8 @@ def awkward(x: np.ndarray, layout: str) -> np.ndarray:
     return y
 
 
-@every
-@given(data=st.data(), layout=st.sampled_from(["transposed", "strided", "reversed", "read-only"]))
-def test_memory(info: OpInfo, data: Any, layout: str) -> None:
+def memory(info: OpInfo, sample: Sample, data: Any, layout: str) -> None:
     """Wherever operands and cotangents lie, results are the same; no one's memory is written to or given away."""
-    sample = sampled(info, data)
     leaves, ys = run(info, sample)
     live = [y for y in ys if y.requires_grad]
     gs = cotangents(data, live)
