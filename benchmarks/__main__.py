@@ -84,12 +84,12 @@ def train(rounds: int) -> dict[str, Any]:
         show(size, found, NAMES)
         (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
         rate = s.useful_flops() / gemm.median
-        share = gemm.median / (found["minigrad"]["ms"] / 1e3)
+        fraction = gemm.median / (found["minigrad"]["ms"] / 1e3)
         print(
             f"{size:19}matrix products alone, in two processes as well: {gemm.median * 1e3:.1f} ms, "
-            f"{rate / 1e9:.0f} GFLOP/s; {share:.0%} of a step"
+            f"{rate / 1e9:.0f} GFLOP/s; {fraction:.0%} of a step"
         )
-        result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": share}
+        result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": fraction}
     return result
 
 
@@ -231,8 +231,8 @@ def _bars(panels: list[tuple[str, dict[str, Any]]]) -> Any:
         ratios = [1 / f.get("ratio", 1) for f in found.values()]
         bars = axes.barh(labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in found])
         # each pair took its own turns, so milliseconds of two bars are not quite as the bars are: both are told
-        told = [f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, found.values())]
-        axes.bar_label(bars, told, padding=3, fontsize=8)
+        labels = [f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, found.values())]
+        axes.bar_label(bars, labels, padding=3, fontsize=8)
         axes.set(title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.6 * max(ratios)))
         axes.axvline(1, color="black", linewidth=0.8)
         axes.invert_yaxis()

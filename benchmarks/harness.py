@@ -34,7 +34,7 @@ class Worker:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE)
         self.facts = self._answer()
         self.seconds: list[float] = []
-        self.told: list[dict[str, float]] = []  # what the task counts, a turn
+        self.counts: list[dict[str, float]] = []  # what the task counts, a turn
         self.peak = 0
 
     def _answer(self) -> Any:
@@ -51,7 +51,7 @@ class Worker:
         answer = self._answer()
         if count:
             self.seconds.append(answer["seconds"])
-            self.told.append(answer["told"])
+            self.counts.append(answer["counts"])
             self.peak = answer["peak"]
 
     def close(self) -> None:
@@ -159,17 +159,17 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     step = getattr(module, task)(**config)
     facts = step.facts if hasattr(step, "facts") else {}
-    told = step.told if hasattr(step, "told") else dict  # counts of the task, which only grow
+    counts = step.counts if hasattr(step, "counts") else dict  # counts of the task, which only grow
     print(json.dumps({"version": module.VERSION, **facts}), flush=True)
     for _ in sys.stdin:
-        start, times, before = time.perf_counter(), 0, told()
+        start, times, before = time.perf_counter(), 0, counts()
         while times == 0 or time.perf_counter() - start < TURN:
             step()
             times += 1
         seconds = (time.perf_counter() - start) / times
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024 + sum(map(_private, _children()))
-        counted = {name: (value - before[name]) / times for name, value in told().items()}
-        print(json.dumps({"seconds": seconds, "peak": peak, "told": counted}), flush=True)
+        counted = {name: (value - before[name]) / times for name, value in counts().items()}
+        print(json.dumps({"seconds": seconds, "peak": peak, "counts": counted}), flush=True)
 
 
 if __name__ == "__main__":

@@ -58,15 +58,15 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
     alone = workers["1 rank"].median
     result = {}
     for name, worker in workers.items():
-        told = {key: median(turn[key] for turn in worker.told) for key in worker.told[0]}
-        found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **told}
+        count = {key: median(turn[key] for turn in worker.counts) for key in worker.counts[0]}
+        found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **count}
         if name == "2 ranks":  # as long as half the batch takes alone, and then the all-reduce
-            talk = alpha * told["buckets"] + beta * told["bytes"]
+            talk = alpha * count["buckets"] + beta * count["bytes"]
             found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
         result[name] = found
-        share = f"{told['communication'] / worker.median:16.0%}{told['bytes'] / 1e6:12.1f}" if told else f"{'':28}"
+        shown = f"{count['communication'] / worker.median:16.0%}{count['bytes'] / 1e6:12.1f}" if count else f"{'':28}"
         predicted = f"{found['predicted_ms']:15.1f}" if "predicted_ms" in found else ""
-        print(f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{share}{predicted}", flush=True)
+        print(f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{shown}{predicted}", flush=True)
     return result
 
 

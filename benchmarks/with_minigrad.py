@@ -84,7 +84,7 @@ def train_mpi(size: str, ranks: int, bfloat16: bool = False, overlap: bool = Fal
     step, parallel = _training(size, kind, "relu", changes)
     lead = _leading(parallel, step)
     sums = parallel.buckets
-    lead.told = lambda: {"communication": sums.seconds, "bytes": sums.bytes, "buckets": sums.count}
+    lead.counts = lambda: {"communication": sums.seconds, "bytes": sums.bytes, "buckets": sums.count}
     lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
     return lead
 

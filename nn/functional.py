@@ -8,7 +8,6 @@ their arguments in another order there, and `scaled_dot_product_attention` takes
 
 from __future__ import annotations
 
-import math
 import typing as _typing
 from collections.abc import Sequence
 from typing import Any
@@ -61,10 +60,8 @@ def layer_norm(
 ) -> Tensor:
     """The last axis, whose length is `normalized_shape`, brought to mean 0 and variance 1, times weight, plus bias."""
     if tuple(normalized_shape) != np.shape(input)[-1:]:
-        raise ValueError(
-            f"layer_norm: expected normalized_shape to be the length of the last axis, got {tuple(normalized_shape)} "
-            f"for shape {np.shape(input)}"
-        )
+        found = f"{tuple(normalized_shape)} for shape {np.shape(input)}"
+        raise ValueError(f"layer_norm: expected normalized_shape to be the length of the last axis, got {found}")
     return mg.layer_norm(input, weight, bias, eps)
 
 
@@ -79,9 +76,8 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
-    scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * (
-        1 / math.sqrt(np.shape(query)[-1]) if scale is None else scale
-    )
+    scale = np.shape(query)[-1] ** -0.5 if scale is None else scale
+    scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * scale
     mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask
     is_bias = mask is not None and np.asarray(unwrap(mask)).dtype != bool
     weights = mg.softmax(scores + mask) if is_bias else mg.softmax(scores, where=mask)

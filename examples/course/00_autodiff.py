@@ -235,12 +235,12 @@ def measure(f: Callable[..., float], *arrays: np.ndarray, h: float = 1e-6) -> li
     for array in arrays:
         slopes = np.empty_like(array)
         for at in np.ndindex(array.shape):
-            kept = array[at]
+            original = array[at]
             ends = []
-            for moved in (kept + h, kept - h):
+            for moved in (original + h, original - h):
                 array[at] = moved
                 ends.append(f(*arrays))
-            array[at], slopes[at] = kept, (ends[0] - ends[1]) / (2 * h)
+            array[at], slopes[at] = original, (ends[0] - ends[1]) / (2 * h)
         found.append(slopes)
     return found
 

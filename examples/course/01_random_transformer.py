@@ -399,12 +399,12 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     )
     lesson.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     attention = text_attention()
-    joined = mg.scaled_dot_product_attention(
+    heads = mg.scaled_dot_product_attention(
         attention.q_proj(x[None]), attention.k_proj(x[None]), attention.v_proj(x[None]), num_heads=2, scale=1 / 30
     )
     lesson.fact(
         "the library's attention gives the same $Z$",
-        np.allclose(attention.out_proj(joined).data[0], Z, atol=1e-12)
+        np.allclose(attention.out_proj(heads).data[0], Z, atol=1e-12)
         and np.allclose(
             attention(x[None]).data[0],
             np.hstack([head(x, *h, 1 / np.sqrt(3))[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))]) @ W,
@@ -964,14 +964,14 @@ def a_rule(lesson: Lesson) -> None:
     config = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
     larger = nn.Transformer(config, rng)
     train(larger, translated([s for s in sentences if s not in held]), 300)
-    share = exact_matches(larger, translated(held)).mean()
+    accuracy = exact_matches(larger, translated(held)).mean()
     lesson.fact(
         "trained on other sentences, it translates hello world",
         [word for word, _ in generate(larger, ["hello", "world"])] == ["hola", "mundo", "EOS"],
         "which it has never seen",
     )
     lesson.fact(
-        "and other sentences that it has never seen", share > 0.8, f"{share:.0%} of {len(held)} without an error"
+        "and other sentences that it has never seen", accuracy > 0.8, f"{accuracy:.0%} of {len(held)} without an error"
     )
     lesson.picture(
         "cross_attention.png",

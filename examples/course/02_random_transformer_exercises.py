@@ -221,10 +221,10 @@ def feed_forward(lesson: Lesson) -> None:
         "without the ReLU both maps would be one", np.allclose(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2)
     )
     attention, wide = nn.MultiHeadAttention(512, 8), nn.FeedForward(512, 2048)
-    share = wide.num_parameters() / (wide.num_parameters() + attention.num_parameters())
+    fraction = wide.num_parameters() / (wide.num_parameters() + attention.num_parameters())
     lesson.fact(
         "in the paper it holds two thirds of an encoder block's weights",
-        abs(share - 2 / 3) < 0.01,
+        abs(fraction - 2 / 3) < 0.01,
         f"{wide.num_parameters():,} of its parameters, and the attention beside it {attention.num_parameters():,}",
     )
 
@@ -449,11 +449,11 @@ def against_all(
     )
     text = lambda h: " ".join(vocabulary.decode(h.tokens))
     many = nn.sample(model, prompt=np.full((1000, 1), BOS), max_len=5, generator=np.random.default_rng(0))
-    share = np.mean([text(h) == "hola mundo" for h in many])
+    fraction = np.mean([text(h) == "hola mundo" for h in many])
     lesson.fact(
         "and greedy decoding knows one sentence only",
-        len({text(h) for h in many} & set(corpus)) == 4 and abs(share - 0.4) < 0.07,
-        f"drawn by their probability, all four appear, hola mundo in {share:.0%} of 1000 draws",
+        len({text(h) for h in many} & set(corpus)) == 4 and abs(fraction - 0.4) < 0.07,
+        f"drawn by their probability, all four appear, hola mundo in {fraction:.0%} of 1000 draws",
     )
 
 

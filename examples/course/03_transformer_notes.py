@@ -167,8 +167,8 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         return softmax(q @ k.T / sqrt(D_HEAD)) @ v  # (M, d')
 
     Z = [head(X, i) for i in range(HEADS)]
-    joined = np.concatenate(Z, axis=1)  # (M, h·d')
-    output = joined @ W_O  # (M, d)
+    concatenated = np.concatenate(Z, axis=1)  # (M, h·d')
+    output = concatenated @ W_O  # (M, d)
 
     found, weights = nn.with_weights(layer, X[None])  # (1, M, d), (1, h, M, M)
     one = nn.DotProductAttention()  # a single self-attention, given the Q, K and V of one head
@@ -240,7 +240,7 @@ def positions(lesson: Lesson, rng: np.random.Generator) -> None:
     order = [3, 1, 0, 2]
     place = nn.SinusoidalPositions(16, D, dtype=float)
     alone = np.abs(encoder(X[:, order]).data - encoder(X).data[:, order]).max()
-    told = np.abs(encoder(place(X[:, order])).data - encoder(place(X)).data[:, order]).max()
+    gap = np.abs(encoder(place(X[:, order])).data - encoder(place(X)).data[:, order]).max()
     causal = nn.causal_mask(M)
     masked = np.abs(encoder(X[:, order], causal).data - encoder(X, causal).data[:, order]).max()
     lesson.erratum(
@@ -249,7 +249,7 @@ def positions(lesson: Lesson, rng: np.random.Generator) -> None:
         f"two encoder layers give words in another order the same vectors in that order (to {alone:.0e}); "
         f"under the causal mask of a decoder they differ by {masked:.2f}, for it tells who comes before whom",
     )  # fmt: skip
-    lesson.fact("So a position embedding is added to the input", told > 0.1, f"with it they differ by {told:.2f}")
+    lesson.fact("So a position embedding is added to the input", gap > 0.1, f"with it they differ by {gap:.2f}")
     table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
     by_hand = [[(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)] for pos in range(16)]
     lesson.fact(
@@ -442,11 +442,11 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     running = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
     fresh = nn.BatchNorm1d(d, EPS, dtype=float)
     fresh(TABLE)
-    kept = np.allclose(fresh.running_mean, running[0]) and np.allclose(fresh.running_var, running[1])
+    matches = np.allclose(fresh.running_mean, running[0]) and np.allclose(fresh.running_var, running[1])
     single = fresh.eval()(TABLE[:1]).data
-    told = kept and np.allclose(single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS))
+    as_stated = matches and np.allclose(single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS))
     lesson.fact(
-        "Batch norm uses the statistics of the batch", told,
+        "Batch norm uses the statistics of the batch", as_stated,
         "in training; what the text does not tell: it keeps running ones, a tenth of each new batch, and takes those "
         "in evaluation, where it therefore accepts a single sample",
     )  # fmt: skip

@@ -442,10 +442,10 @@ def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
         f"(N, L, {D}) to (N, L, {H}, {D_K}): head $h$ has the $h$-th run of $d_k$ features",
     )  # fmt: skip
     heads = [np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)]) for h in range(H)]
-    joined = np.concatenate(heads, axis=-1)  # (N, L, D)
+    concatenated = np.concatenate(heads, axis=-1)  # (N, L, D)
     lesson.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
-        gap(layer.out_proj(joined), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
+        gap(layer.out_proj(concatenated), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
     )  # fmt: skip
     head = lambda v: mg.einsum("ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj)))
     reads = np.abs(mg.jacobian(head)(x[0]).data).max((0, 1, 2))  # (D,): what the scores of head 1 read of each feature

@@ -300,7 +300,7 @@ def what_it_looks_at(lesson: Lesson, test: Scenes, model: Segmenter) -> tuple[in
     )
     apart = shares["marked"] - shares["other"]
     alike, unlike = (np.unravel_index(pick(apart), apart.shape) for pick in (np.argmax, np.argmin))
-    told = [
+    lines = [
         f"layer {at[0] + 1}, head {at[1] + 1} gives the sign {shares['marked'][at]:.0%} for marked patches and "
         f"{shares['other'][at]:.0%} for others"
         for at in (alike, unlike)
@@ -308,7 +308,7 @@ def what_it_looks_at(lesson: Lesson, test: Scenes, model: Segmenter) -> tuple[in
     lesson.fact(
         "the weight compares: how much a patch attends to the sign depends on whether their colours are alike",
         abs(apart).max() > 0.2,
-        "; ".join(told),
+        "; ".join(lines),
     )
     lesson.say(
         """The text speaks of similarity. Queries and keys are learned, so that either sign of the comparison serves: a

@@ -266,7 +266,7 @@ def remove_most(lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: n
     with mg.no_grad():
         one, other = fastest(lambda: large(x), lambda: little(x))
         whole, part = fastest(lambda: model(ids), lambda: small(ids), rounds=5)
-    share = little.num_heads / HEADS
+    fraction = little.num_heads / HEADS
     rows = []
     for name, m, attention, everything, accuracy in (
         ("as trained", model, one, whole, rate(model)), ("pruned", small, other, part, last),
@@ -276,7 +276,7 @@ def remove_most(lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: n
         rows.append([name, f"{m.num_parameters():,}", left, *times, f"{accuracy:.1%}"])
     lesson.table(["", "parameters", "heads", "one attention", "whole model", "accuracy"], rows)
     lesson.measured(
-        f"""It is faster too: attention with {share:.0%} of its heads took {other / one:.0%} of the time; the whole model,
+        f"""It is faster too: attention with {fraction:.0%} of its heads took {other / one:.0%} of the time; the whole model,
         whose feed-forward nets are as they were, {part / whole:.0%}."""
     )
 

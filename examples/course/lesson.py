@@ -202,9 +202,9 @@ class Lesson:
         found, expected = (np.asarray(getattr(v, "data", v), float) for v in (computed, printed))
         gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
         same = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
-        told = _few(found, digits)
-        told = "" if not told or all(word in statement for word in re.findall(r"[\d.]+", told)) else f"{told}, "
-        detail = f"{told}to {digits} digits" if same else f"largest gap {gap:.3g}: here {found}, there {expected}"
+        value = _few(found, digits)
+        value = "" if not value or all(word in statement for word in re.findall(r"[\d.]+", value)) else f"{value}, "
+        detail = f"{value}to {digits} digits" if same else f"largest gap {gap:.3g}: here {found}, there {expected}"
         self._check("fact", statement, same, detail=detail)
 
     def fact(self, statement: str, true: Any, found: str = "") -> None:

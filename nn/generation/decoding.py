@@ -47,8 +47,7 @@ class Decoding:
         self.ends = eos_ids(model, eos)
         self.new = 0  # tokens that were generated
         begin = prompt_rows(prompt) if source is None else np.full((len(source), 1), model.config.bos_id)
-        self._history = np.concatenate([begin, np.full((len(begin), min(max_len, _AHEAD)), -1)], 1)
-        self._length = begin.shape[1]
+        self.history = begin  # all tokens so far (rows, L), -1 for padding
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
             self._limit = model.config.max_len if model.config.positions not in _UNLIMITED else None
@@ -63,11 +62,6 @@ class Decoding:
         with evaluating():
             self.state = self.model.start(seen >= 0)
         self._next = np.maximum(seen, 0)
-
-    @property
-    def history(self) -> np.ndarray:
-        """All tokens so far (rows, L), -1 for padding."""
-        return self._history[:, : self._length]
 
     def logits(self) -> np.ndarray:
         """The model's logits (rows, vocab) of the tokens that come next."""
@@ -92,16 +86,12 @@ class Decoding:
         """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this order."""
         if rows is not None:
             self.state.select(rows)
-            self._history = self._history[rows]
+            self.history = self.history[rows]
         self._next = np.asarray(tokens).reshape(-1, 1)
-        if self._length == self._history.shape[1]:
-            self._history = np.concatenate([self._history, np.full_like(self._history, -1)], 1)
-        self._history[:, self._length] = self._next[:, 0]
-        self._length += 1
+        self.history = np.concatenate([self.history, self._next], 1)
         self.new += 1
 
 
-_AHEAD = 256  # tokens that fit in the memory that is taken at first
 _UNLIMITED = ("none", "alibi", "relative")
 
 

@@ -19,10 +19,9 @@ from minigrad.kernels import gelu_in_place
 from minigrad.runtime import get_num_threads, in_parallel
 
 from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention, attend
-from ..layers.cache import AttentionCache, KeysAndValues
+from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Linear
-from ..layers.masks import allowed_keys
 from ..layers.module import Module
 from ..layers.norm import LayerNorm, RMSNorm
 from ..models.stacks import Encoder
@@ -62,46 +61,35 @@ class FastDropout(Dropout):
         return x
 
 
-class _FastNorm(Module):
-    weight: Any
-    bias: Any = None
-    eps: float
-    centred: bool
-    zero_centred = False
+class FastLayerNorm(LayerNorm):
+    def forward(self, x: Any) -> Tensor:
+        x = plain(x)
+        if x.size != self.d:
+            return super().forward(x)
+        row = x.reshape(-1)
+        return Tensor(scaled_row(row - float(row.sum()) / self.d, self.weight.data, self.bias, self.eps, x.shape))
 
+
+class FastRMSNorm(RMSNorm):
     def prepare(self) -> None:
         """Add once what a norm that is centred at zero adds each time."""
         self.factor = self.weight.data + 1 if self.zero_centred else self.weight.data
 
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        weight, bias = self.factor, None if self.bias is None else self.bias.data
-        if x.size == len(weight):
-            return Tensor(normal_row(x.reshape(-1), weight, bias, self.eps, self.centred).reshape(x.shape))
-        if self.centred:
-            return mg.layer_norm(x, weight, bias, self.eps)
-        return mg.rms_norm(x, weight, self.eps)
+        if x.size != self.d:
+            return mg.rms_norm(x, self.factor, self.eps)
+        return Tensor(scaled_row(x.reshape(-1), self.factor, None, self.eps, x.shape))
 
 
-def normal_row(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, eps: float, centred: bool) -> np.ndarray:
-    """The norm of one row (d,)."""
-    if centred:
-        x = x - float(x.sum()) / len(x)
-    variance = float(np.dot(x, x)) / len(x) + eps
-    y = x * (variance**-0.5 if variance > 0 else math.inf)
+def scaled_row(x: np.ndarray, weight: np.ndarray, bias: Any, eps: float, shape: tuple[int, ...]) -> np.ndarray:
+    """One row (d,) divided by the root of its mean square, times `weight`, plus `bias`, in this shape."""
+    square = float(np.dot(x, x)) / len(x) + eps
+    y = x * (square**-0.5 if square > 0 else math.inf)
     y *= weight
     if bias is not None:
-        y += bias
-    return y
-
-
-class FastLayerNorm(_FastNorm, LayerNorm):
-    centred = True
-
-
-class FastRMSNorm(_FastNorm, RMSNorm):
-    centred = False
-    bias = None
+        y += bias.data
+    return y.reshape(shape)
 
 
 class FastFeedForward(FeedForward):
@@ -152,13 +140,11 @@ def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
         parts = [np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps]
         bias = np.concatenate(parts)
         bias.flags.writeable = False
-    start = 0
-    for m in maps:
-        own = slice(start, start + m.out_features)
-        m.weight._array = weight[own]
+    places = np.cumsum([0, *(m.out_features for m in maps)])
+    for m, start, end in zip(maps, places, places[1:]):
+        m.weight._array = weight[start:end]
         if m.bias is not None and bias is not None:
-            m.bias._array = bias[own]
-        start += m.out_features
+            m.bias._array = bias[start:end]
     return weight, bias
 
 
@@ -177,53 +163,42 @@ class FastMemory(KeysAndValues):
             super().select(rows)
 
 
-class _FastAttention(MultiHeadAttention):
-    def _watched(self) -> bool:
-        """Whether anybody looks at, or acts on, what happens inside."""
-        parts = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
-        return ATTEND.get() is not attend or any(part.has_hooks for part in parts)
+def watched(*parts: Module) -> bool:
+    """Whether anybody looks at, or acts on, what happens inside these."""
+    return ATTEND.get() is not attend or any(part.has_hooks for part in parts)
 
 
-class FastSelfAttention(_FastAttention, MultiHeadSelfAttention):
+class FastSelfAttention(MultiHeadSelfAttention):
     """Queries, keys and values by one product."""
 
     def prepare(self) -> None:
         """Put the weights of the three projections one below the other."""
         self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
 
-    def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
-        if self.fused is None or self._watched() or self.position_bias is not None:
-            return super().forward(x, mask, **options)
-        return self._attended(plain(x), mask, **options)
-
-    def _attended(
-        self, x: np.ndarray, mask: Any, is_causal: bool = False, cache: AttentionCache | None = None,
-        positions: Any = None,
-    ) -> Tensor:  # fmt: skip
-        h, kv, d = self.num_heads, self.num_kv_heads, self.d_k
-        n, length = x.shape[:2]
-        assert self.fused is not None
-        qkv = mapped(x, self.fused, self.fused_bias)
+    def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
+        if self.fused is None or self.q_proj.has_hooks or self.k_proj.has_hooks or self.v_proj.has_hooks:
+            return super().projected(query, key, value, positions)
+        qkv = mapped(plain(query), self.fused, self.fused_bias)
+        (n, length, _), h, kv, d = qkv.shape, self.num_heads, self.num_kv_heads, self.d_k
         heads = qkv[..., : (h + kv) * d].reshape(n, length, h + kv, d)  # queries and keys
         if self.q_norm is not None and self.k_norm is not None:
             heads[:, :, :h] = unwrap(self.q_norm(heads[:, :, :h]))
             heads[:, :, h:] = unwrap(self.k_norm(heads[:, :, h:]))
         if self.rotary is not None:
-            at = positions if positions is not None else 0 if cache is None else cache.length
-            rotate(heads, *self.rotary.cos_sin(at, length, x.dtype))
-        q, k, v = qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
-        if cache is not None:
-            k, v = cache.append(k, v)
-        allowed = allowed_keys(mask, is_causal, length, k.shape[1], self.window)
-        if length > 1 or allowed is not None:
-            return self.out_proj(attend(self, q, k, v, allowed))
-        keys, values = (z.reshape(n, z.shape[1], kv, d) for z in (k, v))
-        weights = q.reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
+            rotate(heads, *self.rotary.cos_sin(positions, length, qkv.dtype))
+        return qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
+
+    def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Any:
+        if q.shape[1] > 1 or mask is not None or self.position_bias is not None:
+            return super().attend(q, k, v, mask)
+        n, h, kv, d = len(q), self.num_heads, self.num_kv_heads, self.d_k
+        keys, values = (unwrap(z).reshape(n, z.shape[1], kv, d) for z in (k, v))
+        weights = unwrap(q).reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
         softmax_rows(weights, self.scale)
-        return self.out_proj((weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d))
+        return (weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d)
 
 
-class FastCrossAttention(_FastAttention, MultiHeadCrossAttention):
+class FastCrossAttention(MultiHeadCrossAttention):
     """Attention to a memory that is projected once; for a short source, with the projections absorbed in it."""
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
@@ -236,7 +211,7 @@ class FastCrossAttention(_FastAttention, MultiHeadCrossAttention):
         n, one = len(x), len(x_kv.keys) == 1
         if n > 1 and one:  # queries of one sequence
             x, mask = x.reshape(1, -1, x.shape[-1]), None if mask is None else mask[:1]
-        if not one or mask is not None or self._watched() or not Absorbed.pays(self, x_kv):
+        if not one or mask is not None or watched(self.q_proj, self.out_proj) or not Absorbed.pays(self, x_kv):
             y = super().forward(x, x_kv, mask, **options)
         else:
             if x_kv.absorbed is None:
@@ -307,7 +282,7 @@ class FastEncoder(Encoder):
 
     def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None) -> Tensor:
         n, count = len(x), get_num_threads()
-        if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or self._watched():
+        if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or watched(*self.modules()):
             return super().forward(x, mask, caches, positions)
         x = plain(x)
         ends = [n * i // count for i in range(count + 1)]
@@ -318,9 +293,6 @@ class FastEncoder(Encoder):
             return unwrap(run(x[rows], own[0], None, own[1]))
 
         return Tensor(np.concatenate(in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)])))
-
-    def _watched(self) -> bool:
-        return ATTEND.get() is not attend or any(module.has_hooks for module in self.modules())
 
 
 LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole

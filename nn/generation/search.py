@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from minigrad.core.modes import no_grad
 from minigrad.core.random import default_generator
@@ -44,7 +45,7 @@ def greedy_search(
 def sample(
     model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, temperature: float = 1.0,
     top_k: int | None = None, top_p: float | None = None, eos: int | Iterable[int] | None = OWN,
-    generator: np.random.Generator | None = None, **rules: Any,
+    generator: Generator | None = None, **rules: Any,
 ) -> list[Hypothesis]:  # fmt: skip
     """Tokens drawn by their probability, until EOS or `max_len` tokens.
 
@@ -59,7 +60,7 @@ def sample(
 def generate(
     model: Any, prompt: Any = None, *, source: Any = None, num_beams: int = 1, do_sample: bool = False,
     temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, length_penalty: float = 1.0,
-    generator: np.random.Generator | None = None, **options: Any,
+    generator: Generator | None = None, **options: Any,
 ) -> Any:  # fmt: skip
     """The tokens that go on from a prompt, or translate a source; a list for each row, one list for a prompt (L,).
 
@@ -84,7 +85,7 @@ def generate(
 def stream(
     model: Any, prompt: Any, *, max_len: int = 128, eos: int | Iterable[int] | None = OWN, do_sample: bool = False,
     temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-    generator: np.random.Generator | None = None, **rules: Any,
+    generator: Generator | None = None, **rules: Any,
 ) -> Iterator[int]:  # fmt: skip
     """The tokens that go on from one prompt (L,), each as soon as it is known; options as in `generate`."""
     choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest_unscored
@@ -138,9 +139,7 @@ def _likeliest(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.n
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
-def _drawn(
-    temperature: float, top_k: int | None, top_p: float | None, generator: np.random.Generator | None
-) -> Chooser:
+def _drawn(temperature: float, top_k: int | None, top_p: float | None, generator: Generator | None) -> Chooser:
     if checked_number("sample", "temperature", temperature, -math.inf) <= 0:
         raise ValueError(f"sample: expected temperature > 0, got {temperature}; greedy_search is its limit")
     if top_k is not None:

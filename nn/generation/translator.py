@@ -54,12 +54,9 @@ class Translator:
         if not isinstance(model, Transformer):
             raise ValueError(f"Translator: expected a Transformer, got a {type(model).__name__}")
         config = model.config
-        for name, vocab, size in (
-            ("source", source_vocab, config.source_vocab_size),
-            ("target", target_vocab, config.target_vocab_size),
-        ):
-            if len(vocab) != size:
-                raise ValueError(f"the {name} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
+        for side, vocab in (("source", source_vocab), ("target", target_vocab)):
+            if len(vocab) != (size := getattr(config, f"{side}_vocab_size")):
+                raise ValueError(f"the {side} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
         if (config.pad_id, config.bos_id) != (PAD, BOS) or EOS not in config.end_ids:
             raise ValueError(
                 f"Translator: expected pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own, got "
@@ -118,10 +115,8 @@ class Translator:
             if not found:
                 raise ValueError(f"nothing to translate: {text!r} has no tokens")
             if len(found) > limit:
-                raise ValueError(
-                    f"a sentence of {len(found)} tokens is longer than the {limit} that the model "
-                    f"takes: {text[:60]!r}..."
-                )
+                longer = f"a sentence of {len(found)} tokens is longer than the {limit} that the model takes"
+                raise ValueError(f"{longer}: {text[:60]!r}...")
         return padded([self.source_vocab.encode(found, eos=self.source_eos) for found in tokens]), tokens
 
     def translate(

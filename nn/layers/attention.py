@@ -78,16 +78,21 @@ class MultiHeadAttention(Module):
         `positions`, integers (L,) or (N, L), are for rotary positions; unless given, they go on from
         those in the cache.
         """
-        q = self.queries(query)
-        k, v = key if isinstance(key, KeysAndValues) else self.keys_and_values(query if key is None else key, value)
-        if self.rotary is not None:
-            at = positions if positions is not None else 0 if cache is None else cache.length
-            q, k = self.rotary(q, at), self.rotary(k, at)
+        at = positions if positions is not None else 0 if cache is None else cache.length
+        q, k, v = self.projected(query, query if key is None else key, value, at)
         if cache is not None:
             k, v = cache.append(k, v)
         allowed = allowed_keys(mask, is_causal, q.shape[1], k.shape[1], self.window)
         heads = ATTEND.get()(self, q, k, v, allowed)  # (N, L_q, h·d_k)
         return self.out_proj(heads)
+
+    def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
+        """Queries (N, L_q, h·d_k), keys and values (N, L_kv, h_kv·d_k); with rotary positions, turned by them."""
+        q = self.queries(query)
+        k, v = key if isinstance(key, KeysAndValues) else self.keys_and_values(key, value)
+        if self.rotary is not None:
+            q, k = self.rotary(q, positions), self.rotary(k, positions)
+        return q, k, v
 
     def queries(self, x: Any) -> Tensor:
         """The projected queries, (N, L_q, h·d_k)."""
@@ -99,6 +104,22 @@ class MultiHeadAttention(Module):
         What is attended to again and again, as the memory in decoding, is so projected once.
         """
         return KeysAndValues(_each_head(self.k_norm, self.k_proj(key)), self.v_proj(key if value is None else value))
+
+    def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
+        """softmax(q · kᵀ · scale + bias) · v of each head, side by side: (N, L_q, h·d_k)."""
+        if self.position_bias is not None:
+            return weighted_values(self, attention_weights(self, q, k, mask), v)
+        (n, length, _), kv, d = q.shape, self.num_kv_heads, self.d_k
+        groups = self.num_heads // kv
+        if groups > 1:  # queries that share keys and values become one longer sequence of queries
+            q = mg.transpose(mg.reshape(q, n, length, kv, groups, d), 0, 3, 1, 2, 4)
+            q, mask = mg.reshape(q, n, groups * length, kv * d), _stacked(mask, groups)
+        dropout = self.dropout if self.training else 0.0
+        heads = mg.scaled_dot_product_attention(q, k, v, mask, kv, self.scale, dropout, self.generator)
+        if groups > 1:
+            heads = mg.transpose(mg.reshape(heads, n, groups, length, kv, d), 0, 2, 3, 1, 4)
+            heads = mg.reshape(heads, n, length, groups * kv * d)
+        return heads
 
     def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
@@ -133,17 +154,9 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 # -- what the heads do ------------------------------------------------------------------------------------
 
 
-def attend(module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
-    """softmax(q · kᵀ · scale + bias) · v of each head, side by side: (N, L_q, h·d_k)."""
-    if module.position_bias is not None:
-        return weighted_values(module, attention_weights(module, q, k, mask), v)
-    groups = module.num_heads // module.num_kv_heads
-    q, mask = _stacked(q, module.num_heads, groups), _stacked_mask(mask, groups)
-    dropout = module.dropout if module.training else 0.0
-    heads = mg.scaled_dot_product_attention(
-        q, k, v, mask, module.num_kv_heads, module.scale, dropout, module.generator
-    )  # fmt: skip
-    return _unstacked(heads, module.num_kv_heads, groups)
+def attend(module: MultiHeadAttention, *heads: Any) -> Tensor:
+    """What the heads of an attention do, if nobody looks on."""
+    return module.attend(*heads)
 
 
 ATTEND: ContextVar[Callable[..., Tensor]] = ContextVar("nn.attend", default=attend)
@@ -171,39 +184,18 @@ def weighted_values(module: MultiHeadAttention, weights: Any, v: Any) -> Tensor:
     return mg.reshape(mg.transpose(heads, 0, 3, 1, 2, 4), n, length, h * module.d_k)
 
 
-# -- grouped heads: queries that share keys and values become one longer sequence of queries ----------------
-
-
-def _stacked(q: Any, num_heads: int, groups: int) -> Any:
-    """(N, L, h·d) as (N, groups·L, h_kv·d)."""
-    if groups == 1:
-        return q
-    n, length, width = q.shape
-    parts = mg.reshape(q, n, length, num_heads // groups, groups, width // num_heads)
-    return mg.reshape(mg.transpose(parts, 0, 3, 1, 2, 4), n, groups * length, width // groups)
-
-
-def _unstacked(heads: Any, num_kv_heads: int, groups: int) -> Any:
-    """(N, groups·L, h_kv·d) as (N, L, h·d)."""
-    if groups == 1:
-        return heads
-    n, rows, width = heads.shape
-    parts = mg.reshape(heads, n, groups, rows // groups, num_kv_heads, width // num_kv_heads)
-    return mg.reshape(mg.transpose(parts, 0, 2, 3, 1, 4), n, rows // groups, groups * width)
-
-
-def _stacked_mask(mask: np.ndarray | None, groups: int) -> np.ndarray | None:
-    """A mask (N, h, L_q, L_kv), or that broadcasts to it, for the queries that `_stacked` returns."""
-    if mask is None or groups == 1 or mask.shape[1:3] == (1, 1):
-        return mask
-    n, h, length, keys = mask.shape
-    parts = mask.reshape(n, -1, groups if h > 1 else 1, length, keys)
-    return np.broadcast_to(parts, (n, parts.shape[1], groups, length, keys)).reshape(n, -1, groups * length, keys)
-
-
 def _each_head(norm: RMSNorm | None, x: Any) -> Tensor:
     """The norm of each head of (N, L, h·d) by itself, where there is one."""
     if norm is None:
         return x
     n, length, width = x.shape
     return mg.reshape(norm(mg.reshape(x, n, length, width // norm.d, norm.d)), n, length, width)
+
+
+def _stacked(mask: np.ndarray | None, groups: int) -> np.ndarray | None:
+    """A mask (N, h, L_q, L_kv), or that broadcasts to it, for `groups` heads of queries one after the other."""
+    if mask is None or mask.shape[1:3] == (1, 1):
+        return mask
+    n, h, length, keys = mask.shape
+    parts = mask.reshape(n, -1, groups if h > 1 else 1, length, keys)
+    return np.broadcast_to(parts, (n, parts.shape[1], groups, length, keys)).reshape(n, -1, groups * length, keys)

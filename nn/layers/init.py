@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
+from numpy.random import Generator
 
 from minigrad.core.changes import mark_changed
 from minigrad.core.random import default_generator
@@ -73,37 +74,33 @@ def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1)
 
 
-def uniform_(
-    tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: np.random.Generator | None = None
-) -> Tensor:
+def uniform_(tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform in [low, high)."""
     return _draw(tensor, lambda shape: default_generator(generator).uniform(low, high, shape))
 
 
-def normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: np.random.Generator | None = None
-) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with this mean and standard deviation."""
     return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: np.random.Generator | None = None) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform within ± gain √(6 / (fan_in + fan_out)), as the Transformer's matrices in PyTorch."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: np.random.Generator | None = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with standard deviation gain √(2 / (fan_in + fan_out))."""
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
-def kaiming_uniform_(tensor: Tensor, a: float = 0.0, generator: np.random.Generator | None = None) -> Tensor:
+def kaiming_uniform_(tensor: Tensor, a: float = 0.0, generator: Generator | None = None) -> Tensor:
     """Uniform within ± √(6 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a relu)."""
     bound = math.sqrt(6 / ((1 + a * a) * _fans(tensor)[0]))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor: Tensor, a: float = 0.0, generator: np.random.Generator | None = None) -> Tensor:
+def kaiming_normal_(tensor: Tensor, a: float = 0.0, generator: Generator | None = None) -> Tensor:
     """Normal with standard deviation √(2 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a relu)."""
     return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(tensor)[0])), generator)

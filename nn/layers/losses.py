@@ -18,7 +18,10 @@ __all__ = [
 class _Loss(FunctionModule):
     """A function of predictions and targets; arrays among its options, such as weights, are buffers."""
 
-    def __init__(self, *, reduction: str = "mean", **options: Any) -> None:
+    def __init__(self, *, reduction: str = "mean") -> None:
+        self._set(reduction)
+
+    def _set(self, reduction: str, **options: Any) -> None:
         if reduction not in ("mean", "sum", "none", "batchmean"):
             raise ValueError(f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
         self.options = {"reduction": reduction, **options}
@@ -35,43 +38,37 @@ class _Loss(FunctionModule):
 class MSELoss(_Loss, function=mg.mse_loss):
     """The mean of (input - target)²."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
-
 
 class L1Loss(_Loss, function=mg.l1_loss):
     """The mean of |input - target|."""
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
 
 
 class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
     """The mean of d² / (2 beta) where d = |input - target| < `beta`, of d - beta / 2 elsewhere."""
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, beta=beta)
+        self._set(reduction=reduction, beta=beta)
 
 
 class HuberLoss(_Loss, function=mg.huber_loss):
     """The mean of d² / 2 where d = |input - target| <= `delta`, of delta (d - delta / 2) elsewhere."""
 
     def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, delta=delta)
+        self._set(reduction=reduction, delta=delta)
 
 
 class BCELoss(_Loss, function=mg.binary_cross_entropy):
     """The binary cross-entropy of probabilities, with targets from 0 to 1 of their shape."""
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
-        super().__init__(weight=weight, reduction=reduction)
+        self._set(weight=weight, reduction=reduction)
 
 
 class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
     """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times `pos_weight`."""
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
-        super().__init__(weight=weight, reduction=reduction, pos_weight=pos_weight)
+        self._set(weight=weight, reduction=reduction, pos_weight=pos_weight)
 
 
 class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
@@ -85,18 +82,18 @@ class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
         self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:  # fmt: skip
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+        self._set(weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
 
 
 class NLLLoss(_Loss, function=mg.nll_loss):
     """`CrossEntropyLoss` for log-probabilities, as `log_softmax` gives them."""
 
     def __init__(self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean") -> None:
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self._set(weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
 class KLDivLoss(_Loss, function=mg.kl_div):
     """The Kullback-Leibler divergence for log-probabilities as input; "batchmean" is that of rows."""
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
-        super().__init__(reduction=reduction, log_target=log_target)
+        self._set(reduction=reduction, log_target=log_target)

@@ -68,9 +68,7 @@ def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
     """
     lens = np.asarray(unwrap(valid_lens))
     if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
-        raise ValueError(
-            f"valid_lens: expected integers of shape {shape[:1]} or {shape[:2]}, got {lens.dtype} {lens.shape}"
-        )
+        raise ValueError(f"valid_lens: expected integers {shape[:1]} or {shape[:2]}, got {lens.dtype} {lens.shape}")
     if lens.size and not (lens.min() >= 0 and lens.max() <= shape[2]):
         raise ValueError(f"valid_lens: expected lengths from 0 to {shape[2]}, got {lens.min()} to {lens.max()}")
     lens = lens.reshape(shape[0], -1, 1)

@@ -290,13 +290,11 @@ class Module:
             if depth is not None and level > depth:
                 continue
             own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
-            whole = depth is not None and level == depth  # the last level stands for all below it
-            listed = list(module.named_parameters()) if whole else own
+            shapes = ", ".join(f"{n} {p.shape}" + (" (shared)" if id(p) in counted else "") for n, p in own)
+            listed = list(module.named_parameters()) if level == depth else own  # the last stands for all below
             count = sum(p.size for _, p in listed if id(p) not in counted)
-            tied = [n for n, p in listed if id(p) in counted]
             counted.update(id(p) for _, p in listed)
-            shapes = ", ".join(f"{n} {p.shape}" + (" (shared)" if n in tied else "") for n, p in own)
-            rows.append((name or "(model)", type(module).__name__, shapes, f"{count:,}" if count or tied else ""))
+            rows.append((name or "(model)", type(module).__name__, shapes, f"{count:,}" if listed else ""))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         table = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c:{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows]
         rule = "-" * max(map(len, table))

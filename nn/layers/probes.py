@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -24,12 +23,19 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
 
 
 @contextmanager
-def attending(function: Callable[..., Tensor]) -> Iterator[None]:
-    """Within this block every attention calls function(inner, module, q, k, v, mask) to have its heads attend.
+def attending(model: Module, function: Callable[..., Tensor]) -> Iterator[None]:
+    """Within this block the heads of each attention of `model` do function(name, inner, module, q, k, v, mask).
 
-    `inner` is what it called before, with the same arguments from `module` on.
+    `inner` is what they did before, with the same arguments from `module` on.
     """
-    token = ATTEND.set(functools.partial(function, ATTEND.get()))
+    names = {id(module): name for name, module in attentions_of(model).items()}
+    inner = ATTEND.get()
+
+    def attend(module: MultiHeadAttention, *heads: Any) -> Tensor:
+        name = names.get(id(module))
+        return inner(module, *heads) if name is None else function(name, inner, module, *heads)
+
+    token = ATTEND.set(attend)
     try:
         yield
     finally:
@@ -39,17 +45,14 @@ def attending(function: Callable[..., Tensor]) -> Iterator[None]:
 @contextmanager
 def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list[Any]]]:
     """Within this block, every attention of `model` adds see(module, q, k, mask) to a list, by its name."""
-    found = attentions_of(model)
-    recorded: dict[str, list[Any]] = {name: [] for name in found}
-    lists = {id(module): recorded[name] for name, module in found.items()}
+    recorded: dict[str, list[Any]] = {name: [] for name in attentions_of(model)}
 
-    def record(inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
-        if id(module) in lists:
-            with mg.no_grad():
-                lists[id(module)].append(see(module, q, k, mask))
+    def record(name: str, inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: Any) -> Tensor:
+        with mg.no_grad():
+            recorded[name].append(see(module, q, k, mask))
         return inner(module, q, k, v, mask)
 
-    with attending(record):
+    with attending(model, record):
         yield recorded
 
 
@@ -72,13 +75,11 @@ def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
     found = attentions_of(model)
     if unknown := sorted(set(gates) - set(found)):
         raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {list(found)}")
-    by_module = {id(found[name]): gate for name, gate in gates.items()}
 
-    def gated(inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
-        heads = inner(module, q, k, v, mask)
-        return _gated(module, heads, by_module[id(module)]) if id(module) in by_module else heads
+    def gated(name: str, inner: Any, module: MultiHeadAttention, *heads: Any) -> Tensor:
+        return _gated(module, inner(module, *heads), gates[name]) if name in gates else inner(module, *heads)
 
-    with attending(gated):
+    with attending(model, gated):
         yield
 
 

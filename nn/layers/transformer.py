@@ -14,7 +14,6 @@ import numpy as np
 from minigrad.core.tensor import Tensor
 
 from .attention import MultiHeadCrossAttention, MultiHeadSelfAttention
-from .cache import AttentionCache
 from .feedforward import FeedForward
 from .linear import Dropout
 from .module import Module
@@ -74,12 +73,8 @@ class TransformerEncoderLayer(_Layer):
     net (None: as `dropout`).
     """
 
-    def forward(
-        self, x: Any, mask: Any = None, is_causal: bool = False, cache: AttentionCache | None = None,
-        positions: Any = None,
-    ) -> Tensor:  # fmt: skip
+    def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:
         """(N, L, d_model) from x of that shape; the rest as in `MultiHeadAttention`."""
-        options = {"is_causal": is_causal, "cache": cache, "positions": positions}
         x = self._residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
         return self._residual(x, self.norm2, self.feed_forward)
 
@@ -94,15 +89,14 @@ class TransformerDecoderLayer(_Layer):
     norm3: Module
 
     def forward(
-        self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, is_causal: bool = True,
-        cache: AttentionCache | None = None, positions: Any = None,
-    ) -> Tensor:  # fmt: skip
+        self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None, is_causal: bool = True, **options: Any
+    ) -> Tensor:
         """(N, L, d_model) from x of that shape.
 
         `memory` is the encoder's output (N, L_m, d_model), or what `cross_attention.keys_and_values` made
         of it. `mask` broadcasts to (N, h, L, L) and `memory_mask` to (N, h, L, L_m).
         """
-        options = {"is_causal": is_causal, "cache": cache, "positions": positions}
+        options["is_causal"] = is_causal
         x = self._residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
         x = self._residual(x, self.norm2, lambda h: self.cross_attention(h, memory, mask=memory_mask))
         return self._residual(x, self.norm3, self.feed_forward)

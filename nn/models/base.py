@@ -80,9 +80,8 @@ class Model(Module):
         else:
             given = np.asarray(unwrap(given))
             if given.dtype != bool or given.shape != ids.shape:
-                raise ValueError(
-                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got {given.dtype} {given.shape}"
-                )
+                found = f"{given.dtype} {given.shape}"
+                raise ValueError(f"padding_mask: expected booleans {ids.shape}, True = a real token, got {found}")
         return None if given is None or given.all() else given
 
     def targets(self, *batch: Any) -> np.ndarray:

@@ -51,17 +51,13 @@ class EncoderModel(Model):
             raise ValueError("padding_mask: images have no padding")
         return None
 
-    def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """The vectors (N, L, d_model) of token ids (N, L)."""
-        return self.hidden(ids, padding_mask, types)
+    forward = hidden
 
 
 class _WithOutput(EncoderModel):
     """An encoder with an output projection: what the heads share."""
 
-    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """What the output projection sees."""
-        raise NotImplementedError
+    features = EncoderModel.hidden  # what the output projection sees
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """Logits of what the output projection sees: (N, num_classes), or for each token (N, L, ...)."""
@@ -97,9 +93,7 @@ class _Classifier(_WithOutput):
             x = activation_named(self.config.head_activation)(self.dense(x))
         return self.dropout(x)
 
-    def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """The vectors that are classified."""
-        return self.hidden(ids, padding_mask, types)
+    pooled = EncoderModel.hidden  # the vectors that are classified
 
 
 class EncoderClassifier(_Classifier):

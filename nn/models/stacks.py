@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
@@ -28,7 +29,7 @@ class InputEmbedding(Module):
     """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and types) added."""
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, generator: np.random.Generator | None = None, *, num_types: int = 0,
+        self, config: ModelConfig, vocab_size: int, generator: Generator | None = None, *, num_types: int = 0,
         std: float | None = None,
     ) -> None:  # fmt: skip
         width, dtype = config.embedding_size or config.d_model, config.dtype
@@ -59,9 +60,7 @@ class InputEmbedding(Module):
         return x if self.projection is None else self.projection(x)
 
 
-def _positions(
-    config: ModelConfig, width: int, generator: np.random.Generator | None
-) -> LearnedPositions | SinusoidalPositions | None:
+def _positions(config: ModelConfig, width: int, generator: Generator | None) -> Module | None:
     """What adds positions to embeddings, if anything does."""
     table: dict[str, Any] = {"dtype": config.dtype, "offset": config.position_offset}
     if config.positions == "learned":
@@ -78,7 +77,7 @@ class PatchEmbedding(Module):
     Dosovitskiy et al. (2021), arXiv:2010.11929.
     """
 
-    def __init__(self, config: EncoderConfig, generator: np.random.Generator | None = None) -> None:
+    def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
         channels, side, d_model, dtype = config.num_channels, config.patch_size, config.d_model, config.dtype
         self.shape = (channels, config.image_size, config.image_size)
         self.first = Parameter(np.zeros((1, d_model), dtype))
@@ -112,43 +111,30 @@ def _attention_options(config: ModelConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _self_attention_options(
-    config: ModelConfig, bidirectional: bool, generator: np.random.Generator | None
-) -> Callable[[int], dict[str, Any]]:
-    """The options of the self-attention in layer i of a stack: what has positions is shared by the layers."""
-    shared, dtype = _attention_options(config), config.dtype
-    rotary: RotaryPositions | None = None
-    bias: RelativePositionBias | ALiBi | None = None
+def _position_options(config: ModelConfig, bidirectional: bool, generator: Generator | None) -> dict[str, Any]:
+    """What gives positions to the self-attentions of a stack, which share it."""
     if config.positions == "rotary":
-        rotary = RotaryPositions(config.size_of_head, config.rotary_base, scaling=config.rotary_scaling)
-    elif config.positions == "relative":
-        bias = RelativePositionBias(
-            config.num_heads, config.relative_buckets, config.relative_max_distance, bidirectional, dtype, generator
-        )  # fmt: skip
-    elif config.positions == "alibi":
-        bias = ALiBi(config.num_heads, dtype)
-
-    def options(i: int) -> dict[str, Any]:
-        windowed = config.window_layers is None or i in config.window_layers
-        return {
-            **shared, "position_bias": bias, "rotary": None if i in config.no_rotary_layers else rotary,
-            "window": config.window if windowed else None,
-        }  # fmt: skip
-
-    return options
+        return {"rotary": RotaryPositions(config.size_of_head, config.rotary_base, scaling=config.rotary_scaling)}
+    if config.positions == "relative":
+        sizes = config.num_heads, config.relative_buckets, config.relative_max_distance
+        return {"position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)}
+    return {"position_bias": ALiBi(config.num_heads, config.dtype)} if config.positions == "alibi" else {}
 
 
 def _layers(
-    kind: Any, config: ModelConfig, count: int, generator: np.random.Generator | None, causal: bool,
-    **options: Any,
-) -> ModuleList:  # fmt: skip
+    kind: Any, config: ModelConfig, count: int, generator: Generator | None, causal: bool, **options: Any
+) -> ModuleList:
     """So many layers of a kind, which differ in their self-attention at most."""
-    attention = _self_attention_options(config, not causal, generator)
+    shared = _attention_options(config) | _position_options(config, not causal, generator)
     names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
     options |= {"generator": generator, **{name: getattr(config, name) for name in names}}
-    return ModuleList(
-        kind(config.d_model, config.num_heads, config.d_ff, attention=attention(i), **options) for i in range(count)
-    )
+    layers = ModuleList()
+    for i in range(count):
+        own: dict[str, Any] = {"rotary": None} if i in config.no_rotary_layers else {}
+        if config.window_layers is None or i in config.window_layers:
+            own["window"] = config.window
+        layers.append(kind(config.d_model, config.num_heads, config.d_ff, attention=shared | own, **options))
+    return layers
 
 
 def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
@@ -159,7 +145,7 @@ class Encoder(Module):
     """A stack of encoder layers, which is causal where `causal`."""
 
     def __init__(
-        self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None, *,
+        self, config: ModelConfig, num_layers: int, generator: Generator | None = None, *,
         causal: bool = False, shared: bool = False,
     ) -> None:  # fmt: skip
         self.causal, self.repeats = causal, num_layers if shared else 1
@@ -172,14 +158,15 @@ class Encoder(Module):
     ) -> Tensor:
         """(N, L, d_model) from x of that shape; `mask` broadcasts to (N, h, L, L)."""
         for i, layer in enumerate([*self.layers] * self.repeats):
-            x = layer(x, mask, self.causal, None if caches is None else caches[i], positions)
+            cache = None if caches is None else caches[i]
+            x = layer(x, mask, is_causal=self.causal, cache=cache, positions=positions)
         return x if self.norm is None else self.norm(x)
 
 
 class Decoder(Module):
     """A stack of decoder layers."""
 
-    def __init__(self, config: ModelConfig, num_layers: int, generator: np.random.Generator | None = None) -> None:
+    def __init__(self, config: ModelConfig, num_layers: int, generator: Generator | None = None) -> None:
         cross = _attention_options(config)
         self.layers = _layers(TransformerDecoderLayer, config, num_layers, generator, True, cross_attention=cross)
         self.norm = _final_norm(config)

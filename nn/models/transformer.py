@@ -26,16 +26,15 @@ class Transformer(Model):
     config: TransformerConfig
 
     def _build(self, config: TransformerConfig, generator: np.random.Generator | None) -> None:
-        if config.source_vocab_size < 1 or config.target_vocab_size < 1:
-            raise ValueError(
-                f"Transformer: expected both vocabulary sizes, got source_vocab_size={config.source_vocab_size} and "
-                f"target_vocab_size={config.target_vocab_size}"
-            )
-        self.source_embedding = InputEmbedding(config, config.source_vocab_size, generator)
-        self.target_embedding = InputEmbedding(config, config.target_vocab_size, generator)
+        source, target = config.source_vocab_size, config.target_vocab_size
+        if source < 1 or target < 1:
+            sizes = f"source_vocab_size={source} and target_vocab_size={target}"
+            raise ValueError(f"Transformer: expected both vocabulary sizes, got {sizes}")
+        self.source_embedding = InputEmbedding(config, source, generator)
+        self.target_embedding = InputEmbedding(config, target, generator)
         self.encoder = Encoder(config, config.num_encoder_layers, generator)
         self.decoder = Decoder(config, config.num_decoder_layers, generator)
-        self.output = Linear(config.d_model, config.target_vocab_size, config.output_bias, config.dtype, generator)
+        self.output = Linear(config.d_model, target, config.output_bias, config.dtype, generator)
         if config.tie in ("embeddings", "all"):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie in ("target", "all"):

@@ -157,9 +157,8 @@ def attention_heatmap(
 
 @_styled
 def attention_grid(
-    layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "",
-    path: str | Path | None = None,
-) -> Any:  # fmt: skip
+    layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "", path: str | Path | None = None
+) -> Any:
     """All heads of all layers: a row of maps for each layer, a column for each head; four to a row, if they are many.
 
     `layers` has an array (heads, L_q, L_kv) for each layer.
@@ -302,20 +301,15 @@ def text_heatmap(weights: Any, queries: Sequence[str], keys: Sequence[str]) -> s
     """A map of weights (L_q, L_kv) for a terminal: darker blocks are larger weights."""
     weights = np.asarray(unwrap(weights))
     _check(weights, queries, keys)
-    shades = " ░▒▓█"
-    columns = [str(k) for k in keys]
+    shades, columns = " ░▒▓█", [str(k) for k in keys]
     width = max((_columns(str(q)) for q in queries), default=0)
-    lines = []
-    for query, row in zip(queries, weights):
-        cells = []
-        for key, weight in zip(columns, row):
-            shade = shades[min(len(shades) - 1, int(weight * len(shades)))]
-            cells.append(shade * max(2, _columns(key)))
-        lines.append(" " * (width - _columns(str(query))) + str(query) + " │" + " ".join(cells))
-    head = " " * width + "  " + " ".join(key + " " * (2 - _columns(key)) for key in columns)
-    return "\n".join([head, *lines])
+    lines = [" " * width + "  " + " ".join(key + " " * (2 - _columns(key)) for key in columns)]
+    for query, row in zip(map(str, queries), weights):
+        cells = [shades[min(4, int(5 * weight))] * max(2, _columns(key)) for key, weight in zip(columns, row)]
+        lines.append(" " * (width - _columns(query)) + query + " │" + " ".join(cells))
+    return "\n".join(lines)
 
 
 def _columns(text: str) -> int:
     """How many columns a text takes in a terminal."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(1 + _is_wide(c) for c in text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,20 +51,20 @@ class PairBatches:
         self._lengths: np.ndarray | None = None  # where they are all in memory
         if isinstance(pairs, IndexedPairs):
             self._mean = pairs.mean_length()
-            self._check(np.array([pairs.longest]))
+            self._check(pairs.longest)
         elif encode is None:
-            if empty := [i for i, (a, b) in enumerate(pairs) if not len(a) or not len(b)]:
-                raise ValueError(f"PairBatches: pair {empty[0]} has an empty side")
-            self._lengths = _longer_sides(pairs)
-            self._mean = _mean_length(pairs)
-            self._check(self._lengths)
+            sizes = _sizes(pairs)
+            if not sizes.all():
+                raise ValueError(f"PairBatches: pair {sizes.all(1).argmin()} has an empty side")
+            self._lengths, self._mean = sizes.max(1), sizes.mean()
+            self._check(sizes.max())
         else:
             generator = np.random.default_rng(seed)
-            self._mean = _mean_length([encode(pair, generator) for pair in pairs[:1000]])
+            self._mean = _sizes([encode(pair, generator) for pair in pairs[:1000]]).mean()
 
-    def _check(self, lengths: np.ndarray) -> None:
-        if lengths.max() > self.max_tokens:
-            raise ValueError(f"PairBatches: a sentence of {lengths.max()} tokens exceeds max_tokens={self.max_tokens}")
+    def _check(self, longest: int) -> None:
+        if longest > self.max_tokens:
+            raise ValueError(f"PairBatches: a sentence of {longest} tokens exceeds max_tokens={self.max_tokens}")
 
     def _pools(self, epoch: int) -> Iterator[tuple[Any, list[np.ndarray]]]:
         """For each pool of an epoch: where to look up pairs of ids by number, and the numbers of each batch."""
@@ -92,8 +92,8 @@ class PairBatches:
             return self.pairs, self.pairs.lengths(numbers)  # type: ignore[attr-defined]
         generator = np.random.default_rng(seed)
         ids = {i: self.encode(self.pairs[i], generator) for i in numbers.tolist()}
-        lengths = _longer_sides(list(ids.values()))
-        self._check(lengths)
+        lengths = _sizes(ids.values()).max(1)
+        self._check(lengths.max())
         return ids, lengths
 
     def plan(self, epoch: int = 0) -> list[np.ndarray]:
@@ -120,12 +120,9 @@ class PairBatches:
         return sum(len(groups) for _, groups in self._pools(0))
 
 
-def _longer_sides(pairs: Sequence[IdPair]) -> np.ndarray:
-    return np.array([max(len(a), len(b)) for a, b in pairs])
-
-
-def _mean_length(pairs: Sequence[IdPair]) -> float:
-    return sum(len(a) + len(b) for a, b in pairs) / (2 * len(pairs))
+def _sizes(pairs: Iterable[IdPair]) -> np.ndarray:
+    """The lengths of both sides, (pairs, 2)."""
+    return np.array([[len(a), len(b)] for a, b in pairs])
 
 
 def _cut(lengths: np.ndarray, max_tokens: int) -> list[slice]:

@@ -9,7 +9,6 @@ pair after the other, filled up to a multiple of 8 bytes; then the index: where 
 from __future__ import annotations
 
 import itertools
-import os
 import struct
 import tempfile
 import zlib
@@ -129,7 +128,10 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
             raise ValueError("IndexedPairs.write: no pairs")
         file.write(bytes(-(ids * width) % 8))
         header = _HEADER.pack(_MAGIC, count, ids, longest, width, 0)[:-8]
-        checksum = _write_index(file, lengths, zlib.crc32(header))
+        place = file.tell()
+        _write_index(file, lengths)
+        file.flush()
+        checksum = _checksum(zlib.crc32(header), _stretches(np.memmap(path, np.uint8, "r")[place:]))
         file.seek(0)
         file.write(header + checksum.to_bytes(8, "little"))
 
@@ -147,25 +149,18 @@ def _check(block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vo
         )
 
 
-def _write_index(file: BinaryIO, lengths: Any, checksum: int) -> int:
-    """The index, from the lengths (pairs, 2) in a temporary file; the checksum of all so far."""
+def _write_index(file: BinaryIO, lengths: Any) -> None:
+    """The index, from the lengths (pairs, 2) in a temporary file."""
 
     def blocks() -> Iterator[np.ndarray]:
-        lengths.seek(0, os.SEEK_SET)
+        lengths.seek(0)
         while data := lengths.read(8 * _BLOCK):
             yield np.frombuffer(data, "<i4").reshape(-1, 2)
 
-    def write(array: np.ndarray) -> None:
-        nonlocal checksum
-        file.write(array.tobytes())
-        checksum = zlib.crc32(array.tobytes(), checksum)
-
-    last = np.zeros(1, "<i8")
-    write(last)
+    starts = np.zeros(1, "<i8")
+    file.write(starts.tobytes())
     for sizes in blocks():
-        starts = last + np.cumsum(sizes.sum(1, dtype="<i8"), dtype="<i8")
-        write(starts)
-        last = starts[-1:]
+        starts = starts[-1] + np.cumsum(sizes.sum(1, dtype="<i8"), dtype="<i8")
+        file.write(starts.tobytes())
     for sizes in blocks():
-        write(sizes[:, 0])
-    return checksum
+        file.write(sizes[:, 0].tobytes())

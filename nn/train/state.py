@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from minigrad.core.random import get_rng_state, set_rng_state
+from minigrad.files.json import checksum
 from minigrad.optim import Schedule
 
 from ..layers.module import Module
@@ -28,6 +29,11 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "best": (lambda value: value is None or is_number(value), "a number or null"),
 }  # fmt: skip
 """Where a trainer stands: its attributes of these names, and what each is."""
+_OTHERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "entries": _COUNT,
+    "random": (lambda value: _is_random(value), "the state of the random generator"),
+    "ranks": (lambda value: _are_ranks(value), "how many ranks there were, and processes of each"),
+}
 
 
 def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -106,58 +112,39 @@ def _set_generators(model: Module, states: Any, path: Path) -> None:
 
 
 def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:
-    """An error, which begins with the path, for numbers that this trainer cannot go on from."""
-
-    def fail(name: str, expected: str) -> NoReturn:
-        raise ValueError(f"{path}: {name}: expected {expected}, got {state.get(name)!r:.60}")
-
-    others = {"entries": _COUNT, "random": (_is_random, "the state of the random generator")}
-    for name, (fits, expected) in {**_KINDS, **others}.items():
-        if name not in state or not fits(state[name]):
-            fail(name, expected)
-    ranks = state.setdefault("ranks", [1, 1])  # older versions had no others
-    if not isinstance(ranks, list) or len(ranks) != 2 or not all(is_count(n, 1) and n < 1 << 24 for n in ranks):
-        fail("ranks", "how many ranks there were, and processes of each")
-    _check_schedule(state, trainer, fail)
-    _check_optimizer(state, trainer, fail)
-    if state.get("accumulate") != trainer.accumulate:
-        fail("accumulate", f"{trainer.accumulate}, as this trainer has")
-    if state["epoch"] > state["step"] or (state["step"] and not state["epoch"] + state["batch"]):
-        raise ValueError(
-            f"{path}: expected another epoch and batch after step {state['step']}, got epoch {state['epoch']} and "
-            f"batch {state['batch']}"
-        )
-    if state["batch"] > state["step"] * trainer.accumulate or state["best_step"] > state["step"]:
-        raise ValueError(
-            f"{path}: expected batch and best_step to be reached by step {state['step']} of {trainer.accumulate} "
-            f"batches, got batch {state['batch']} and best_step {state['best_step']}"
-        )
+    """An error, which begins with the path, for a state that this trainer cannot go on from."""
+    state.setdefault("ranks", [1, 1])  # older versions had no others
+    for name, fits, expected in _demands(state, trainer):
+        if not fits:
+            raise ValueError(f"{path}: {name}: expected {expected}, got {state.get(name)!r:.60}")
 
 
-def _check_schedule(state: dict[str, Any], trainer: Any, fail: Callable[[str, str], NoReturn]) -> None:
-    found, schedule = state.get("schedule"), trainer.schedule
-    if schedule is None:
-        if found is not None:
-            fail("schedule", "null, as this trainer has no schedule")
-        return
-    own = schedule.state_dict()
-    if not isinstance(found, dict) or set(found) != set(own):
-        fail("schedule", f"{', '.join(own)} of a schedule")
-    if isinstance(schedule, Schedule):
-        if found["base"] != own["base"] or not all(map(is_number, found["base"])):
-            fail("schedule", f"the learning rates {own['base']} that this trainer begins with")
-        if found["count"] != state["step"] + 1 or not is_count(found["count"]):
-            fail("schedule", f"count {state['step'] + 1} after step {state['step']}")
+def _demands(state: dict[str, Any], trainer: Any) -> Iterator[tuple[str, bool, str]]:
+    """A name, whether what the state has there fits, and what is expected; each takes those before it for granted."""
+    for name, (fits, expected) in {**_KINDS, **_OTHERS}.items():
+        yield name, name in state and fits(state[name]), expected
+    step, epoch, batch, most = state["step"], state["epoch"], state["batch"], state["step"] * trainer.accumulate
+    yield "accumulate", state.get("accumulate") == trainer.accumulate, f"{trainer.accumulate}, as this trainer has"
+    yield "epoch", epoch <= step and (epoch + batch > 0 or step == 0), f"one that is reached by step {step}"
+    yield "batch", batch <= most, f"at most {most} by step {step}"
+    yield "best_step", state["best_step"] <= step, f"at most {step}, the last step"
+    found, own = state.get("schedule"), None if trainer.schedule is None else trainer.schedule.state_dict()
+    if own is None:
+        yield "schedule", found is None, "null, as this trainer has no schedule"
+    else:
+        yield "schedule", isinstance(found, dict) and set(found) == set(own), f"{', '.join(own)} of a schedule"
+    if own is not None and isinstance(trainer.schedule, Schedule):
+        own = {"base": own["base"], "count": step + 1}
+        yield "schedule", checksum(found) == checksum(own), f"{own}, as this trainer's after step {step}"
+    groups, ours = state.get("optimizer"), json.loads(json.dumps(trainer.optimizer.state_dict()["groups"]))
+    yield "optimizer", isinstance(groups, list) and all(isinstance(g, dict) for g in groups), "a list of settings"
+    for group, mine in zip(groups, ours):  # type: ignore[arg-type]
+        for name, value in {**mine, "steps": step - state["skipped"], "lr": group.get("lr")}.items():
+            yield "optimizer", group.get(name) == value, f"{name}={value}, as this trainer's has"
 
 
-def _check_optimizer(state: dict[str, Any], trainer: Any, fail: Callable[[str, str], NoReturn]) -> None:
-    found, own = state.get("optimizer"), json.loads(json.dumps(trainer.optimizer.state_dict()["groups"]))
-    if not isinstance(found, list) or not all(isinstance(group, dict) for group in found):
-        fail("optimizer", "a list of settings")
-    for group, mine in zip(found, own):
-        for name, value in {**mine, "steps": state["step"] - state["skipped"], "lr": group.get("lr")}.items():
-            if group.get(name) != value:
-                fail("optimizer", f"{name}={value}, as this trainer's has")
+def _are_ranks(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(is_count(n, 1) and n < 1 << 24 for n in value)
 
 
 def _is_random(value: Any) -> bool:
