@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 
 from ..layers import init
 from ..layers.linear import Linear
-from ..layers.module import Parameter
 from .base import Model
 from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
@@ -110,78 +109,63 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         settings.fail("lora_dropout", "less than 1")
     file = SafetensorsFile(directory / "adapter_model.safetensors")
     (_, modules), linears = _their_modules(model), linears_of(model)
-    found: dict[str, dict[str, str]] = {}  # by their map: what of it, and its name in the file
-    for name in file:
-        stem, leaf = re.fullmatch(r"(.*?)(?:\.(lora_[AB]\.weight|weight|bias))?", name).groups("")  # type: ignore[union-attr]
-        found.setdefault(stem, {})[leaf] = name
-    if wrong := [path for stem in found if (path := stem.removeprefix(_STEM)) not in modules]:
-        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(modules, 4)}")
-    lora = [stem for stem, names in found.items() if any(leaf.startswith("lora") for leaf in names)]
-    _check_targets(file, [stem.removeprefix(_STEM) for stem in lora], settings)
-    _check_heads(file, found, modules, settings)
+    parts = {path: [linears[name] for name in ours] for path, ours in modules.items()}
+    arrays, scales = _arrays(file, parts, settings)
     adapters: dict[str, LoRALinear] = {}
-    whole: list[tuple[Parameter, np.ndarray]] = []
-    for stem, names in found.items():
-        ours = modules[stem.removeprefix(_STEM)]
-        parts = [linears[name] for name in ours]
-        for leaf in sorted(names.keys() & {"weight", "bias"}):  # of a head
-            if (own := getattr(parts[0], leaf)) is None:
-                raise ValueError(f"{file.path}: {names[leaf]}: the map has no {leaf}")
-            other = {"weight": "bias", "bias": "weight"}[leaf]
-            if other not in names and getattr(parts[0], other) is not None:
-                raise ValueError(f"{file.path}: {stem}.{other} is missing")
-            whole.append((own, _fitting(file, names[leaf], own.shape, own.dtype)))
-        if stem in lora:
-            adapters |= zip(ours, _adapters(file, stem, parts, settings))
+    for path, scale in scales.items():
+        a, b = (arrays[f"{path}.lora_{x}.weight"] for x in "AB")
+        adapters |= zip(modules[path], _adapters(a, b, parts[path], scale, settings.number("lora_dropout", 0.0)))
     adapt(model, adapters)
-    for own, array in whole:
-        own.replace(array)
+    for path in modules:
+        for leaf, own in parts[path][0].named_parameters():
+            if (name := f"{path}.{leaf}") in arrays:  # of a head
+                own.replace(arrays[name])
     return model
+
+
+def _arrays(
+    file: SafetensorsFile, parts: Mapping[str, Sequence[Linear]], settings: Settings
+) -> tuple[dict[str, np.ndarray], dict[str, float]]:
+    """The arrays of the file, all of which fit the maps, by name; and the scales of the maps that have adapters."""
+    names, saved = {name.removeprefix(_STEM): name for name in file}, settings.list("modules_to_save", str, None) or ()
+    if wrong := {re.sub(r"\.(lora_[AB]\.weight|weight|bias)$", "", name) for name in names} - parts.keys():
+        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(parts, 4)}")
+    _check_targets(file, [path for path in parts if any(f"{path}.lora_{x}.weight" in names for x in "AB")], settings)
+    shapes: dict[str, tuple[int, ...]] = {}
+    scales: dict[str, float] = {}
+    for path, maps in parts.items():
+        if f"{path}.weight" in names or f"{path}.bias" in names or any(f".{name}." in f".{path}." for name in saved):
+            shapes |= {f"{path}.{leaf}": p.shape for leaf, p in maps[0].named_parameters()}
+        pair = [f"{path}.lora_{x}.weight" for x in "AB"]
+        if there := [names[name] for name in pair if name in names]:
+            rank = _of(settings, "rank_pattern", path, settings.integer("r"))
+            alpha = _of(settings, "alpha_pattern", path, settings.number("lora_alpha", 8, 0, 1e30))
+            if rank < 1 or rank not in file[there[0]].shape:
+                raise ValueError(f"{settings.where}: r: {rank} for {path}, but its adapter in {file.path} has another")
+            shapes |= zip(pair, ((rank, maps[0].in_features), (sum(part.out_features for part in maps), rank)))
+            scales[path] = alpha / (math.sqrt(rank) if settings.flag("use_rslora", False) else rank)
+    if missing := shapes.keys() - names.keys():
+        raise ValueError(f"{file.path}: {listed(missing)} is missing")
+    if unknown := names.keys() - shapes.keys():
+        raise ValueError(f"{file.path}: the model has no {listed(unknown)}")
+    dtype = next(iter(parts.values()))[0].weight.dtype
+    return {name: _fitting(file, names[name], shape, dtype) for name, shape in shapes.items()}, scales
 
 
 def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settings) -> None:
     """The maps that have adapters are those that target_modules lists, where it does."""
     if not paths:
         raise ValueError(f"{file.path}: it has no adapters")
-    targets = settings.take("target_modules", (str, list), None)
-    if isinstance(targets, list):
-        settings.list("target_modules", str)
+    if isinstance(settings.take("target_modules", (str, list), None), list):
+        targets = settings.list("target_modules", str)
         if idle := [t for t in targets if not any(ends_in(path, [t]) for path in paths)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(idle)} has no adapter in {file.path}")
         if apart := [path for path in paths if not ends_in(path, targets)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(apart)} is not among them, but in {file.path}")
 
 
-def _check_heads(
-    file: SafetensorsFile, found: Mapping[str, Any], modules: Mapping[str, Any], settings: Settings
-) -> None:
-    """What modules_to_save lists is in the file, as far as the model has it (PEFT lists names of other models too)."""
-    saved = settings.list("modules_to_save", str, None) or ()
-    listed_maps = [path for path in modules if any(f".{name}." in f".{path}." for name in saved)]
-    if missing := [path for path in listed_maps if _STEM + path not in found]:
-        raise ValueError(f"{file.path}: {listed(missing)} is missing, which modules_to_save of {settings.where} lists")
-
-
-def _adapters(file: SafetensorsFile, stem: str, parts: Sequence[Linear], settings: Settings) -> list[LoRALinear]:
-    """Those of maps that lie below one another in theirs: each has all of A, and its own rows of B."""
-    names, dtype = [f"{stem}.lora_{x}.weight" for x in "AB"], parts[0].weight.dtype
-    rank = file[names[0]].shape[:1] if names[0] in file else (0,)
-    ends = np.cumsum([part.out_features for part in parts])
-    a = _fitting(file, names[0], (*rank, parts[0].in_features), dtype)
-    b = _fitting(file, names[1], (int(ends[-1]), *rank), dtype)
-    scale, dropout = _scale(settings, stem.removeprefix(_STEM), len(a), file), settings.number("lora_dropout", 0.0)
-    with init.skipped():
-        adapters = [LoRALinear(part, len(a), scale, dropout) for part in parts]
-    for adapter, rows in zip(adapters, np.split(b, ends[:-1])):
-        adapter.lora_a.replace(a.copy())
-        adapter.lora_b.replace(rows.copy())
-    return adapters
-
-
 def _fitting(file: SafetensorsFile, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An array of the file, which must have this shape, and finite numbers."""
-    if name not in file:
-        raise ValueError(f"{file.path}: {name} is missing")
     if file[name].shape != shape:
         raise ValueError(f"{file.path}: {name}: expected {shape}, got {file[name].shape}")
     array = file.read(name)
@@ -190,25 +174,27 @@ def _fitting(file: SafetensorsFile, name: str, shape: tuple[int, ...], dtype: An
     return array.astype(dtype, copy=False)
 
 
-def _scale(settings: Settings, path: str, rank: int, file: SafetensorsFile) -> float:
-    """alpha / rank of one map, or alpha / √rank; an error if the map has another rank."""
-
-    def of(pattern: str, default: float) -> float:
-        found = settings.object(pattern, {})
-        return next((found.number(key, low=0, high=1e30) for key in found if _matches(found, key, path)), default)
-
-    expected = of("rank_pattern", settings.integer("r"))
-    alpha = of("alpha_pattern", settings.number("lora_alpha", 8, 0, 1e30))
-    if rank != expected or rank < 1:
-        raise ValueError(f"{settings.where}: r: {expected} for {path}, but its adapter in {file.path} has {rank}")
-    return alpha / math.sqrt(rank) if settings.flag("use_rslora", False) else alpha / rank
+def _adapters(
+    a: np.ndarray, b: np.ndarray, parts: Sequence[Linear], scale: float, dropout: float
+) -> Iterator[LoRALinear]:
+    """Those of maps that lie below one another in theirs: each has all of A, and its own rows of B."""
+    for part, rows in zip(parts, np.split(b, np.cumsum([part.out_features for part in parts])[:-1])):
+        with init.skipped():
+            adapter = LoRALinear(part, len(a), scale, dropout)
+        adapter.lora_a.replace(a.copy())
+        adapter.lora_b.replace(rows.copy())
+        yield adapter
 
 
-def _matches(patterns: Settings, pattern: str, path: str) -> bool:
-    """Whether a map has this name, or ends in it, or in what a regular expression says."""
-    if re.search(r"\)[*+?{]", pattern) or len(re.findall(r"[*+{]", pattern)) > 3:  # some of these never come to an end
-        raise ValueError(f"{patterns.where}: {pattern!r:.60}: expected a name, or a simpler regular expression")
-    try:
-        return re.fullmatch(rf"(.*\.)?({pattern})", path) is not None
-    except re.error as error:
-        raise ValueError(f"{patterns.where}: {pattern!r:.60}: not a regular expression ({error})") from None
+def _of(settings: Settings, patterns: str, path: str, default: float) -> Any:
+    """The number of the first pattern that is the name of a map, or what it ends in, or a regular expression for it."""
+    found = settings.object(patterns, {})
+    for pattern in found:
+        if re.search(r"\)[*+?{]", pattern) or len(re.findall(r"[*+{]", pattern)) > 3:  # some of these never end
+            raise ValueError(f"{found.where}: {pattern!r:.60}: expected a name, or a simpler regular expression")
+        try:
+            if re.fullmatch(rf"(.*\.)?({pattern})", path):
+                return found.number(pattern, low=0, high=1e30)
+        except re.error as error:
+            raise ValueError(f"{found.where}: {pattern!r:.60}: not a regular expression ({error})") from None
+    return default
