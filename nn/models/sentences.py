@@ -94,44 +94,42 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers` package.
     """
     directory = Path(directory)
-    options: dict[str, Any] = {"pool": "mean", "normalize": True, "maps": []}
-    options["max_len"] = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
-    path, model = directory / "modules.json", load(directory, **_bare(directory))
+    kind = read_json(directory / "config.json", HOW).text("model_type", "")
+    bare = kind in FAMILIES and FAMILIES[kind].kind is EncoderConfig  # a language model has no other head
+    path, model = directory / "modules.json", load(directory, "none" if bare else "")
+    longest = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
+    pool, normalize, maps = "mean", True, list[tuple[Linear, Any]]()
     if os.path.lexists(path):
-        options["normalize"] = False
-        for module in read_list(path, dict):
-            _add(options, Settings(module, str(path)), directory, model.config.d_model)
+        normalize = False
+        for module in (Settings(data, str(path)) for data in read_list(path, dict)):
+            folder, width = (
+                directory / module.text("path", ""),
+                maps[-1][0].out_features if maps else model.config.d_model,
+            )
+            match module.text("type").rpartition(".")[2]:
+                case "Transformer":
+                    pass
+                case "Pooling":
+                    pool = _pool(read_json(folder / "config.json"), width)
+                case "Dense":
+                    maps.append(_dense(folder, width))
+                case "Normalize":
+                    normalize = True
+                case _:
+                    module.fail("type", "Transformer, Pooling, Dense or Normalize (others are not supported)")
     elif (directory / "1_Pooling").exists():
         raise FileNotFoundError(f"{path}: no such file, though there is 1_Pooling, which it would tell of")
-    return SentenceEncoder(model, load_text(directory), **options)
+    return SentenceEncoder(model, load_text(directory), pool, normalize, longest, maps)
 
 
-def _bare(directory: Path) -> dict[str, Any]:
-    """An encoder is loaded without a head; a language model has no other."""
-    kind = read_json(directory / "config.json", HOW).text("model_type", "")
-    return {"head": "none"} if kind in FAMILIES and FAMILIES[kind].kind is EncoderConfig else {}
-
-
-def _add(options: dict[str, Any], module: Settings, directory: Path, width: int) -> None:
-    """What one of the modules adds."""
-    kind = module.text("type").rpartition(".")[2]
-    folder = directory / module.text("path", "")
-    if kind == "Pooling":
-        settings = read_json(folder / "config.json")
-        chosen = [pool for name, pool in _POOLS.items() if settings.flag(name, False)]
-        others = [n for n in settings if n.startswith("pooling_mode_") and n not in _POOLS and settings[n] is True]
-        if len(chosen) != 1 or others:
-            raise ValueError(f"{settings.where}: expected one of {', '.join(_POOLS)}, got {chosen + others}")
-        if settings.integer("word_embedding_dimension", width) != width:
-            settings.fail("word_embedding_dimension", f"{width}, the width of the model")
-        options["pool"] = chosen[0]
-    elif kind == "Dense":
-        before = options["maps"][-1][0].out_features if options["maps"] else width
-        options["maps"].append(_dense(folder, before))
-    elif kind == "Normalize":
-        options["normalize"] = True
-    elif kind != "Transformer":
-        module.fail("type", "Transformer, Pooling, Dense or Normalize (others are not supported)")
+def _pool(settings: Settings, width: int) -> str:
+    """How vectors of this width become one."""
+    chosen = [n for n in settings if n.startswith("pooling_mode_") and settings[n] is not False]
+    if len(chosen) != 1 or chosen[0] not in _POOLS or not settings.flag(chosen[0]):
+        raise ValueError(f"{settings.where}: expected one of {', '.join(_POOLS)}, got {chosen}")
+    if settings.integer("word_embedding_dimension", width) != width:
+        settings.fail("word_embedding_dimension", f"{width}, the width of the model")
+    return _POOLS[chosen[0]]
 
 
 def _dense(folder: Path, width: int) -> tuple[Linear, Any]:

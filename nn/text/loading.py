@@ -10,7 +10,7 @@ from minigrad.extras import require
 from minigrad.files.found import found_file, read_text
 from minigrad.files.json import Settings, read_if_any, read_json
 
-from .pretrained import MARKS, ModelText
+from .pretrained import SPECIAL, ModelText
 from .sentencepiece import MarianText
 
 __all__ = ["load"]
@@ -34,7 +34,7 @@ def load(directory: str | Path) -> ModelText:
         read_text(directory / name)  # an error for what is no text, which the library would take
     path = directory / "tokenizer.json"
     if path.name not in files and {"source.spm", "vocab.json"} <= set(files):
-        return MarianText(directory, _marks(directory), files)
+        return MarianText(directory, _settings(directory), files)
     library = require("tokenizers", "the tokenizer of a published model")
     if path.name not in files:
         path = directory / ("vocab.txt" if "vocab.txt" in files else "vocab.json")
@@ -47,7 +47,7 @@ def load(directory: str | Path) -> ModelText:
         raise ValueError(f"{path}: not the file of a tokenizer ({error})") from None
     if path.name == "tokenizer.json":
         _check_tokenizer(read_json(path), tokenizer)
-    return ModelText(tokenizer, _marks(directory), files)
+    return ModelText(tokenizer, _settings(directory), files)
 
 
 def _tokenizer(path: Path, library: Any) -> Any:
@@ -62,7 +62,7 @@ def _tokenizer(path: Path, library: Any) -> Any:
 
 
 def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
-    """What the library takes without a word: a number for two tokens, and marks under other numbers than their own."""
+    """What the library takes without a word: one id for two tokens, and special tokens under ids of others."""
     words, by_id = settings["model"].get("vocab"), dict[int, str]()
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
     for word, i in [*(words.items() if isinstance(words, dict) else ()), *added]:
@@ -73,30 +73,28 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
         parts = [part for side in ("single", "pair") for part in template.get(side, ()) if isinstance(part, dict)]
         if types := [t for part in parts for what in part.values() if (t := what["type_id"]) > 1]:
             raise ValueError(f"{settings.where}: post_processor: expected type_id 0 or 1, got {types[0]}")
-        marks = template.get("special_tokens", {}) if parts else {}
+        special = template.get("special_tokens", {}) if parts else {}
         used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
-        odd = [m["id"] for m in marks.values() if m["ids"] != [tokenizer.token_to_id(t) for t in m["tokens"]]]
-        if wrong := sorted(used - set(marks)) + odd:
+        odd = [t["id"] for t in special.values() if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]]
+        if wrong := sorted(used - set(special)) + odd:
             raise ValueError(
                 f"{settings.where}: post_processor: special_tokens: expected {wrong[0]!r} with the id of the vocabulary"
             )
 
 
-def _marks(directory: Path) -> Settings:
-    """tokenizer_config.json, with the marks of special_tokens_map.json where it has none, and the chat template."""
-    marks = read_if_any(directory / "tokenizer_config.json")
-    for name, value in read_if_any(directory / "special_tokens_map.json").items():
-        marks.setdefault(name, value)
-    for name in MARKS:  # either a text, or an object with its "content"
-        if isinstance(marks.get(name), dict):
-            marks[name] = marks.object(name).text("content")
-    template = directory / "chat_template.jinja"
-    if os.path.lexists(template):
-        marks["chat_template"] = read_text(template)
-    elif isinstance(marks.get("chat_template"), list):  # several, with names
-        listed = [Settings(t, f"{marks.where}: chat_template") for t in marks.list("chat_template", dict)]
-        named = {t.text("name"): t.text("template") for t in listed}
-        marks["chat_template"] = named.get("default") or next(iter(named.values()), None)
-    size = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
-    marks["vocab_size"] = size
-    return marks
+def _settings(directory: Path) -> Settings:
+    """tokenizer_config.json, with what special_tokens_map.json has beyond it, the chat template, and vocab_size."""
+    found = read_if_any(directory / "tokenizer_config.json")
+    found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
+    for name in SPECIAL:  # either a text, or an object with its "content"
+        if isinstance(found.get(name), dict):
+            found[name] = found.object(name).text("content")
+    path = directory / "chat_template.jinja"
+    if os.path.lexists(path):
+        found["chat_template"] = read_text(path)
+    elif isinstance(found.get("chat_template"), list):  # several, with names
+        several = [Settings(t, f"{found.where}: chat_template") for t in found.list("chat_template", dict)]
+        named = {t.text("name"): t.text("template") for t in several}
+        found["chat_template"] = named.get("default") or next(iter(named.values()), None)
+    found["vocab_size"] = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
+    return found

@@ -22,26 +22,21 @@ from .tokenize import check_texts
 
 __all__ = ["ModelText"]
 
-MARKS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 class ModelText:
     """Text to the token ids of a published model, and back.
 
-    Truncation and padding are as the calls say, whatever is set in the file. `bos_id`, `eos_id`, `pad_id`
-    (None: there is none) are ids of marks; `max_len` the longest text that the model takes, if the folder says.
+    Truncation and padding are as the calls say, whatever is set in the file. `bos_id`, `eos_id`, `pad_id` are the ids
+    of special tokens (None: there is none); `max_len` the longest text that the model takes, if the folder says.
     """
 
     def __init__(self, tokenizer: Any, settings: Settings, files: Mapping[str, bytes]) -> None:
         self.tokenizer, self.settings, self.files = tokenizer, settings, dict(files)
         self._lock = threading.Lock()
         tokenizer.no_padding()
-        self.bos_id, self.eos_id, self.pad_id = (
-            self.id(settings.text(m, None)) for m in ("bos_token", "eos_token", "pad_token")
-        )
-        for mark in ("bos_token", "eos_token", "pad_token"):
-            if settings.text(mark, None) is not None and self.id(settings[mark]) is None:
-                settings.fail(mark, "a token of the vocabulary")
+        self.bos_id, self.eos_id, self.pad_id = map(self._special, ("bos_token", "eos_token", "pad_token"))
         self.vocab_size = settings.integer("vocab_size", None)  # that of the model, which may be rounded up
         if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
             raise ValueError(
@@ -53,6 +48,13 @@ class ModelText:
 
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
+
+    def _special(self, name: str) -> Any:
+        """The id of a special token; None where there is none."""
+        found = self.id(token := self.settings.text(name, None))
+        if token is not None and found is None:
+            self.settings.fail(name, "a token of the vocabulary")
+        return found
 
     def id(self, token: str | None) -> Any:
         """The id of a token; None for one that there is not."""
@@ -68,9 +70,9 @@ class ModelText:
     ) -> Any:  # fmt: skip
         """The ids of a text, a list; of several texts, a list of lists.
 
-        `special` adds the marks that the model expects around a text. With a `pair`, both texts are in one
-        sequence. At most `max_len` ids are kept, the marks among them. `language` is the source language's
-        code where the marks have one.
+        `special` adds the special tokens that the model expects around a text. With a `pair`, both texts are in one
+        sequence. At most `max_len` ids are kept, special ones among them. `language` is the source language's
+        code where a special token tells it.
         """
         if isinstance(text, str):
             return self._encoded([text], [pair], special, max_len, language)[0][0]
@@ -84,9 +86,9 @@ class ModelText:
         """Ids and types of each text."""
         check_texts([*texts, *(b for b in pairs if b is not None)])
         given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
-        marks = self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs)) if special else 0
-        if max_len is not None and max_len <= marks:
-            raise ValueError(f"encode: expected max_len above {marks}, the marks around a text, got {max_len}")
+        around = self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs)) if special else 0
+        if max_len is not None and max_len <= around:
+            raise ValueError(f"encode: expected max_len above {around}, the special tokens of a text, got {max_len}")
         with self._lock:  # truncation is a setting of the tokenizer
             if max_len is None:
                 self.tokenizer.no_truncation()
@@ -105,14 +107,14 @@ class ModelText:
         return ids
 
     def _from(self, language: str, encoding: Any) -> list[int]:
-        """The ids of an encoding with the mark of this language in place of another one's."""
+        """The ids of an encoding with the token of this language in place of another one's."""
         wanted, shape = self.id(language), _shape(language)
         if wanted is None:
             raise ValueError(f"language: no token {language!r} in the vocabulary")
-        marks = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
-        ids = [wanted if special and _shape(token) == shape else i for i, token, special in marks]
+        tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
+        ids = [wanted if special and _shape(token) == shape else i for i, token, special in tokens]
         if wanted not in ids:
-            raise ValueError(f"language={language!r}: the model puts no such mark around a text")
+            raise ValueError(f"language={language!r}: the model puts no such token around a text")
         return ids
 
     def batch(
@@ -128,7 +130,7 @@ class ModelText:
         return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
 
     def decode(self, ids: Any, special: bool = False) -> Any:
-        """The text of ids, without marks unless `special`; for several lists of ids, a list of texts."""
+        """The text of ids, without special tokens unless `special`; for several lists of ids, a list of texts."""
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
         return self._decoded([int(i) for i in ids], special)
@@ -154,18 +156,16 @@ class ModelText:
     def chat(self, messages: Sequence[Mapping[str, Any]], *, reply: bool = True, **variables: Any) -> str:
         """The text that a chat model expects for messages such as `{"role": "user", "content": "Hello"}`.
 
-        With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has
-        the marks. Needs `jinja2`; the template comes with the folder, and runs in a sandbox and within bounds.
+        With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has the
+        special tokens. Needs `jinja2`; the template comes with the folder, and runs in a sandbox and within bounds.
         """
         template = self.settings.get("chat_template")
         if not isinstance(template, str):
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
-        where = Path(self.settings.where)
-        if "chat_template.jinja" in self.files:
-            where = where.with_name("chat_template.jinja")
-        marks = {name: self.settings[name] for name in MARKS if isinstance(self.settings.get(name), str)}
-        given = {"messages": messages, "add_generation_prompt": reply, **marks, **variables}
-        return render(template, str(where), given)
+        file = "chat_template.jinja" if "chat_template.jinja" in self.files else Path(self.settings.where).name
+        special = {name: self.settings[name] for name in SPECIAL if isinstance(self.settings.get(name), str)}
+        given = {"messages": messages, "add_generation_prompt": reply, **special, **variables}
+        return render(template, str(Path(self.settings.where).with_name(file)), given)
 
     def save(self, directory: str | Path) -> None:
         """Write the files that it was loaded from, byte by byte."""

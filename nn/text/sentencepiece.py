@@ -5,6 +5,7 @@ The file is a protocol buffer: pieces with their scores, and how text is normali
 
 from __future__ import annotations
 
+import io
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,36 +25,24 @@ UNIGRAM = 1
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a message: numbers, and what they hold (an integer, a float, or bytes)."""
-    place = 0
+    stream = io.BytesIO(data)
 
     def varint() -> int:
-        nonlocal place
         value = shift = 0
-        while True:
-            byte = data[place]
-            place += 1
+        while (byte := stream.read(1)[0]) >= 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:
-                return value
+        return value | byte << shift
 
-    while place < len(data):
+    while stream.tell() < len(data):
         number, kind = divmod(varint(), 8)
-        if kind == 0:
-            yield number, varint()
-        elif kind == 5:
-            yield number, struct.unpack_from("<f", data, place)[0]
-            place += 4
-        elif kind == 2:
-            length = varint()
-            if place + length > len(data):
-                raise IndexError("a field is longer than the file")
-            yield number, data[place : place + length]
-            place += length
-        elif kind == 1:
-            place += 8
-        else:
+        if kind not in (0, 1, 2, 5):
             raise ValueError(f"a field of kind {kind}")
+        length = {0: 0, 1: 8, 5: 4}[kind] if kind != 2 else varint()
+        if stream.tell() + length > len(data):
+            raise IndexError("a field is longer than the file")
+        value = stream.read(length)
+        yield number, varint() if kind == 0 else struct.unpack("<f", value)[0] if kind == 5 else value
 
 
 def pieces_of(path: str | Path) -> tuple[list[tuple[str, float]], dict[str, Any]]:
@@ -97,7 +86,7 @@ def sentencepiece_tokenizer(path: str | Path) -> Any:
 class MarianText(ModelText):
     """The text of a Marian folder: cut up by source.spm, numbered by vocab.json, each text ending in EOS.
 
-    A text can begin with a mark such as ">>fra<<", where the vocabulary has it: the language to translate to.
+    A text can begin with a token such as ">>fra<<", where the vocabulary has it: the language to translate to.
     """
 
     def __init__(self, directory: Path, settings: Settings, files: Mapping[str, bytes]) -> None:
@@ -125,21 +114,23 @@ class MarianText(ModelText):
         self, texts: Sequence[str], pairs: Sequence[str | None], special: bool, max_len: int | None,
         language: str | None,
     ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
-        if any(pair is not None for pair in pairs):
-            raise ValueError("encode: a Marian model takes no pairs")
+        if any(pair is not None for pair in pairs) or language is not None:
+            raise ValueError("encode: a Marian model takes no pairs, and its language as a token: '>>fra<< a text'")
+        if max_len is not None and max_len <= special:
+            raise ValueError(f"encode: expected max_len above {special:d}, the EOS token, got {max_len}")
         check_texts(texts)
         found = []
         for text in texts:
             match = re.match(r"(>>.+?<<)\s*", text)
-            marks = [match.group(1)] if match and match.group(1) in self.ids else []
-            rest = text[match.end() :] if match and marks else text
-            pieces = marks + self.tokenizer.encode(rest, add_special_tokens=False).tokens
-            ids = [self.ids.get(piece, self.unk_id) for piece in pieces]
-            ids = ids if max_len is None else ids[: max_len - special]
+            first = [match[1]] if match and match[1] in self.ids else []
+            rest = text[match.end() :] if match and first else text
+            pieces = first + self.tokenizer.encode(rest, add_special_tokens=False).tokens
+            ids = [self.ids.get(piece, self.unk_id) for piece in pieces][
+                : None if max_len is None else max_len - special
+            ]
             found.append((self._within(ids + [self.eos_id] * special), [0] * (len(ids) + special)))
         return found
 
     def _decoded(self, ids: list[int], special: bool) -> str:
-        marks = (self.eos_id, self.pad_id, self.unk_id)
-        pieces = self.tokens(ids) if special else self.tokens(i for i in ids if i not in marks)
-        return "".join(pieces).replace("▁", " ").strip()
+        left_out = () if special else (self.eos_id, self.pad_id, self.unk_id)
+        return "".join(self.tokens(i for i in ids if i not in left_out)).replace("▁", " ").strip()

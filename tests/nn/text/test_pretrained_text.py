@@ -65,7 +65,7 @@ def test_ids(tmp_path: Path) -> None:
     assert text.encode("the", "cat") == [1, 4, 2, 5, 2]
     assert text.decode([1, 4, 5, 7, 2, 0]) == "the cats" and text.decode([[4], [5]]) == ["the", "cat"]
     assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == ["the", "##s"]
-    with pytest.raises(ValueError, match="expected max_len above 2, the marks around a text, got 2"):
+    with pytest.raises(ValueError, match="expected max_len above 2, the special tokens of a text, got 2"):
         text.encode("the", max_len=2)
 
 
@@ -170,7 +170,7 @@ def test_languages(tmp_path: Path) -> None:
     assert text.encode("the cat") == [11, 4, 5, 2] and text.encode("the cat", language="fra_Latn") == [12, 4, 5, 2]
     with pytest.raises(ValueError, match="language: no token 'deu_Latn' in the vocabulary"):
         text.encode("the", language="deu_Latn")
-    with pytest.raises(ValueError, match="language='cat': the model puts no such mark around a text"):
+    with pytest.raises(ValueError, match="language='cat': the model puts no such token around a text"):
         text.encode("the", language="cat")
 
 
