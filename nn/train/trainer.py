@@ -267,7 +267,7 @@ class Trainer:
                 raise FloatingPointError(f"step {self.step}: the validation loss is {entry['valid_loss']}")
         if self.score is not None:
             self.model.eval()
-            with no_grad():
+            with no_grad(), np.errstate(all="ignore"):
                 score = float(self.score(self.model))
                 entry["score"] = self.parallel.sum([score if self._writes else 0.0])[0]  # the first rank's
             self.model.train()

@@ -363,6 +363,14 @@ class Explodes:
         return loss
 
 
+def test_numbers_too_large_for_a_score_are_no_warning() -> None:
+    """It may count with them, as an accuracy does; one that is not finite itself is an error."""
+    large = mg.Tensor(np.full(2, 1e300))
+    scaled_trainer(max_epochs=1, score=lambda model: (large * large > 0).data.mean()).fit()
+    with pytest.raises(FloatingPointError, match="step 4: the score is inf"):
+        scaled_trainer(max_epochs=1, score=lambda model: (large * large).data.mean()).fit()
+
+
 def test_a_validation_loss_that_is_not_finite_stops_a_run_that_a_score_judges() -> None:
     """The score, such as an accuracy, may be a number all the same."""
     t = scaled_trainer(valid=[(np.full((1, 2), np.nan), np.ones((1, 1)))], score=lambda model: 1.0)
