@@ -31,6 +31,7 @@ import terminal
 from corpora import chinese_english
 
 from minigrad import MissingExtraError
+from minigrad.files.atomic import write_bytes
 from minigrad.files.json import write_json
 from nn.pictures.style import style
 
@@ -181,6 +182,8 @@ class Lesson:
             self._add("picture", file=path.name, path=str(path), caption=_one_line(caption), alt=_one_line(alt))
         except MissingExtraError as error:
             self._add("say", text=f"No picture: {error}")
+        except OSError as error:  # a full disk names no file
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
     def diagram(self, name: str, caption: str) -> None:
         """One of the drawings of docs/builder/diagrams.py; a terminal has its caption."""
@@ -192,7 +195,7 @@ class Lesson:
             return
         self.out.mkdir(parents=True, exist_ok=True)
         path = self.out / "explorer.html"
-        path.write_text(page, encoding="utf-8")
+        write_bytes(path, page.encode())
         self._add("explorer", file=path.name, path=str(path), caption=_one_line(caption))
 
     # -- checking --------------------------------------------------------------------------------------

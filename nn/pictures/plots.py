@@ -18,6 +18,7 @@ import numpy as np
 
 from minigrad.core.tensor import unwrap
 from minigrad.extras import require
+from minigrad.files.atomic import write_atomically
 
 from ..layers.position import sinusoidal_table
 from .style import SHADES, style
@@ -51,8 +52,10 @@ def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
 
 def _save(figure: Any, path: str | Path | None) -> Any:
     if path is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, bbox_inches="tight")
+        kind = Path(path).suffix[1:] or "png"
+        if kind not in (kinds := figure.canvas.get_supported_filetypes()):
+            raise ValueError(f"{path}: expected a picture that ends in one of {', '.join(sorted(kinds))}")
+        write_atomically(path, lambda part: figure.savefig(part, dpi=150, bbox_inches="tight", format=kind))
     return figure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import resource
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -318,3 +319,20 @@ def test_a_font_that_came_later_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     plots._rescanned.cache_clear()
     figure = plots.attention_heatmap(np.eye(2), ["我", "b"], ["我", "b"])
     assert figure.axes[0].get_yticklabels()[0].get_text() == "我"
+
+
+def test_a_picture_is_whole_or_not_there(tmp_path: Path) -> None:
+    curve = [{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}]
+    plots.loss_curve(curve, path=tmp_path / "a.svg")
+    whole = (tmp_path / "a.svg").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as a full disk
+    try:
+        with pytest.raises(OSError, match="a.svg") as found:
+            plots.loss_curve(curve, path=tmp_path / "a.svg")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert found.value.filename == str(tmp_path / "a.svg") and (tmp_path / "a.svg").read_bytes() == whole
+    with pytest.raises(ValueError, match=f"^{tmp_path}/a.xyz: expected a picture that ends in one of .*svg"):
+        plots.loss_curve(curve, path=tmp_path / "a.xyz")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]
