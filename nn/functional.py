@@ -41,6 +41,7 @@ from minigrad import (
 )
 from minigrad import log_sigmoid as logsigmoid
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.ops.reduction import is_half
 
 __all__ = [
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "dropout", "elu",
@@ -77,6 +78,10 @@ def scaled_dot_product_attention(
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
     scale = np.shape(query)[-1] ** -0.5 if scale is None else scale
+    if is_half(query):  # whose products may be larger than it holds
+        query, key, value = (mg.astype(x, np.float32) for x in (query, key, value))
+        found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+        return mg.astype(found, np.float16)
     scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * scale
     mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask
     is_bias = mask is not None and np.asarray(unwrap(mask)).dtype != bool

@@ -15,7 +15,7 @@ from .axes import Axis, all_axes, one_axis
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .linalg import inv
-from .reduction import restored
+from .reduction import is_half, restored, total
 from .shape import expand_dims, moveaxis, reshape
 from .sorting import flattened_last
 
@@ -24,6 +24,8 @@ __all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 
 @op(x=lambda g, y, x, axis: restored(g, x.shape, axis) * ratio(x, restored(y, x.shape, axis)))
 def _euclidean_norm(x, /, axis=None, keepdims=False):
+    if is_half(x):
+        return np.sqrt(total(np.square(x, dtype=np.float32), axis, keepdims)).astype(np.float16)
     return np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
 
 

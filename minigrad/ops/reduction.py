@@ -76,7 +76,18 @@ def _counted(x: Any, nothing: float, dtype: Any, where: Any) -> Any:
     return x if where is None or where is True else choose(booleans("where=", where), x, nothing)
 
 
+def is_half(x: Any) -> bool:
+    """Whether x is in half precision, which holds neither sums and squares nor counts above 65,504."""
+    return bool(getattr(x, "dtype", None) == np.float16)
+
+
+def total(x: Any, axis: Any, keepdims: Any = True) -> Any:
+    """The sum of arrays over `axis`; in single precision of such in half precision."""
+    return np.add.reduce(x, axis=axis, keepdims=keepdims, dtype=np.float32 if is_half(x) else None)
+
+
 def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
+    g = g.astype(np.float32) if is_half(g) else g
     return _spread(g / (math.prod(x_shape) // (g.size or 1)), x_shape, axis)
 
 
@@ -84,7 +95,7 @@ def _mean_gradient(g: Any, x_shape: tuple[int, ...], axis: Axis) -> Any:
 def _mean(x, /, axis=None, keepdims=False):
     if axis is not None and not np.ndim(x):
         all_axes("mean", axis, 0)  # a sum over axis 0 of a number is one; a mean is not
-    if getattr(x, "dtype", None) == np.float16:  # whose sums overflow: NumPy adds in single precision
+    if is_half(x):  # NumPy adds in single precision
         return np.mean(x, axis=axis, keepdims=keepdims)
     y = np.add.reduce(x, axis=axis, keepdims=keepdims)
     return y / (np.size(x) // (y.size or 1))
@@ -96,6 +107,8 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None
     x = x if dtype is None else astype(x, dtype)
     if where is None or where is True:
         return _mean(x, axis=axis, keepdims=keepdims)
+    if is_half(x):
+        return astype(mean(x, axis, keepdims, dtype=np.float32, where=where), np.float16)
     return sum(x, axis, keepdims, where=where) / count(x, axis, keepdims, where)
 
 
@@ -122,6 +135,19 @@ def var(
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
+    if dtype is None and is_half(x):
+        single = var(
+            x,
+            axis,
+            keepdims,
+            correction=correction,
+            ddof=ddof,
+            unbiased=unbiased,
+            dtype=np.float32,
+            where=where,
+            mean=mean,
+        )
+        return astype(single, np.float16)
     middle = _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where) if mean is None else mean
     middle = middle if dtype is None else astype(middle, dtype)
     if axis is not None and not np.ndim(x) and where is None:
@@ -272,7 +298,7 @@ def logsumexp(x, /, axis=None, keepdims=False):
     top = largest(x, axis)
     finite = np.where(np.isfinite(top), top, 0)
     with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a slice of -inf
-        y = np.log(np.add.reduce(np.exp(x - finite), axis=axis, keepdims=True)) + finite
+        y = (np.log(total(np.exp(x - finite), axis)) + finite).astype(finite.dtype, copy=False)
     return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from .axes import booleans
-from .reduction import largest
+from .reduction import largest, total
 
 __all__ = ["softmax", "log_softmax"]
 
@@ -19,11 +19,11 @@ def _softmax(x, /, axis=-1, where=None):
     x = np.asarray(x)
     if where is None:
         y = np.exp(x - largest(x, axis))
-        return y / np.add.reduce(y, axis=axis, keepdims=True)
+        return np.divide(y, total(y, axis), out=y)
     top = largest(x, axis, where)
     y = np.where(where, np.exp(np.where(where, x - np.where(np.isfinite(top), top, 0), -np.inf)), 0)
-    total = np.add.reduce(y, axis=axis, keepdims=True)
-    return y / np.where(total == 0, 1, total)
+    sums = total(y, axis)
+    return np.divide(y, np.where(sums == 0, 1, sums), out=y)
 
 
 @function(methods="softmax")
@@ -44,4 +44,4 @@ def log_softmax(x, /, axis=-1):
     x = np.asarray(x)
     x = x - largest(x, axis)
     with np.errstate(divide="ignore"):  # the sum over an axis of length 0 is 0
-        return x - np.log(np.add.reduce(np.exp(x), axis=axis, keepdims=True))
+        return np.subtract(x, np.log(total(np.exp(x), axis)), out=x)

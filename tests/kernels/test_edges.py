@@ -32,6 +32,10 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
     "linear_cross_entropy": (lambda x, w: mg.linear_cross_entropy(x, w, None, np.arange(70_000) % 3),
                              [normal(70_000, 4), normal(3, 4)]),
     "embedding": (lambda w: mg.embedding(w, np.zeros(5000, int)), [normal(3, 2)]),
+    **{f.__name__: (f, [normal(70_000) / 99]) for f in (mg.mean, mg.logsumexp, mg.softmax, mg.log_softmax)},
+    **{f.__name__: (f, [200 * normal(9000)]) for f in (mg.var, mg.std, mg.norm)},
+    "mean of some": (lambda x: mg.mean(x, where=np.arange(140_000) % 2 == 0), [9 + normal(140_000)]),
+    "softmax of some": (lambda x: mg.softmax(x, where=np.arange(140_000) % 2 == 0), [normal(140_000) / 99]),
 }  # fmt: skip
 
 

@@ -153,6 +153,9 @@ def test_functional_refuses_what_it_cannot_mean() -> None:
         nn.functional.layer_norm(X, (3, 4))
     with pytest.raises(ValueError, match="expected attn_mask or is_causal, not both"):
         nn.functional.scaled_dot_product_attention(X, Y, Z, ALLOWED, is_causal=True)
+    half = np.full((1, 2, 4), 200, np.float16)  # whose products it does not hold
+    found = nn.functional.scaled_dot_product_attention(half, half, half)
+    assert found.dtype == np.float16 and (found.data == 200).all()
 
 
 def test_every_loss_and_function_is_compared() -> None:
