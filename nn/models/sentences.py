@@ -21,7 +21,7 @@ from ..layers.module import ModuleDict, evaluating
 from ..text.batches import padded
 from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
-from .config import EncoderConfig
+from .config import EncoderConfig, TransformerConfig
 from .pretrained.families import FAMILIES
 from .pretrained.folder import HOW
 from .pretrained.load import load
@@ -94,9 +94,11 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers` package.
     """
     directory = Path(directory)
-    kind = read_json(directory / "config.json", HOW).text("model_type", "")
-    bare = kind in FAMILIES and FAMILIES[kind].kind is EncoderConfig  # a language model has no other head
-    path, model = directory / "modules.json", load(directory, "none" if bare else "")
+    settings = read_json(directory / "config.json", HOW)
+    kind = getattr(FAMILIES.get(settings.text("model_type", "")), "kind", None)
+    if kind is TransformerConfig:
+        settings.fail("model_type", "an encoder or a language model")
+    path, model = directory / "modules.json", load(directory, "none" if kind is EncoderConfig else "")
     longest = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
     pool, normalize, maps = "mean", True, list[tuple[Linear, Any]]()
     if os.path.lexists(path):

@@ -104,6 +104,10 @@ def test_semantic_search(
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
     assert search.main([str(encoder), str(tmp_path / "lines"), "--top", "1"]) == [["the dog ran"]]
     (tmp_path / "lines").write_text("\n \n")
+    with pytest.raises(
+        ValueError, match="config.json: model_type: expected an encoder or a language model, got .marian"
+    ):
+        nn.sentence_encoder(translator_folder(tmp_path / "t"))
     with pytest.raises(ValueError, match="lines: no text"):
         search.main([str(encoder), str(tmp_path / "lines"), "x"])
 

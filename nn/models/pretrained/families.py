@@ -15,7 +15,8 @@ import numpy as np
 from minigrad.files.json import Settings
 
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
-from .folder import Origin
+from ..weights import check_sizes
+from .folder import Origin, Weights
 from .tables import ACTIVATIONS, places, read_table, renamed, rules_of
 
 __all__ = ["FAMILIES", "Family"]
@@ -50,11 +51,14 @@ class Family:
         """Another family, which differs from this one in so much; its settings are added."""
         return replace(self, base=base, settings=f"{self.settings} {settings}", **changes)
 
-    def config(self, s: Settings) -> Any:
-        """Our configuration for theirs; a ValueError begins with the file."""
+    def config(self, s: Settings, weights: Weights | None = None) -> Any:
+        """Our configuration for theirs, which must fit the sizes of the weights; a ValueError begins with the file."""
         values = read_table(self.kind, self.settings, s)
         try:
-            return self.kind(**{**values, **self.more(s, values)})
+            config = self.kind(**{**values, **self.more(s, values)})
+            if weights is not None:
+                check_sizes(config.to_dict(), weights, weights.where.name)
+            return config
         except ValueError as error:
             raise renamed(error, self.settings, s.where) from None
 

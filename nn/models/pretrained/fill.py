@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from ...layers import init
 from ..base import Model
 from .families import Family
 from .folder import Weights, listed
-from .tables import Place, known, places, rules_of, translated
+from .tables import Place, places, rules_of, translated
 
 __all__ = ["Names", "fill"]
 
@@ -45,29 +44,26 @@ class Names:
 
     def is_unused(self, name: str) -> bool:
         """Whether an array of the file is known, and not used: of other heads, or of what we do not have."""
-        heads = [] if self.native else [rules_of(head, self.prefix) for head in self.family.heads.values()]
-        patterns = [pattern.replace("@", self.prefix) for pattern in self.family.ignored]
-        return known(patterns + [rule.theirs + "*" for rules in heads for rule in rules], name)
+        others = "" if self.native else "\n".join(self.family.heads.values())
+        patterns = [*self.family.ignored, *(rule.theirs + "*" for rule in rules_of(others, self.prefix))]
+        return any(re.fullmatch(re.escape(p.replace("@", self.prefix)).replace(r"\*", ".*"), name) for p in patterns)
 
     def places(self, model: Model) -> dict[str, Place]:
         """Which parameters of the model each array of the file holds; of another head, those inside the model below."""
         rules = [rule for rule in self.head_rules if self.native or rule.inside] + self.rules
         own = {id(parameter): name for name, parameter in model.named_parameters()}
+
+        def at(path: str) -> str:
+            found: object = model
+            for part in path.split("."):
+                found = getattr(found, part, None)
+            return own.get(id(found), "")
+
         found = {}
         for name in self.weights:
-            ours = {own[key]: mark for path, mark in translated(name, rules, back=True)
-                    if (key := id(_at(model, path))) in own}  # fmt: skip
-            if ours:
+            if ours := {at(path): mark for path, mark in translated(name, rules, back=True) if at(path)}:
                 found[name] = Place(tuple(ours), next(iter(ours.values())))
         return found
-
-
-def _at(model: Model, name: str) -> Any:
-    """A parameter by any of its names; None where there is none."""
-    try:
-        return attrgetter(name)(model)
-    except AttributeError:
-        return None
 
 
 def fill(
@@ -79,11 +75,11 @@ def fill(
     by BERT's rule.
     """
     weights, found, own = names.weights, names.places(model), dict(model.named_parameters())
-    left = set(own).difference(*(place.ours for place in found.values()))
+    left = [name for name in own if not any(name in place.ours for place in found.values())]
     shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
     unused = [name for name in weights if name not in found]
     kinds = {
-        "missing": places(names.head_rules + names.rules, (n for n in own if n in left and not names.is_new(n))),
+        "missing": places(names.head_rules + names.rules, (n for n in left if not names.is_new(n))),
         "unknown": [name for name in unused if not names.is_unused(name)],
         "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
                       for name, shape in shapes.items() if weights[name].shape != shape],
@@ -91,11 +87,9 @@ def fill(
     if any(kinds.values()):
         text = "; ".join(f"{kind}: {listed(wrong)}" for kind, wrong in kinds.items() if wrong)
         raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
-    for name in own:
-        if name in left and own[name].ndim > 1:
-            init.normal_(own[name], 0.0, 0.02, generator)
-        elif name in left:
-            init.zeros_(own[name])
+    for name in left:
+        mean, std = float(name.endswith("norm.weight")), 0.02 if own[name].ndim > 1 else 0.0
+        init.normal_(own[name], mean, std, generator)
     arrays = _arrays(weights, found, np.dtype(model.config.dtype))
     done: set[str] = set()
     for name, place in found.items():

@@ -15,11 +15,10 @@ from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, Transforme
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
-from ..weights import check_sizes
 from .families import FAMILIES, Family
 from .fill import Names, fill
 from .folder import HOW, Origin, Weights
-from .tables import Rule, renamed
+from .tables import Rule, read_table, renamed
 
 __all__ = ["load"]
 
@@ -52,12 +51,8 @@ def load(
     name, family = _family(settings)
     weights = Weights(directory)
     head, native = _heads(name, family, settings, head)
-    config = replace(family.config(settings), dtype=dtype)
+    config = replace(family.config(settings, weights), dtype=dtype)
     names = Names(family, family.table(config), weights, head, native)
-    try:
-        check_sizes(config.to_dict(), weights, weights.where.name)
-    except ValueError as error:
-        raise renamed(error, family.settings, settings.where) from None
     if head in ("classes", "tokens"):
         config = _with_classes(config, names, num_classes, settings)
     elif num_classes is not None:
@@ -121,10 +116,8 @@ def _with_ends(config: Any, generation: Settings) -> Any:
     """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
     if generation.get("eos_token_id") is None or isinstance(config, EncoderConfig):
         return config
-    found = generation.take("eos_token_id", (int, list))
-    ends = tuple(generation.list("eos_token_id", int)) if isinstance(found, list) else found
     try:
-        return replace(config, eos_id=ends)
+        return replace(config, **read_table(type(config), "eos_id=eos_token_id", generation))
     except ValueError as error:
         raise renamed(error, "eos_id=eos_token_id", generation.where) from None
 

@@ -24,7 +24,7 @@ import numpy as np
 from minigrad.files.json import REQUIRED, Settings, kinds_of
 
 __all__ = [
-    "ACTIVATIONS", "Place", "Rule", "known", "places", "read_table", "renamed", "rules_of", "translated", "write_table",
+    "ACTIVATIONS", "Place", "Rule", "places", "read_table", "renamed", "rules_of", "translated", "write_table",
 ]  # fmt: skip
 
 _OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms were once called
@@ -105,11 +105,6 @@ def places(rules: Sequence[Rule], names: Iterable[str]) -> dict[str, Place]:
             raise ValueError(f"{name}: a published model has no such parameter")
         found[theirs] = Place((*found[theirs].ours, name) if theirs in found else (name,), mark)
     return found
-
-
-def known(patterns: Iterable[str], name: str) -> bool:
-    """Whether a name fits one of the patterns, in which * stands for anything."""
-    return any(re.fullmatch(re.escape(p).replace(r"\*", ".*"), name) for p in patterns)
 
 
 ACTIVATIONS = {

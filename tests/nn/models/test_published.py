@@ -265,6 +265,8 @@ def test_heads(tmp_path: Path) -> None:
     tokens = nn.load(tmp_path / "classes", head="tokens", num_classes=4)
     assert not np.array_equal(tokens.output.weight.data, model.output.weight.data)  # of other classes
     assert type(nn.load(path, head="none")) is nn.EncoderModel
+    masked = nn.load(tmp_path / "classes", head="mlm")  # whose norm passes on what it normalises
+    assert (masked.norm.weight.data == 1).all() and not masked.dense.bias.data.any() and masked.dense.weight.data.any()
     for head, options, message in (
         ("words", {}, "head: expected one of none, mlm, classes, tokens for bert, got 'words'"),
         ("classes", {}, "head='classes': expected num_classes"),
