@@ -68,13 +68,12 @@ def test_ctrl_c_in_training_is_one_line_and_130(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("all_of_it", [True, False], ids=["group", "process"])
-def test_a_run_that_is_told_to_end_saves_first(tmp_path: Path, number: signal.Signals, all_of_it: bool) -> None:
+def test_a_run_that_is_told_to_end_saves_first(tmp_path: Path, all_of_it: bool) -> None:
     """By a batch system, `kill`, or a terminal that is closed; also where its forked processes are told the same."""
-    run, draw = tmp_path / "run", np.random.default_rng(number + all_of_it)
+    run, draw = tmp_path / "run", np.random.default_rng(all_of_it)
     command = [sys.executable, *TRAIN, "--epochs", "10000", "--processes", "2", "--save-every", "3", "--out", str(run)]
-    for again in ([], ["--resume"]):
+    for number, again in ((signal.SIGTERM, []), (signal.SIGHUP, ["--resume"])):
         with started([*command, *again]) as process:
             assert process.stderr is not None and process.stderr.readline().startswith("step ")  # it trains
             time.sleep(draw.uniform(0, 0.2))
@@ -161,10 +160,8 @@ def test_standard_input_and_error_may_be_closed() -> None:
 def test_ctrl_c_while_a_script_imports(tmp_path: Path, script: str) -> None:
     """NumPy, which takes the longest, is one that is interrupted; also inside an extension, which makes it an ImportError."""
     path = next(EXAMPLES.rglob(script))
-    for error in (
-        "raise KeyboardInterrupt",
-        "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt:\n    raise ImportError",
-    ):
+    caught = "try:\n    raise KeyboardInterrupt\nexcept KeyboardInterrupt:\n    raise ImportError"
+    for error in ("raise KeyboardInterrupt", *[caught] * (script == "char_gpt.py")):
         (tmp_path / "numpy.py").write_text(error)
         environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{EXAMPLES.parent}"}
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, timeout=100)
@@ -193,13 +190,21 @@ def test_settings_that_cannot_be_are_told_before_training(tmp_path: Path, option
         (["--out", "file/run", "--steps", "1"], "file"),
     ],
 )
-def test_files_that_cannot_be_are_one_line(tmp_path: Path, options: list[str], message: str) -> None:
+def test_files_that_cannot_be_are_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
     (tmp_path / "bad.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + b"broken" * 9)
     (tmp_path / "bad.tsv").write_bytes(b"\xff\xfe\t\xff")
     (tmp_path / "file").write_text("")
-    done = subprocess.run([sys.executable, *TRAIN, *options], capture_output=True, text=True, cwd=tmp_path, timeout=100)
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("error: ") and message in done.stderr
+    monkeypatch.chdir(tmp_path)
+    main = load("train_toy_translation").main
+    assert run_script(lambda: main([*TRAIN[1:], "--processes", "1", *options])) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and message in err and len(err.splitlines()) == 1
 
 
 def test_a_second_run_in_a_directory_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import nn
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
-peft = pytest.importorskip("peft", reason="PEFT is the oracle; it is not installed")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PEFT and transformers warn of one another
 
@@ -24,6 +23,12 @@ TARGETS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
     "marian": (["q_proj", "fc1"], ("q_proj", "linear1"), "SEQ_2_SEQ_LM"),
 }
+
+
+@pytest.fixture(scope="module")
+def peft() -> Any:
+    """Imported for these tests alone: it takes seconds."""
+    return pytest.importorskip("peft", reason="PEFT is the oracle; it is not installed")
 
 
 def logits(model: Any, theirs: bool) -> np.ndarray:
@@ -45,7 +50,7 @@ def randomise(parameters: Any) -> None:
 
 @pytest.mark.parametrize("rslora", [False, True])
 @pytest.mark.parametrize("name", TARGETS)
-def test_we_read_what_peft_writes(tmp_path: Path, name: str, rslora: bool) -> None:
+def test_we_read_what_peft_writes(peft: Any, tmp_path: Path, name: str, rslora: bool) -> None:
     theirs_targets, _, task = TARGETS[name]
     make(transformers, torch, name).save_pretrained(tmp_path / "base")
     settings = peft.LoraConfig(
@@ -74,7 +79,7 @@ def test_we_read_what_peft_writes(tmp_path: Path, name: str, rslora: bool) -> No
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_peft_reads_what_we_write(tmp_path: Path, name: str) -> None:
+def test_peft_reads_what_we_write(peft: Any, tmp_path: Path, name: str) -> None:
     _, targets, _ = TARGETS[name]
     base = make(transformers, torch, name)
     base.save_pretrained(tmp_path / "base")

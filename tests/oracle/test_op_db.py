@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +25,21 @@ import minigrad as mg
 from minigrad.core.registry import FUNCTIONS, OPS
 from minigrad.core.watch import Watch
 
+torch: Any = pytest.importorskip("torch", reason="the comparison with PyTorch needs torch")
+torch.set_num_threads(1)
 
-@contextmanager
-def apart() -> Iterator[None]:
-    """Around the import of PyTorch's test utilities, which warns, and loads a hypothesis profile of its own."""
+
+def entries() -> dict[str, Any]:
+    """PyTorch's list. Its test utilities take seconds to import, warn, and load a hypothesis profile of their own."""
+    pytest.importorskip("expecttest", reason="the sample inputs of PyTorch need expecttest")
     profile = hypothesis.settings.default
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        from torch.testing._internal.common_methods_invocations import op_db
     hypothesis.settings.register_profile("ours", profile)
     hypothesis.settings.load_profile("ours")
+    return {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
 
-
-with apart():
-    torch: Any = pytest.importorskip("torch", reason="the comparison with PyTorch needs torch")
-    pytest.importorskip("expecttest", reason="the sample inputs of PyTorch need expecttest")
-    from torch.testing._internal.common_methods_invocations import op_db
-    from torch.testing._internal.common_utils import set_rng_seed
-
-torch.set_num_threads(1)
-
-ENTRIES = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
 
 NOT_COMPARED = {
     **dict.fromkeys(
@@ -81,7 +75,25 @@ class Reached(Watch):
         return super().backward(node, rule, g, args)
 
 
+class Tally:
+    """What the comparison has found so far."""
+
+    def __init__(self) -> None:
+        self.ops = 0
+        self.agree = 0  # samples
+        self.gradients = 0  # samples that have some
+        self.left_out: Counter[str] = Counter()  # samples, by reason
+        self.reached: set[str] = set()  # ops of minigrad, by a backward pass
+
+    def __str__(self) -> str:
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+        left_out = f"; {self.left_out.total():,} left out ({reasons})" if reasons else ""
+        return f"op_db: {self.ops} ops, {self.agree:,} samples agree ({self.gradients:,} with gradients){left_out}"
+
+
 def samples(op: Any) -> Iterator[Any]:
+    from torch.testing._internal.common_utils import set_rng_seed
+
     dtype = torch.float64 if torch.float64 in op.dtypes else torch.int64
     set_rng_seed(0)
     with warnings.catch_warnings():
@@ -128,9 +140,9 @@ def gradients(of: Any, ys: Any, xs: Any, gs: Any) -> list[np.ndarray]:
     return [np.zeros(x.shape) if g is None else array(g) for x, g in zip(xs, found)]
 
 
-def compare(name: str, sample: Any, rng: np.random.Generator) -> bool:
+def compare(op: Any, name: str, sample: Any, rng: np.random.Generator) -> bool:
     """Compare values, and gradients of the inputs for random gradients of the results; whether there were any."""
-    op, adapter = ENTRIES[name], TABLE[name]
+    adapter = TABLE[name]
     leaves: dict[Any, mg.Tensor] = {}
     determined = DETERMINED.get(name, lambda y: y)
     args = converted([sample.input, *sample.args], leaves)
@@ -158,19 +170,16 @@ def compare(name: str, sample: Any, rng: np.random.Generator) -> bool:
     return bool(leaves)
 
 
-@pytest.mark.parametrize("name", TABLE)
-def test_op(name: str, tally: Any) -> None:
-    if name not in ENTRIES:
-        pytest.skip(f"this version of PyTorch has no samples of {name}")
+def one_op(op: Any, name: str, tally: Tally) -> None:
     rng, agree = np.random.default_rng(0), 0
-    for sample in samples(ENTRIES[name]):
+    for sample in samples(op):
         try:
             with Reached(tally.reached):
-                tally.gradients += compare(name, sample, rng)
+                tally.gradients += compare(op, name, sample, rng)
         except LeftOut as reason:
             tally.left_out[str(reason)] += 1
-        except AssertionError as error:
-            raise AssertionError(f"{sample.summary()}\n{error}") from None
+        except Exception as error:
+            raise AssertionError(f"{sample.summary()}\n{type(error).__name__}: {error}") from error
         else:
             agree += 1
     assert agree, "every sample was left out"
@@ -178,9 +187,17 @@ def test_op(name: str, tally: Any) -> None:
     tally.agree += agree
 
 
-def test_every_op_is_reached(tally: Any) -> None:
-    if tally.ops < len(TABLE.keys() & ENTRIES.keys()):
-        pytest.skip("only a part of the table was run")
+def test_all_samples_agree_and_reach_every_op(tell: Callable[[str], None]) -> None:
+    """In one test, since only all of them reach every op; what is wrong with any is told in the end."""
+    found, tally, wrong = entries(), Tally(), []
+    for name in TABLE:
+        if name in found:
+            try:
+                one_op(found[name], name, tally)
+            except AssertionError as error:
+                wrong.append(f"{name}: {error}")
+    tell(f"{tally}; {len(TABLE.keys() - found.keys())} ops are not in this version of PyTorch")
+    assert not wrong, "\n\n".join(wrong)
     assert set(OPS) - tally.reached == set(NOT_COMPARED)
 
 

@@ -54,7 +54,7 @@ class Tracer:
         self.done = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(INSIDE):
+        if self.done or not frame.f_code.co_filename.startswith(INSIDE):
             return None
         if event == "line":
             line = (frame.f_code.co_filename, frame.f_lineno)
