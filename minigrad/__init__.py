@@ -56,7 +56,7 @@ Shape:
 
 Indexing and sorting:
     scatter, getitem, take, take_along_axis, gather, compress, extract, index_select, masked_select, index_add,
-    one_hot, sort, partition, top_k, median, quantile, percentile
+    one_hot, sort, argsort, partition, top_k, median, quantile, percentile
 
 Differences and integrals:
     diff, trapezoid, gradient, interp, convolve, correlate
@@ -74,7 +74,7 @@ Losses:
 Without gradient:
     greater, greater_equal, less, less_equal, equal, not_equal, isclose, allclose, array_equal, logical_not,
     logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, bitwise_not, any, all, isnan,
-    isinf, isfinite, signbit, floor, ceil, trunc, round, rint, floor_divide, argmax, argmin, argsort, nonzero,
+    isinf, isfinite, signbit, floor, ceil, trunc, round, rint, floor_divide, argmax, argmin, nonzero,
     argwhere, count_nonzero, searchsorted
 
 Other names of these:

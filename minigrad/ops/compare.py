@@ -16,7 +16,7 @@ __all__ = [
     "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
     "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
     "bitwise_not", "any", "all", "isnan", "isinf", "isfinite", "signbit", "floor", "ceil", "trunc", "round",
-    "rint", "floor_divide", "argmax", "argmin", "argsort", "nonzero", "argwhere", "count_nonzero", "searchsorted",
+    "rint", "floor_divide", "argmax", "argmin", "nonzero", "argwhere", "count_nonzero", "searchsorted",
 ]  # fmt: skip
 
 
@@ -70,7 +70,6 @@ floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__
 
 argmax = _on_arrays(np.argmax, "The position of the largest element: of all, or along `axis`.", "argmax")
 argmin = _on_arrays(np.argmin, "The position of the smallest element: of all, or along `axis`.", "argmin")
-argsort = _on_arrays(np.argsort, "The positions that would sort x along `axis`.", "argsort")
 nonzero = _on_arrays(np.nonzero, "The indices of the elements that are not zero: a tuple of ndarrays.", "nonzero")
 argwhere = _on_arrays(np.argwhere, "The indices of the elements that are not zero, a row for each.")
 count_nonzero = _on_arrays(np.count_nonzero, "How many elements are not zero.")

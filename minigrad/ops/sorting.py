@@ -10,21 +10,36 @@ import numpy as np
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, one_axis, shape_of
-from .compare import argsort
 from .elementwise import where
 from .indexing import take_along_axis
 from .shape import moveaxis, ravel, reshape
 
-__all__ = ["sort", "partition", "top_k", "median", "quantile", "percentile"]
+__all__ = ["sort", "argsort", "partition", "top_k", "median", "quantile", "percentile"]
 
 
 @function(numpy=np.sort)
-def sort(x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None) -> Tensor:
-    """The elements in rising order along `axis`, or all where it is None; equal ones keep their order."""
+def sort(
+    x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None, descending: bool = False
+) -> Tensor:
+    """The elements in rising order along `axis`, or all where it is None, or in falling order; NaN comes last.
+
+    Equal ones keep their order.
+    """
     if kind is not None and stable is not None:
         raise ValueError("sort: kind and stable say the same; give one of them (sorting is always stable here)")
     x, axis = _one(x, axis, "sort")
-    return take_along_axis(x, argsort(x, axis=axis, kind="stable"), axis)
+    return take_along_axis(x, argsort(x, axis, "stable", descending=descending), axis)
+
+
+@function(numpy=np.argsort, methods="argsort")
+def argsort(
+    x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None, descending: bool = False
+) -> Tensor:
+    """The positions that would sort x along `axis`, or all of it where that is None; NaN comes last."""
+    array = np.asarray(unwrap(x))
+    if descending:  # as NumPy has it from 2.5 on: what reverses the order leaves NaN last, and equal elements in order
+        array = ~array if array.dtype.kind in "biu" else -array
+    return Tensor(np.argsort(array, axis, kind, stable=stable))
 
 
 @function(numpy=np.partition)

@@ -215,7 +215,7 @@ def test_what_a_number_option_would_lose() -> None:
         (lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=s * 0.1), "cross_entropy: the weights of classes and label"),
         (lambda: mg.norm(x, s), "norm: ord"), (lambda: np.linalg.vector_norm(Tensor(x, True), ord=s), "norm: ord"),
         (lambda: mg.pad(x, 1, "linear_ramp", end_values=s), "pad: end_values="),
-        (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"), (lambda: s * np.timedelta64(1), "dtype timedelta64"),
+        (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"), (lambda: s * np.timedelta64(1, "s"), "dtype timedelta64"),
         (lambda: np.ma.array(x) * s, "an ndarray cannot carry"), (lambda: mg.tensor(s, requires_grad=True), "tensor: the"),
     ):  # fmt: skip
         with pytest.raises((TypeError, GradientError), match=named):

@@ -106,6 +106,22 @@ def test_top_k_of_every_dtype(dtype: Any) -> None:
     np.testing.assert_array_equal(values.data, x[places])
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool, np.float32])
+def test_falling_order(dtype: Any) -> None:
+    """As Python sorts in reverse: equal elements keep their order. NaN comes last, as in NumPy from 2.5 on."""
+    x = np.array([[3, 0, 127, 1, 127, 0], [1, 0, 2, 2, 1, 0]]).astype(dtype)
+    if np.dtype(dtype).kind == "i":
+        x[0, 1] = np.iinfo(dtype).min
+    places = [sorted(range(6), key=row.__getitem__, reverse=True) for row in x.tolist()]
+    np.testing.assert_array_equal(mg.argsort(x, stable=True, descending=True), places)
+    np.testing.assert_array_equal(
+        Tensor(x).argsort(dim=0, kind="stable", descending=True),
+        mg.argsort(~x if x.dtype.kind != "f" else -x, 0, "stable"),
+    )
+    np.testing.assert_array_equal(mg.sort(x, descending=True), np.take_along_axis(x, np.array(places), 1))
+    np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2.0, 1.0, np.nan])
+
+
 def test_lists_as_operands() -> None:
     rows = [[1.0, 2.0], [3.0, 5.0]]
     x = Tensor(np.eye(2), requires_grad=True)

@@ -204,7 +204,7 @@ def running(f: Function, neutral: float) -> Function:
 
 
 def sort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    return -mg.sort(-x, dim) if descending else mg.sort(x, dim)
+    return mg.sort(x, dim, descending=descending)
 
 
 def top_k(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -962,7 +962,7 @@ def named(f: Function) -> Function:
 
 
 def argsort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    return mg.argsort(-x if descending else x, axis=dim, kind="stable")
+    return mg.argsort(x, axis=dim, kind="stable", descending=descending)
 
 
 def arange(start: Any, end: Any = None, step: Any = None, dtype: Any = None, device: Any = None) -> Any:

@@ -272,6 +272,7 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     ),
     "kind": lambda d: d.one("stable", "quicksort", None),
     "stable": lambda d: d.one(True, None),
+    "descending": lambda d: d.one(True, False),
     "decimals": Chooser.whole,
     "side": lambda d: d.one("left", "right"),
     "sorter": lambda d: None,
@@ -333,8 +334,10 @@ KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
 }
 """What stands behind `**kwargs` of NumPy's functions."""
 
-NOT_EMPTY = {np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile}
-"""Functions of which NumPy's own answer for no elements depends on the form of the call: a shape or an error.
+NOT_EMPTY = {
+    np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile, np.interp
+}  # fmt: skip
+"""Functions of which NumPy's own answer for no elements depends on the form of the call, or on NumPy's version.
 
 So it does over no axes."""
 

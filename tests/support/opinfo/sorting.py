@@ -12,10 +12,16 @@ from .base import Draw, Sample, add
 
 add(
     "sort",
-    lambda x, axis: (
-        np.array(sorted(x.ravel())) if axis is None else np.apply_along_axis(sorted, axis, x) if x.size else x
+    lambda x, axis, descending: (
+        np.array(sorted(x.ravel(), reverse=descending))
+        if axis is None
+        else np.apply_along_axis(sorted, axis, x, reverse=descending)
+        if x.size
+        else x
     ),
-    lambda d: Sample([x := d.distinct(d.shape(1))], {"axis": d.axis(x.ndim, True, False)}),
+    lambda d: Sample(
+        [x := d.distinct(d.shape(1))], {"axis": d.axis(x.ndim, True, False), "descending": d.one_of(False, True)}
+    ),
 )
 add(
     "top_k",
