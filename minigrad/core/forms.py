@@ -22,16 +22,22 @@ from .tensor import DISPATCH, Tensor, unwrap
 
 # -- NumPy -------------------------------------------------------------------------------------------
 
-_SIGNATURES = {  # of functions in C, which NumPy before 2.4 does not tell
-    "where": "condition, x, y",
-    "concatenate": "arrays, axis, out, *, dtype, casting",
-    "dot": "a, b, out",
-    "vdot": "a, b",
-    "inner": "a, b",
+IN_C: dict[Any, Callable[..., Any]] = {  # functions whose signature NumPy before 2.4 does not tell
+    np.where: lambda condition, x=None, y=None, /: ...,
+    np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": ...,
+    np.dot: lambda a, b, out=None: ...,
+    np.vdot: lambda a, b, /: ...,
+    np.inner: lambda a, b, /: ...,
+    np.bincount: lambda x, /, weights=None, minlength=0: ...,
 }
 _ABSENT = object()
 _HINTS = {"subok", "overwrite_input"}  # allow NumPy what a tensor never does
 _ARRAYS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # asked for an array, as SciPy does before it hands one to C
+
+
+def signature(numpy: Any) -> inspect.Signature:
+    """The parameters of a NumPy function."""
+    return inspect.signature(IN_C.get(numpy, numpy))
 
 
 class Form:
@@ -44,11 +50,8 @@ class Form:
     @functools.cached_property
     def _theirs(self) -> dict[str, Any]:
         """NumPy's parameters and their defaults, in order."""
-        try:
-            parameters = inspect.signature(self.numpy).parameters.values()
-            return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
-        except ValueError:
-            return dict.fromkeys(_SIGNATURES[self.numpy.__name__].replace("*, ", "").split(", "))
+        parameters = signature(self.numpy).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
     @functools.cached_property
     def _own(self) -> tuple[int, frozenset[str], bool]:

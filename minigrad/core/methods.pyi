@@ -119,7 +119,7 @@ class Methods:
         """The position of the largest element: of all, or along `axis`."""
     def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """The position of the smallest element: of all, or along `axis`."""
-    def argsort(self, axis: builtins.int | None = ..., kind: builtins.str | None = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
+    def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
         """The positions that would sort x along `axis`, or all of it where that is None; NaN comes last."""
     def astype(self, dtype: Any) -> Tensor:
         """x converted to `dtype`; the gradient comes back in the dtype of x."""

@@ -33,7 +33,7 @@ def sort(
 
 @function(numpy=np.argsort, methods="argsort")
 def argsort(
-    x: Any, axis: int | None = -1, kind: str | None = None, *, stable: bool | None = None, descending: bool = False
+    x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None, descending: bool = False
 ) -> Tensor:
     """The positions that would sort x along `axis`, or all of it where that is None; NaN comes last."""
     array = np.asarray(unwrap(x))

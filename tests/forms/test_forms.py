@@ -7,6 +7,7 @@ being registered. What needs a gradient may be refused, by an error that names t
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import warnings
@@ -19,6 +20,7 @@ from forms import WRITING, Call, draw_call, draw_ufunc_call
 
 import minigrad as mg
 from minigrad import Tensor
+from minigrad.core.forms import IN_C, signature
 from minigrad.core.tensor import DISPATCH
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
@@ -47,6 +49,11 @@ FUNCTIONS = sorted(
     key=lambda f: (f.__module__, f.__name__),
 )
 UFUNCS = sorted((f for f in DISPATCH if isinstance(f, np.ufunc)), key=lambda f: f.__name__)
+OLDER = {
+    np.concatenate, np.copyto, np.dot, np.inner, np.polydiv, np.putmask, np.setxor1d, np.take, np.vdot, np.where,
+    np.linalg.tensorsolve,
+}  # fmt: skip
+"""Functions of which NumPy before 2.4 takes other forms, or does not tell which."""
 UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.svd}
 """Functions that presume a symmetric matrix, whose gradient is that of its symmetric part; and vectors up to a sign."""
 REFUSED = {
@@ -61,6 +68,7 @@ REFUSED = {
 
 
 TAKEN = {
+    **dict.fromkeys((np.sort, np.argsort), "can't be provided at the same time"),  # kind= and descending=
     np.average: "division by zero|sum to zero",  # where the result has no elements
     **dict.fromkeys(
         (np.cross, np.linalg.cross), "indices must be integers"
@@ -169,6 +177,8 @@ def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random
 
 @pytest.mark.parametrize("function", [*FUNCTIONS, *UFUNCS], ids=lambda f: f"{f.__name__}")
 def test_as_numpy(function: Any) -> None:
+    if function in OLDER and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip(f"NumPy {np.__version__} takes other forms")
     start = int(np.random.default_rng().integers(2**32)) if INTENSE else zlib.crc32(function.__name__.encode())
     draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
     for seed in range(start, start + CALLS):
@@ -207,6 +217,12 @@ def hold(call: Call, rng: np.random.Generator) -> None:
 )  # fmt: skip
 def test_what_long_runs_found(call: Call) -> None:
     hold(call, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("function", IN_C, ids=lambda f: f"{f.__name__}")
+def test_signatures_that_older_numpy_does_not_tell(function: Any) -> None:
+    told = inspect.signature(function) if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else None
+    assert told is None or [*told.parameters.values()] == [*signature(function).parameters.values()]
 
 
 def test_every_spelling_is_called() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from minigrad.core.forms import signature
 
 DTYPES = [np.float64] * 6 + [np.float32, np.float16, np.int64, np.int32, np.int8, np.uint8, bool]
 
@@ -52,7 +53,7 @@ class Call:
 
 
 def _parameters(function: Any) -> list[str]:
-    return list(inspect.signature(function).parameters)
+    return list(signature(function).parameters)
 
 
 WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis}
@@ -344,12 +345,18 @@ So it does over no axes."""
 _MANY = {"arys", "xi", "args", "operands", "arrays_and_dtypes"}
 
 
+_DEPRECATED = {"interpolation", "newshape"}
+"""Second names of parameters, gone in NumPy 2.4."""
+
+
 def draw_call(function: Any, rng: np.random.Generator) -> Call:
     """A call with some of the parameters, some of them by name; now and then a wrong number of them."""
     d = Chooser(rng, least=1 if function in NOT_EMPTY else 0)
     call = Call(function)
     by_name = d.often(0.3)
-    for p in inspect.signature(function).parameters.values():
+    for p in signature(function).parameters.values():
+        if p.name in _DEPRECATED:
+            continue
         if p.kind is p.VAR_POSITIONAL or p.name in _MANY:
             call.args += [d.array() for _ in range(d.one(1, 2))]
             continue

@@ -25,4 +25,6 @@ from . import (
 )
 from .base import TABLE, Draw, OpInfo, Sample
 
-NO_GRADIENT = {name for name, f in FUNCTIONS.items() if f.__module__ == "minigrad.ops.compare" or name in ("one_hot",)}
+NO_GRADIENT = {
+    name for name, f in FUNCTIONS.items() if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
+}
