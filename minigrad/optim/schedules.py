@@ -11,6 +11,7 @@ import math
 import typing as _typing
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .optimizer import Optimizer
@@ -27,7 +28,7 @@ class Schedule:
     """Sets the learning rate of every group to its own times `factor(step)`, for steps 1, 2, 3, ..."""
 
     def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
-        self.factor = factor
+        self.factor: Any = factor  # of ConstantLR a number
         self._begin(optimizer)
 
     def _begin(self, optimizer: Optimizer) -> None:
@@ -75,41 +76,55 @@ def noam_schedule(d_model: int, warmup: int = 4000) -> Callable[[int], float]:
     """d_model^-½ · min(step^-½, step · warmup^-1½): the paper's section 5.3; use it with lr=1."""
     checked_count("noam_schedule", "d_model", d_model)
     checked_count("noam_schedule", "warmup", warmup)
-    return lambda step: d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    return partial(_noam, d_model, warmup)
+
+
+def _noam(d_model: int, warmup: int, step: int) -> float:
+    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
 def inverse_sqrt_schedule(warmup: int = 4000) -> Callable[[int], float]:
     """Up to 1 in `warmup` steps, then down as the inverse of the root of the step."""
     checked_count("inverse_sqrt_schedule", "warmup", warmup)
-    return lambda step: min(step / warmup, (warmup / step) ** 0.5)
+    return partial(_inverse_sqrt, warmup)
+
+
+def _inverse_sqrt(warmup: int, step: int) -> float:
+    return min(step / warmup, (warmup / step) ** 0.5)
 
 
 def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Callable[[int], float]:
     """Up to 1 in `warmup` steps, then down half a cosine to `final` at step `total`."""
-    return _warmed_up("cosine_schedule", total, warmup, final, lambda done: 0.5 * (1 + math.cos(math.pi * done)))
+    return _warmed_up("cosine_schedule", total, warmup, final, _half_cosine)
 
 
 def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Callable[[int], float]:
     """Up to 1 in `warmup` steps, then straight down to `final` at step `total`."""
-    return _warmed_up("linear_schedule", total, warmup, final, lambda done: 1 - done)
+    return _warmed_up("linear_schedule", total, warmup, final, _line)
 
 
-def _warmed_up(
-    name: str, total: int, warmup: int, final: float, shape: Callable[[float], float]
-) -> Callable[[int], float]:  # fmt: skip
-    """Up to 1, then down to `final` as `shape` goes from 1 to 0."""
+def _warmed_up(name: str, total: int, warmup: int, final: float, shape: Callable[..., float]) -> Callable[[int], float]:
     checked_count(name, "total", total)
     checked_count(name, "warmup", warmup, 0)
     checked_number(name, "final", final)
     if warmup >= total:
         raise ValueError(f"{name}: expected a warmup shorter than total, got warmup={warmup} and total={total}")
+    return partial(_up_and_down, total, warmup, final, shape)
 
-    def factor(step: int) -> float:
-        if step < warmup:
-            return step / warmup
-        return final + (1 - final) * shape(min(1.0, (step - warmup) / (total - warmup)))
 
-    return factor
+def _up_and_down(total: int, warmup: int, final: float, shape: Callable[..., float], step: int) -> float:
+    if step < warmup:
+        return step / warmup
+    return final + (1 - final) * shape(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
+
+
+def _half_cosine(start: float, end: float, done: float) -> float:
+    """From `start` to `end`, as `done` goes from 0 to 1, and back."""
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def _line(start: float, end: float, done: float) -> float:
+    return start + (end - start) * done
 
 
 # -- by the names that PyTorch gave them -----------------------------------------------------------------
@@ -133,39 +148,47 @@ class LambdaLR(Schedule):
 class _ByEpoch(Schedule):
     """A schedule given by a formula of the group's own learning rate and the epoch, from 0."""
 
-    def __init__(self, optimizer: Optimizer, rate: Callable[[float, int], float]) -> None:
-        self._rate = rate
-        self._begin(optimizer)
-
     def rates(self, count: int) -> list[float]:
         """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
         return [self._rate(base, count - 1) for base in self.base]
+
+    def _rate(self, base: float, epoch: int) -> float:
+        raise NotImplementedError
 
 
 class StepLR(_ByEpoch):
     """Times `gamma` every `step_size` epochs."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        step_size = checked_count("StepLR", "step_size", step_size)
-        gamma = checked_number("StepLR", "gamma", gamma)
-        super().__init__(optimizer, lambda base, epoch: base * gamma ** (epoch // step_size))
+        self.step_size = checked_count("StepLR", "step_size", step_size)
+        self.gamma = checked_number("StepLR", "gamma", gamma)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * self.gamma ** (epoch // self.step_size)
 
 
 class MultiStepLR(_ByEpoch):
     """Times `gamma` at each of the epochs `milestones`."""
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
-        rising = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
-        gamma = checked_number("MultiStepLR", "gamma", gamma)
-        super().__init__(optimizer, lambda base, epoch: base * gamma ** bisect_right(rising, epoch))
+        self.milestones = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
+        self.gamma = checked_number("MultiStepLR", "gamma", gamma)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * self.gamma ** bisect_right(self.milestones, epoch)
 
 
 class ExponentialLR(_ByEpoch):
     """Times `gamma` every epoch."""
 
     def __init__(self, optimizer: Optimizer, gamma: float) -> None:
-        gamma = checked_number("ExponentialLR", "gamma", gamma)
-        super().__init__(optimizer, lambda base, epoch: base * gamma**epoch)
+        self.gamma = checked_number("ExponentialLR", "gamma", gamma)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * self.gamma**epoch
 
 
 class LinearLR(_ByEpoch):
@@ -174,61 +197,67 @@ class LinearLR(_ByEpoch):
     def __init__(
         self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
     ) -> None:
-        start_factor = checked_number("LinearLR", "start_factor", start_factor, above=True)
-        rise = checked_number("LinearLR", "end_factor", end_factor) - start_factor
-        total_iters = checked_count("LinearLR", "total_iters", total_iters)
-        super().__init__(optimizer, lambda base, epoch: base * (start_factor + rise * min(1.0, epoch / total_iters)))
+        self.start_factor = checked_number("LinearLR", "start_factor", start_factor, above=True)
+        self.end_factor = checked_number("LinearLR", "end_factor", end_factor)
+        self.total_iters = checked_count("LinearLR", "total_iters", total_iters)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * _line(self.start_factor, self.end_factor, min(1.0, epoch / self.total_iters))
 
 
 class ConstantLR(_ByEpoch):
     """Times `factor` in the first `total_iters` epochs, then as it is."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
-        factor = checked_number("ConstantLR", "factor", factor)
-        total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
-        super().__init__(optimizer, lambda base, epoch: base * (factor if epoch < total_iters else 1.0))
+        self.factor = checked_number("ConstantLR", "factor", factor)
+        self.total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * (self.factor if epoch < self.total_iters else 1.0)
 
 
 class PolynomialLR(_ByEpoch):
     """Down to 0 as (1 - epoch / total_iters)^power."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
-        total_iters = checked_count("PolynomialLR", "total_iters", total_iters)
-        power = checked_number("PolynomialLR", "power", power)
-        super().__init__(optimizer, lambda base, epoch: base * (1 - min(1.0, epoch / total_iters)) ** power)
+        self.total_iters = checked_count("PolynomialLR", "total_iters", total_iters)
+        self.power = checked_number("PolynomialLR", "power", power)
+        self._begin(optimizer)
 
-
-def _half_cosine(start: float, end: float, done: float) -> float:
-    """From `start` to `end`, as `done` goes from 0 to 1, and back."""
-    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * done))
+    def _rate(self, base: float, epoch: int) -> float:
+        return base * (1 - min(1.0, epoch / self.total_iters)) ** self.power
 
 
 class CosineAnnealingLR(_ByEpoch):
     """Down half a cosine to `eta_min` in `T_max` epochs, and up again: Loshchilov, Hutter (2017), arXiv:1608.03983."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
-        T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
-        eta_min = checked_number("CosineAnnealingLR", "eta_min", eta_min)
-        super().__init__(optimizer, lambda base, epoch: _half_cosine(base, eta_min, epoch / T_max))
+        self.T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
+        self.eta_min = checked_number("CosineAnnealingLR", "eta_min", eta_min)
+        self._begin(optimizer)
+
+    def _rate(self, base: float, epoch: int) -> float:
+        return _half_cosine(base, self.eta_min, epoch / self.T_max)
 
 
 class CosineAnnealingWarmRestarts(_ByEpoch):
     """Half a cosine down to `eta_min` in `T_0` epochs, then anew, each `T_mult` times as long: arXiv:1608.03983."""
 
     def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
-        T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
-        T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
-        eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
+        self.T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
+        self.T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
+        self.eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
+        self._begin(optimizer)
 
-        def rate(base: float, epoch: int) -> float:
-            length = T_0
-            if T_mult == 1:
-                epoch %= length
-            while epoch >= length:
-                epoch, length = epoch - length, length * T_mult
-            return _half_cosine(base, eta_min, epoch / length)
-
-        super().__init__(optimizer, rate)
+    def _rate(self, base: float, epoch: int) -> float:
+        length = self.T_0
+        if self.T_mult == 1:
+            epoch %= length
+        while epoch >= length:
+            epoch, length = epoch - length, length * self.T_mult
+        return _half_cosine(base, self.eta_min, epoch / length)
 
 
 class OneCycleLR(_ByEpoch):
@@ -245,23 +274,21 @@ class OneCycleLR(_ByEpoch):
     ) -> None:  # fmt: skip
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
-        total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
-        top = checked_number("OneCycleLR", "max_lr", max_lr)
-        first = top / checked_number("OneCycleLR", "div_factor", div_factor, above=True)
-        last = first / checked_number("OneCycleLR", "final_div_factor", final_div_factor, above=True)
-        peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
+        self.anneal = _line if anneal_strategy == "linear" else _half_cosine
+        self.total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
+        self.max_lr = checked_number("OneCycleLR", "max_lr", max_lr)
+        self.first = self.max_lr / checked_number("OneCycleLR", "div_factor", div_factor, above=True)
+        self.last = self.first / checked_number("OneCycleLR", "final_div_factor", final_div_factor, above=True)
+        self.peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
+        self._begin(optimizer)
 
-        def rate(base: float, epoch: int) -> float:
-            if epoch > total_steps:
-                raise ValueError(f"OneCycleLR: epoch {epoch} is past the {total_steps} steps it was made for")
-            if epoch <= peak:
-                start, end, done = first, top, epoch / peak if peak > 0 else 1.0
-            else:
-                start, end, done = top, last, (epoch - peak) / (total_steps - 1 - peak)
-            done = min(done, 1.0)  # one call of `step` comes after the last step
-            return start + (end - start) * done if anneal_strategy == "linear" else _half_cosine(start, end, done)
-
-        super().__init__(optimizer, rate)
+    def _rate(self, base: float, epoch: int) -> float:
+        if epoch > self.total_steps:
+            raise ValueError(f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for")
+        if epoch <= self.peak:
+            return self.anneal(self.first, self.max_lr, epoch / self.peak if self.peak > 0 else 1.0)
+        done = (epoch - self.peak) / (self.total_steps - 1 - self.peak)
+        return self.anneal(self.max_lr, self.last, min(done, 1.0))  # one call of `step` comes after the last step
 
 
 class SequentialLR(Schedule):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,31 @@ def test_schedules_by_pytorchs_names_are_pytorchs(name: str, options: Any) -> No
     again = getattr(optim, name)(ours, **options)
     again.load_state_dict(mine.state_dict())
     assert again.lr == rates[2] and again.count == 3
+    numbers = {n: value for n, value in options.items() if isinstance(value, (int, float)) and hasattr(its, n)}
+    assert {n: getattr(mine, n) for n in numbers} == numbers
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda schedule: pickle.loads(pickle.dumps(schedule))])
+@pytest.mark.parametrize(
+    "name,options",
+    [(n, o) for n, o in PYTORCHS if n != "LambdaLR"]
+    + [("Schedule", {"factor": optim.noam_schedule(8, 4)}), ("Schedule", {"factor": optim.inverse_sqrt_schedule(4)})]
+    + [("Schedule", {"factor": make(20, 3, 0.1)}) for make in (optim.cosine_schedule, optim.linear_schedule)],
+)
+def test_copies_of_schedules_go_on_by_themselves(name: str, options: Any, copied: Any) -> None:
+    optimizer = optim.SGD([leaf()], lr=0.5)
+    mine = getattr(optim, name)(optimizer, **options)
+    mine.set(4)
+    before = mine.lr
+    other = copied(mine)
+    rates = []
+    for _ in range(6):
+        rates.append(other.lr)
+        other.step()
+    assert mine.lr == before == rates[0] and mine.count == 4
+    for rate in rates:
+        assert mine.lr == rate
+        mine.step()
 
 
 def test_one_schedule_after_another_is_pytorchs() -> None:
