@@ -22,7 +22,7 @@ from .atomic import write_atomically
 from .found import found_file
 from .json import unique
 
-__all__ = ["SafetensorsFile", "to_bfloat16", "write_safetensors"]
+__all__ = ["SafetensorsFile", "from_bfloat16", "to_bfloat16", "write_safetensors"]
 
 # From narrow to wide, in the order of the reference library: a file has it the other way round, so that all is aligned.
 DTYPES = {
@@ -80,7 +80,7 @@ class SafetensorsFile(Mapping[str, Entry]):
         array = np.fromfile(self.path, code, math.prod(entry.shape), offset=self._offset + entry.start)
         if array.nbytes != entry.end - entry.start:
             raise ValueError(f"{self.path}: the file became shorter while it was read")
-        array = (_from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
+        array = (from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
         wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
         return array.astype(wanted.newbyteorder("="), copy=False)
 
@@ -195,7 +195,7 @@ def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
         raise ValueError(f"{size:,} bytes after the header, expected {place:,}")
 
 
-def _from_bfloat16(bits: np.ndarray) -> np.ndarray:
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
     """float32 from the bits of bfloat16, which are its upper half."""
     wide = bits.astype(np.uint32)
     wide <<= 16

@@ -86,6 +86,13 @@ class FlatGroup:
                 runs.append(place)
         return runs
 
+    def fill(self) -> None:
+        """Bring all gradients to their places: zeros for parameters that have none."""
+        self.gathered()
+        for p, place in zip(self.parameters, self.places):
+            if not has_gradient(p):
+                self.grad[place] = 0
+
 
 Work = list[tuple[FlatGroup, slice]]  # blocks of flat arrays, to be gone through one by one
 
@@ -274,9 +281,9 @@ class Optimizer:
             expected = {name: np.shape(a) for name, a in state.items() if name != "step"}
             if expected != got:
                 raise ValueError(f"the state of parameter {i} does not fit: expected arrays {expected}, got {got}")
-        numbers = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
+        numbers = iter(own)
         for group in self._groups:
-            mine = [numbers[id(p)] for p in group.parameters]
+            mine = [next(numbers) for _ in group.parameters]
             steps = {int(states[i].get("step", group.steps)) for i in mine}
             if len(steps) > 1:
                 raise ValueError(f"parameters of one group have taken different numbers of steps: {sorted(steps)}")

@@ -10,19 +10,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["add_up_in_bfloat16", "from_bfloat16", "to_bfloat16"]
+from ..files.safetensors import from_bfloat16, to_bfloat16
 
-
-def to_bfloat16(x: np.ndarray) -> np.ndarray:
-    """The nearest bfloat16 of each number, ties to even, as uint16; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    return np.where(bits & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000), np.uint32(0x7FC0), rounded).astype(np.uint16)
-
-
-def from_bfloat16(halves: np.ndarray) -> np.ndarray:
-    """The float32 numbers that these stand for."""
-    return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
+__all__ = ["add_up_in_bfloat16"]
 
 
 def add_up_in_bfloat16(comm: Any, array: np.ndarray) -> None:

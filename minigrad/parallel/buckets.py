@@ -75,10 +75,7 @@ class Buckets:
     def gather(self) -> None:
         """Bring all gradients of this process to their places: zeros for parameters that have none."""
         for group in self.groups:
-            group.gathered()
-            for p, place in zip(group.parameters, group.places):
-                if p.grad is None:
-                    group.grad[place] = 0
+            group.fill()
         self.bind(self.present())
 
     def present(self) -> np.ndarray:

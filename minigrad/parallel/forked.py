@@ -24,6 +24,7 @@ import numpy as np
 from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..optim.optimizer import Work, has_gradient, sum_of_squares
+from ..optim.settings import checked_count
 from ..runtime import get_num_threads, threads
 from ..signals import ENDING
 from .protocol import Alone
@@ -31,7 +32,7 @@ from .surroundings import generators, reseed, surroundings, unchanged
 
 __all__ = ["DataParallel"]
 
-_SMALL = 1 << 20  # parameters; with fewer, one process updates them sooner than two are told to
+_SMALL = 1 << 20  # parameters; with fewer, one process updates them sooner than two could be asked to
 
 
 def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
@@ -58,12 +59,8 @@ class DataParallel(Alone):
     """
 
     def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2) -> None:
-        if not isinstance(processes, int) or isinstance(processes, bool):
-            raise TypeError(f"DataParallel: expected a whole number of processes, got {processes!r}")
-        if processes < 1:
-            raise ValueError(f"DataParallel: expected at least 1 process, got {processes}")
         super().__init__(optimizer, loss)
-        self.processes = self.parts = processes
+        self.processes = self.parts = checked_count("DataParallel", "processes", processes)
         self.reduce: Callable[[], None] | None = None  # called when the sum of all gradients is in this process
         self._thread = threading.get_ident()
         self._seen: list[Any] = []  # what the processes took along when they were forked
@@ -105,9 +102,7 @@ class DataParallel(Alone):
             others = [] if alone else self._workers
             self._send(others, "sum", runs)
             work = self._own_work(runs, 0, 1 + len(others))
-            squares = self._summed(work)
-            if others:
-                squares += sum(self._answers())
+            squares = self._summed(work) + sum(self._answers(others))
             if self.reduce is not None:
                 self.reduce()
                 squares = self.optimizer.squares(self.optimizer.work(runs))
@@ -117,8 +112,7 @@ class DataParallel(Alone):
             constants = self.optimizer.advance()
             self._send(others, "update", factor, constants)
             self.optimizer.update(work, factor, constants)
-            if others:
-                self._answers()
+            self._answers(others)
             return norm
         except FloatingPointError:
             raise
@@ -128,8 +122,8 @@ class DataParallel(Alone):
 
     def close(self) -> None:
         """End the other processes; a later `backward` begins with new ones."""
-        _STARTED.discard(self)
-        if self._owner() is self:
+        if self in _STARTED:
+            _STARTED.discard(self)
             del self.optimizer.step
         for process, pipe in self._workers:
             pipe.close()
@@ -146,7 +140,7 @@ class DataParallel(Alone):
         losses = [self._backward(shards[0], add)]
         own = set(self._with_gradient())
         elsewhere: set[int] = set()
-        for loss, found in self._answers():
+        for loss, found in self._answers(self._workers):
             losses.append(loss)
             elsewhere.update(found)
         parameters = self._parameters()
@@ -187,7 +181,7 @@ class DataParallel(Alone):
 
         if "fork" not in multiprocessing.get_all_start_methods():
             raise RuntimeError("DataParallel: this system cannot fork; use processes=1")
-        if self._owner() is not None:
+        if any(other.optimizer is self.optimizer for other in _STARTED):
             raise RuntimeError("DataParallel: another one has processes for this optimizer; close() it first")
         if any(other._thread != threading.get_ident() for other in _STARTED):
             raise RuntimeError("DataParallel: another thread has one with processes; fork from one thread only")
@@ -215,11 +209,6 @@ class DataParallel(Alone):
                 self._workers.append((process, own))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def _owner(self) -> Any:
-        """The DataParallel whose processes hold parts of this optimizer's gradients."""
-        owner = getattr(self.optimizer.step, "__self__", None)
-        return owner if isinstance(owner, DataParallel) else None
 
     def _refuse_step(self) -> NoReturn:
         raise RuntimeError(
@@ -266,10 +255,7 @@ class DataParallel(Alone):
         """Leave the gradients of a shard in this process's flat arrays: zeros where there are none."""
         loss = self._backward(shard, add)
         for group in self.optimizer._groups:
-            group.gathered()
-            for p, place in zip(group.parameters, group.places):
-                if not has_gradient(p):
-                    group.grad[place] = 0
+            group.fill()
         return loss, self._with_gradient()
 
     def _send(self, workers: list[tuple[Any, Any]], *message: Any) -> None:
@@ -279,9 +265,9 @@ class DataParallel(Alone):
             except ConnectionError:
                 raise _ended(process) from None
 
-    def _answers(self) -> list[Any]:
+    def _answers(self, workers: list[tuple[Any, Any]]) -> list[Any]:
         answers = []
-        for process, pipe in self._workers:
+        for process, pipe in workers:
             try:
                 answer, error = pipe.recv()
             except (EOFError, ConnectionError):

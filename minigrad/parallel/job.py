@@ -61,9 +61,9 @@ def working(broken: bool) -> None:
 
 
 def abort(code: int, text: str = "") -> None:
-    """End the job, all ranks of it, after `text` is told on standard error. The caller ends with `code` after it.
+    """End the job, all ranks of it, after `text` is printed on standard error. The caller ends with `code` after it.
 
-    Where all ranks come here within a moment, the same went wrong for all: the first tells it, and nobody needs to
+    Where all ranks come here within a moment, the same went wrong for all: the first prints it, and nobody needs to
     be stopped.
     """
     global _over
@@ -72,15 +72,15 @@ def abort(code: int, text: str = "") -> None:
         rank = world().rank
     except MissingExtraError:
         if place is None or place.local_rank == 0:  # the others of this machine lack the same
-            _tell(text)
+            _print_error(text)
         return
     if rank == 0:
-        _tell(text)
+        _print_error(text)
     _over = _meet(1, MOMENT) == world().size
     if _over:
         return
     if rank:
-        _tell(f"rank {rank} on {os.uname().nodename}: {text}" if text else "")
+        _print_error(f"rank {rank} on {os.uname().nodename}: {text}" if text else "")
     _stop(code)
 
 
@@ -120,12 +120,12 @@ def _for_leaving() -> Any:
 
 def _end_together() -> None:
     """Ranks that end with an exception, or an exit code, end the job; others wait for all, at exit."""
-    tell, leave_with = sys.excepthook, sys.exit
+    show, leave_with = sys.excepthook, sys.exit
     failed: list[int] = []  # exit codes
 
     def hook(kind: Any, *error: Any) -> None:
         failed.append(130 if issubclass(kind, KeyboardInterrupt) else 1)
-        tell(kind, *error)
+        show(kind, *error)
 
     def noted_exit(code: Any = None) -> Any:
         failed.append(0 if code is None else code if isinstance(code, int) else 1)
@@ -143,6 +143,6 @@ def _end_together() -> None:
     atexit.register(at_exit)
 
 
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     with suppress(OSError, ValueError):
         print(text, file=sys.__stderr__, end="" if text.endswith("\n") or not text else "\n", flush=True)

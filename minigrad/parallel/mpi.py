@@ -88,29 +88,23 @@ class MPIParallel(Alone):
         return losses
 
     def step(self) -> float | None:
-        if self.size > 1 and self.parts == 1 and not self._reduced:
+        if self.size > 1 and not self._reduced:
             self._reduce()
-        elif self.size > 1 and self.parts > 1:
-            self.buckets.gather()
-            self._share_presence()
         self._reduced = False
         return self._own.step()
 
     def _reduce(self) -> None:
-        """Sum the gradients that are in this process over all ranks."""
+        """Sum the gradients that are in this process over all ranks; those of several are summed by `step` first."""
         self.buckets.gather()
-        self.buckets.send_rest()
-        self._share_presence()
+        if self.parts == 1:
+            self.buckets.send_rest()
+        self.buckets.bind(self._summed(self.buckets.present()) > 0)  # what has a gradient on one rank has one on all
         self._reduced = True
 
     def _reduce_sum(self) -> None:
         """Sum over all ranks what the processes of this one have added up."""
         self.buckets.begin()
         self.buckets.send_rest()
-
-    def _share_presence(self) -> None:
-        """A parameter that has a gradient on one rank has one on all."""
-        self.buckets.bind(self._summed(self.buckets.present()) > 0)
 
     # -- what ranks tell each other ------------------------------------------------------------------
 

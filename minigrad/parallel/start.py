@@ -21,13 +21,11 @@ def start_parallel(kind: Any, optimizer: Optimizer, loss: Callable[[Any], Tensor
     Under mpiexec or srun it is all ranks of the job together, each with that number of processes; `Alone`, as a
     class, keeps them apart.
     """
-    place = launched()
-    if place is not None and place.size > 1 and (kind is None or type(kind) is int):
-        return MPIParallel(optimizer, loss, kind or 1)
-    if kind is None:
-        return Alone(optimizer, loss)
-    if isinstance(kind, int) and not isinstance(kind, bool):
-        return Alone(optimizer, loss) if kind == 1 else DataParallel(optimizer, loss, kind)
+    if kind is None or type(kind) is int:
+        place, processes = launched(), 1 if kind is None else kind
+        if place is not None and place.size > 1:
+            return MPIParallel(optimizer, loss, processes)
+        return Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)
     if not callable(kind):
         raise TypeError(f"parallel: expected None, a number of processes or a class, got {kind!r}")
     return kind(optimizer, loss)

@@ -24,9 +24,9 @@ from runs import timeless
 import minigrad as mg
 import nn
 from minigrad import MissingExtraError, Tensor, optim
+from minigrad.files.safetensors import from_bfloat16, to_bfloat16
 from minigrad.launcher import launched
 from minigrad.parallel import job
-from minigrad.parallel.bfloat16 import from_bfloat16, to_bfloat16
 from minigrad.runtime import available_cores
 from minigrad.serialization import load_arrays
 

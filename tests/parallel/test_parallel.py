@@ -121,7 +121,7 @@ def test_failures_are_told_and_leave_nothing_running() -> None:
         os.kill(pid, 0)
     with pytest.raises(ValueError, match="expected 1 to 2 shards, got 3"):
         together.backward([0, 0, 0])
-    with pytest.raises(ValueError, match="expected at least 1 process, got 0"):
+    with pytest.raises(ValueError, match="expected processes >= 1, got 0"):
         DataParallel(optim.SGD([a], lr=1.0), loss, 0)
 
 
@@ -182,7 +182,7 @@ def parameter_and_optimizer() -> tuple[Tensor, optim.SGD]:
 
 
 @pytest.mark.parametrize(
-    "processes, message", [(1.5, "whole number of processes, got 1.5"), ("2", "got '2'"), (True, "got True")]
+    "processes, message", [(1.5, "whole number for processes, got 1.5"), ("2", "got '2'"), (True, "got True")]
 )
 def test_processes_are_a_whole_number(processes: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
