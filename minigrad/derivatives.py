@@ -71,10 +71,10 @@ class _Traced:
     """One run of `f`, with the leaves of the chosen arguments as the inputs of a graph of its own."""
 
     def __init__(
-        self, name: str, f: Function, args: Sequence[Any], argnums: Sequence[int], kwargs: dict[str, Any]
+        self, name: str, f: Function, args: Sequence[Any], argnums: int | Sequence[int], kwargs: dict[str, Any]
     ) -> None:
-        self.outer = MODE.get().record
-        args = list(args)
+        self.outer, self.single = MODE.get().record, isinstance(argnums, int)
+        args, argnums = list(args), [argnums] if isinstance(argnums, int) else argnums
         for i in argnums:
             if not -len(args) <= i < len(args):
                 raise ValueError(f"{name}: argnums has {i}, but the function was given {len(args)} arguments")
@@ -96,10 +96,11 @@ class _Traced:
         found = gradients(ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True)
         return [wrap(np.zeros_like(x._array), None) if c is None else c for x, c in zip(self.inputs, found)]
 
-    def by_argument(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """A value for each input, as a tree for each of the chosen arguments."""
+    def by_argument(self, values: Sequence[Any]) -> Any:
+        """A value for each input, as a tree for each of the chosen arguments, or for the single one."""
         rest = iter(values)
-        return tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
+        found = tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
+        return found[0] if self.single else found
 
     def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
         """Whether gradients of `ys`, for the cotangents `gs`, depend on a leaf outside this run."""
@@ -122,14 +123,6 @@ def _fresh(x: Any, outer: bool) -> Tensor:
     return wrap(array, Node(None, (), (), array))
 
 
-def _numbers(argnums: int | Sequence[int]) -> Sequence[int]:
-    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
-
-
-def _chosen(parts: tuple[Any, ...], argnums: int | Sequence[int]) -> Any:
-    return parts[0] if isinstance(argnums, int) else parts
-
-
 def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
     """A function that returns f's value and its gradient.
 
@@ -141,11 +134,11 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
 
     @functools.wraps(f)
     def derived(*args: Any, **kwargs: Any) -> Any:
-        run = _Traced("grad", f, args, _numbers(argnums), kwargs)
+        run = _Traced("grad", f, args, argnums, kwargs)
         y = run.result[0] if has_aux else run.result
         gs = run.pull([y], None)
         value = y.detach() if all(g._node is None for g in gs) else y
-        return (value, run.result[1]) if has_aux else value, _chosen(run.by_argument(gs), argnums)
+        return (value, run.result[1]) if has_aux else value, run.by_argument(gs)
 
     return derived
 
@@ -211,9 +204,9 @@ def hvp(f: Function, xs: Any, vs: Any) -> Any:
     `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays. The answer is alike.
     """
     arguments = _tupled(xs)
-    run = _Traced("hvp", grad(f, tuple(range(len(arguments)))), arguments, range(len(arguments)), {})
-    answer = run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
-    return answer[0] if _is_one(xs) else answer
+    argnums = 0 if _is_one(xs) else range(len(arguments))
+    run = _Traced("hvp", grad(f, argnums), arguments, argnums, {})
+    return run.by_argument(run.pull(leaves(run.result), _directions(run, xs, vs)))
 
 
 def _is_one(xs: Any) -> bool:
@@ -242,9 +235,8 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 
     @functools.wraps(f)
     def derived(*args: Any, **kwargs: Any) -> Any:
-        run = _Traced("jacobian", f, args, _numbers(argnums), kwargs)
-        blocks = [_chosen(run.by_argument(_rows(run, y)), argnums) for y in leaves(run.result)]
-        return rebuilt(run.result, blocks)
+        run = _Traced("jacobian", f, args, argnums, kwargs)
+        return rebuilt(run.result, [run.by_argument(_rows(run, y)) for y in leaves(run.result)])
 
     return derived
 

@@ -286,10 +286,6 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _kind(name: str) -> str:
-    return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), "")
-
-
 def advice(module: str, name: str) -> str:
     """The sentence for a name that `module` has not; "" where nothing is known of it."""
     from .core.tensor import Tensor
@@ -315,7 +311,7 @@ def advice(module: str, name: str) -> str:
             return f"write x.{name}(...)"
         if found := of_tensors.advice(name):
             return found
-    return _kind(name)
+    return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), "")
 
 
 def missing(module: str, name: str) -> NoReturn:

@@ -16,6 +16,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ops.sorting import TopK
 from .tensor import Tensor
 
@@ -23,7 +25,9 @@ class Methods:
     __slots__ = ()
 '''
 _PROPERTIES = {
-    "itemsize": "builtins.int", "strides": "builtins.tuple[builtins.int, ...]", "flags": "Any", "device": "Any",
+    "shape": "builtins.tuple[builtins.int, ...]", "ndim": "builtins.int", "dtype": "np.dtype[Any]",
+    "itemsize": "builtins.int", "nbytes": "builtins.int", "strides": "builtins.tuple[builtins.int, ...]",
+    "flags": "Any", "device": "Any",
 }  # fmt: skip
 """The types of those that are no tensors."""
 _KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "TopK"}

@@ -177,13 +177,11 @@ def rand_like(
     x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """Uniform random numbers in [0, 1), of the shape and (unless given) the dtype of x."""
-    dtype = dtype or unwrap(x).dtype
-    return rand(np.shape(x), dtype=dtype, generator=generator, requires_grad=requires_grad, device=device)
+    return _drawn("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
 
 
 def randn_like(
     x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """Normal random numbers, of the shape and (unless given) the dtype of x."""
-    dtype = dtype or unwrap(x).dtype
-    return randn(np.shape(x), dtype=dtype, generator=generator, requires_grad=requires_grad, device=device)
+    return _drawn("standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)

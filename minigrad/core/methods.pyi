@@ -4,6 +4,8 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..ops.sorting import TopK
 from .tensor import Tensor
 
@@ -234,13 +236,13 @@ class Methods:
     def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
     def maximum(self, b: Any, /) -> Tensor:
-        """The larger of a and b; equal ones share the gradient, as in PyTorch."""
+        """The larger of a and b; equal ones share the gradient as in PyTorch."""
     def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
     def minimum(self, b: Any, /) -> Tensor:
-        """The smaller of a and b; equal ones share the gradient, as in PyTorch."""
+        """The smaller of a and b; equal ones share the gradient as in PyTorch."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x with the axes `source` moved to the places `destination`; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
@@ -314,8 +316,8 @@ class Methods:
         """x²."""
     def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
         """x without its axes of length 1, or without those in `axis`."""
-    def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The square root of `var`."""
+    def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
+        """The square root of `var`, which says what options there are."""
     def sub(self, other: Any, **options: Any) -> Tensor:
         """x - other."""
     def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -361,6 +363,27 @@ class Methods:
     def xlogy(self, b: Any, /) -> Tensor:
         """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
     @property
+    def shape(self) -> builtins.tuple[builtins.int, ...]:
+        """The length of each axis."""
+    @property
+    def ndim(self) -> builtins.int:
+        """The number of axes."""
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of the elements."""
+    @property
+    def itemsize(self) -> builtins.int:
+        """The bytes of one element."""
+    @property
+    def nbytes(self) -> builtins.int:
+        """The bytes that the elements take."""
+    @property
+    def strides(self) -> builtins.tuple[builtins.int, ...]:
+        """The bytes from one element to the next along each axis."""
+    @property
+    def flags(self) -> Any:
+        """How the memory lies, as in NumPy."""
+    @property
     def T(self) -> Tensor:
         """The tensor with its axes reversed."""
     @property
@@ -372,15 +395,6 @@ class Methods:
     @property
     def imag(self) -> Tensor:
         """The imaginary part; of real numbers zeros."""
-    @property
-    def itemsize(self) -> builtins.int:
-        """The itemsize of the array in memory, as NumPy has them."""
-    @property
-    def strides(self) -> builtins.tuple[builtins.int, ...]:
-        """The strides of the array in memory, as NumPy has them."""
-    @property
-    def flags(self) -> Any:
-        """The flags of the array in memory, as NumPy has them."""
     @property
     def device(self) -> Any:
         """The device "cpu"."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -81,31 +82,11 @@ class Tensor(DataModel):
         self._array = array
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
-        return self._array.shape
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return self._array.ndim
-
-    @property
     def size(self) -> Size:
         """The number of elements; called, the shape or the length of one axis, as PyTorch has it."""
         size = Size(self._array.size)
         size.shape = self._array.shape
         return size
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype of the elements."""
-        return self._array.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that the elements take."""
-        return self._array.nbytes
 
     def numpy(self) -> ndarray:
         """The values as an ndarray (shared memory); refused where a gradient would be lost."""
@@ -170,15 +151,12 @@ class Tensor(DataModel):
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        if value is None:
-            if self._node is not None:
-                self._node.grad = None
+        if value is None and self._node is None:
             return
-        if self._node is None:
-            raise GradientError("grad: this tensor does not require gradients")
-        self._check_gradient("grad", value)
-        tracked = isinstance(value, Tensor) and value._node is not None
-        self._node.grad = value if tracked else value._array if isinstance(value, Tensor) else value
+        node = self._needed_node("grad")
+        if value is not None:
+            self._check_gradient("grad", value)
+        node.grad = value._array if isinstance(value, Tensor) and value._node is None else value
 
     def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
@@ -257,6 +235,14 @@ class Tensor(DataModel):
         if copy is None and dtype is None:
             return self._array
         return np.array(self._array, dtype, copy=copy)
+
+
+for _name, _doc in {
+    "shape": "The length of each axis.", "ndim": "The number of axes.", "dtype": "The NumPy dtype of the elements.",
+    "itemsize": "The bytes of one element.", "nbytes": "The bytes that the elements take.",
+    "strides": "The bytes from one element to the next along each axis.", "flags": "How the memory lies, as in NumPy.",
+}.items():  # fmt: skip
+    setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
 
 
 class HookHandle:

@@ -17,13 +17,11 @@ __all__ = ["profile"]
 class Row:
     """What was seen of one op: calls, seconds forward and backward, bytes that its nodes save for backward."""
 
-    __slots__ = ("name", "calls", "forward", "backward", "saved")
+    calls = saved = 0
+    forward = backward = 0.0
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.calls = 0
-        self.forward = self.backward = 0.0
-        self.saved = 0
 
 
 class profile(Shown, Watch):

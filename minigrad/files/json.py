@@ -124,14 +124,18 @@ class Settings(dict[str, Any]):
             if default is REQUIRED:
                 raise ValueError(f"{self.where}: {' or '.join(names)} is missing")
             return default
-        value, kinds = self[found], kinds if isinstance(kinds, tuple) else (kinds,)
-        if not any(_is(value, kind) for kind in kinds):
-            self.fail(found, " or ".join(_WORDS[kind] for kind in kinds))
+        value = self.checked(found, kinds if isinstance(kinds, tuple) else (kinds,))
         if choices is not None and value not in choices:
             self.fail(found, f"one of {', '.join(map(str, choices))}")
         if (low is not None and value < low) or (high is not None and value > high):
             self.fail(found, f"at least {low}" if high is None else f"{low} to {high}")
         return value
+
+    def checked(self, name: str, kinds: tuple[Any, ...]) -> Any:
+        """The entry, which is there, if it is of one of `kinds`."""
+        if not any(_is(self[name], kind) for kind in kinds):
+            self.fail(name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))
+        return self[name]
 
     def fail(self, name: str, expected: str) -> None:
         """The error about an entry."""
@@ -206,10 +210,8 @@ def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
             if field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where}: {field.name} is missing")
             continue
-        kinds = tuple(dict if k is Mapping else k for k in kinds_of(hints[field.name]))
-        value = settings[field.name]
-        if not any(_is(value, kind) for kind in kinds):
-            settings.fail(field.name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))
+        kinds = kinds_of(hints[field.name])
+        value = settings.checked(field.name, kinds)
         values[field.name] = tuple(value) if isinstance(value, list) and tuple in kinds else value
     settings.expect_no_others()
     try:

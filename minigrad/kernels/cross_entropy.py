@@ -17,11 +17,11 @@ from ..core.modes import is_grad_enabled
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops import reduction as reductions
-from ..ops.axes import shape_of
+from ..ops.axes import check_choice, shape_of
 from ..ops.elementwise import where
 from ..ops.losses import class_probability_loss, row_losses
 from ..ops.softmax import log_softmax
-from ..ops.targets import Targets, check_reduction, reduced
+from ..ops.targets import REDUCTIONS, Targets, reduced
 from .blocks import BLOCK, as_rows, needs_shift, ones, row_blocks
 from .definitions import kernel
 from .linear import linear_definition
@@ -110,7 +110,7 @@ def cross_entropy(
     are the alternatives. Where no row counts, the mean is 0. Floating-point targets of the shape of the logits
     are the probabilities of the classes; of those every row counts, and the mean is that over rows.
     """
-    check_reduction("cross_entropy", reduction)
+    check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
     if shape_of(targets) == shape_of(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
         return class_probability_loss("cross_entropy", logits, targets, weight, label_smoothing, reduction)
     dtype = np.asarray(unwrap(logits)).dtype
@@ -193,8 +193,7 @@ def linear_cross_entropy(
     x (..., d), weight (C, d), bias (C,) or None. The logits are made for blocks of rows; their
     gradient replaces them at once. `reduction` is "mean" or "sum".
     """
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"linear_cross_entropy: expected reduction 'mean' or 'sum', got {reduction!r}")
+    check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     dtype = np.asarray(unwrap(x)).dtype
     shape = (*shape_of(x)[:-1], shape_of(weight)[0])
     goal = Targets("linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.activations import erf, polynomial, ratio
+from ..ops.axes import check_choice
 from ..ops.elementwise import tanh
 from .blocks import row_blocks
 from .definitions import kernel
@@ -96,6 +97,5 @@ def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
 @function(methods="gelu")
 def gelu(x: Any, approximate: str = "none") -> Tensor:
     """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
+    check_choice("gelu", "approximate", approximate, "none", "tanh")
     return _gelu(x, approximate=approximate)

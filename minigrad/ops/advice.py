@@ -222,9 +222,7 @@ def advice(name: str) -> str:
 
 def _missing(self: Tensor, name: str) -> Any:
     """For names that are not here: an AttributeError that says what to write."""
-    found = advice(name)
-    if not found:
-        found = "help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)"
+    found = advice(name) or "help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)"
     raise AttributeError(f"no `{name}`: {found}")
 
 

@@ -22,6 +22,13 @@ def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[i
     return tuple(range(ndim)) if axis is None else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
 
 
+def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
+    """A ValueError for an option that is none of the choices."""
+    if value not in choices:
+        listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        raise ValueError(f"{name}: expected {option} {listed}, got {value!r}")
+
+
 def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.ndarray:
     """A mask as an array; a TypeError for one that does not hold booleans."""
     mask = np.asarray(unwrap(mask))

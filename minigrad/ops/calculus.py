@@ -11,7 +11,7 @@ from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from . import reduction
-from .axes import all_axes, one_axis, shape_of
+from .axes import all_axes, check_choice, one_axis, shape_of
 from .compare import not_equal
 from .elementwise import subtract, where
 from .indexing import getitem, take
@@ -121,8 +121,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
     a, v = (ravel(x) if np.ndim(x) == 0 else x if isinstance(x, Tensor) else np.asarray(x) for x in (a, v))
     if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
         raise ValueError(f"convolve: expected two vectors that are not empty, got {shape_of(a)} and {shape_of(v)}")
-    if mode not in ("full", "same", "valid"):
-        raise ValueError(f"convolve: expected mode 'full', 'same' or 'valid', got {mode!r}")
+    check_choice("convolve", "mode", mode, "full", "same", "valid")
     a, v = (a, v) if np.size(a) >= np.size(v) else (v, a)
     n, m = np.size(a), np.size(v)
     rows = sliding_window_view(concatenate([np.zeros(m - 1, a.dtype), a, np.zeros(m - 1, a.dtype)]), m)

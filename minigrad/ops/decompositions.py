@@ -19,6 +19,7 @@ import numpy as np
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from . import reduction
+from .axes import check_choice
 from .elementwise import ratio, safe_divide, square
 from .indexing import getitem
 from .joining import concatenate
@@ -83,8 +84,7 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
     Only the lower triangle is read (or the upper, with `UPLO` "U"); the gradient is that of a symmetric matrix.
     The signs of the vectors are free: a function of them has a derivative only if it does not depend on these.
     """
-    if UPLO.upper() not in ("L", "U"):
-        raise ValueError(f"eigh: expected UPLO 'L' or 'U', got {UPLO!r}")
+    check_choice("eigh", "UPLO", UPLO.upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
     return EighResult(y[..., 0, :], y[..., 1:, :])
 

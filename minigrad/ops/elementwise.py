@@ -131,18 +131,15 @@ hypot = ufunc(
 sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
 tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
-arcsin = ufunc(
-    np.arcsin,
-    "The angle in [-π/2, π/2] with sine x.",
-    "arcsin",
-    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
-)
-arccos = ufunc(
-    np.arccos,
-    "The angle in [0, π] with cosine x.",
-    "arccos",
-    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
-)
+
+
+def _per_leg(g: Any, x: Any) -> Any:
+    """g / √(1 - x²), which loses no digits near 1 and -1."""
+    return safe_divide(g, np.sqrt((1 - x) * (1 + x)))
+
+
+arcsin = ufunc(np.arcsin, "The angle in [-π/2, π/2] with sine x.", "arcsin", x=_per_leg)
+arccos = ufunc(np.arccos, "The angle in [0, π] with cosine x.", "arccos", x=lambda g, x: _per_leg(-g, x))
 arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x))
 
 
@@ -171,24 +168,21 @@ arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: sa
 # -- choices -------------------------------------------------------------------------------------------
 
 
-def _winner(g: Any, a: Any, b: Any) -> Any:
+def _larger(g: Any, a: Any, b: Any) -> Any:
     """g where a > b or either is NaN, half of it at a tie."""
     return np.where(a < b, 0, np.where(a == b, g / 2, g))
 
 
+def _smaller(g: Any, a: Any, b: Any) -> Any:
+    """g where a < b or either is NaN, half of it at a tie."""
+    return _larger(g, b, a)
+
+
 maximum = ufunc(
-    np.maximum,
-    "The larger of a and b; equal ones share the gradient, as in PyTorch.",
-    "maximum",
-    a=lambda g, a, b: _winner(g, a, b),
-    b=lambda g, a, b: _winner(g, b, a),
+    np.maximum, "The larger of a and b; equal ones share the gradient as in PyTorch.", "maximum", a=_larger, b=_smaller
 )
 minimum = ufunc(
-    np.minimum,
-    "The smaller of a and b; equal ones share the gradient, as in PyTorch.",
-    "minimum",
-    a=lambda g, a, b: _winner(g, b, a),
-    b=lambda g, a, b: _winner(g, a, b),
+    np.minimum, "The smaller of a and b; equal ones share the gradient as in PyTorch.", "minimum", a=_smaller, b=_larger
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -155,8 +154,5 @@ for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
 
-for _name in ("itemsize", "strides", "flags"):
-    _doc = f"The {_name} of the array in memory, as NumPy has them."
-    setattr(Tensor, _name, property(attrgetter(f"data.{_name}"), doc=_doc))
 Tensor.device = property(lambda self: device(), doc='The device "cpu".')  # type: ignore[assignment]
 Tensor.flat = property(ravel, doc="The elements one after the other.")  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import booleans, one_axis, shape_of
+from .axes import booleans, check_choice, one_axis, shape_of
 from .elementwise import add
 from .shape import ravel
 
@@ -94,8 +94,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
         x, axis = ravel(x), 0
     axis = one_axis("take", axis, np.ndim(x))
     n = shape_of(x)[axis]
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"take: expected mode 'raise', 'wrap' or 'clip', got {mode!r}")
+    check_choice("take", "mode", mode, "raise", "wrap", "clip")
     if mode != "raise" and n:
         indices = indices % n if mode == "wrap" else np.clip(indices, 0, n - 1)
     return getitem(x, (slice(None),) * axis + (indices,))
@@ -111,10 +110,13 @@ def integers(name: str, indices: Any) -> np.ndarray:
     return indices
 
 
-def _along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> tuple[Any, ...]:
-    """`indices` along `axis`, and every position along the other axes of `shape`; these arrays broadcast."""
-    places = np.ogrid[tuple(slice(n) for n in shape)]
-    return tuple(indices if i == axis else place for i, place in enumerate(places))
+def _picked_along(name: str, x: Any, indices: np.ndarray, axis: int, shape: tuple[int, ...]) -> Tensor:
+    """x at `indices` along `axis`, and at every position along the other axes of `shape`; these broadcast."""
+    if indices.ndim != np.ndim(x):
+        raise ValueError(f"{name}: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
+    places: list[Any] = list(np.ogrid[tuple(map(slice, shape))])
+    places[one_axis(name, axis, indices.ndim)] = indices
+    return getitem(x, tuple(places))
 
 
 @function()
@@ -128,10 +130,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
         if indices.ndim != 1:
             raise ValueError(f"take_along_axis: expected 1 axis of indices with axis=None, got shape {indices.shape}")
         return getitem(ravel(x), indices)
-    if indices.ndim != np.ndim(x):
-        raise ValueError(f"take_along_axis: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
-    axis = one_axis("take_along_axis", axis, indices.ndim)
-    return getitem(x, _along(indices, shape_of(x), axis))
+    return _picked_along("take_along_axis", x, indices, axis, shape_of(x))
 
 
 @numpy_form(np.take_along_axis)
@@ -145,9 +144,7 @@ def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor
 def gather(x: Any, axis: int, index: Any) -> Tensor:
     """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
     index = integers("gather", index)
-    if index.ndim != np.ndim(x):
-        raise ValueError(f"gather: expected indices with {np.ndim(x)} axes as x, got shape {index.shape}")
-    return getitem(x, _along(index, index.shape, one_axis("gather", axis, index.ndim)))
+    return _picked_along("gather", x, index, axis, index.shape)
 
 
 @function(numpy=np.compress)

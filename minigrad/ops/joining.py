@@ -12,7 +12,7 @@ import numpy as np
 from ..core.forms import numpy_form
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import one_axis, shape_of
+from .axes import check_choice, one_axis, shape_of
 from .indexing import getitem
 from .shape import astype, atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis, ravel, swapaxes
 
@@ -43,9 +43,7 @@ def concatenate(
     """The arrays joined along an axis that they have, or flattened where it is None; converted to `dtype`, if given."""
     if dtype is None:
         return _concatenate(*arrays, axis=axis)
-    for x in arrays:
-        if not np.can_cast(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype, dtype, casting):
-            raise TypeError(f"concatenate: cannot convert {x.dtype} to {np.dtype(dtype)} by the rule {casting!r}")
+    np.concatenate([np.empty(0, np.asarray(unwrap(x)).dtype) for x in arrays], dtype=dtype, casting=casting)  # may it?
     return _concatenate(*[astype(x, dtype) for x in arrays], axis=axis)
 
 
@@ -126,8 +124,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False, copy: boo
     With `indexing` "xy" the first two axes are exchanged, as in pictures; with `sparse` axes along which
     nothing changes have length 1.
     """
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: expected indexing 'xy' or 'ij', got {indexing!r}")
+    check_choice("meshgrid", "indexing", indexing, "xy", "ij")
     n = len(arrays)
     sides = [ravel(x).reshape([-1 if i == k else 1 for k in range(n)]) for i, x in enumerate(arrays)]
     if indexing == "xy" and n > 1:

@@ -10,13 +10,13 @@ from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from . import reduction as reductions
 from .activations import softplus
-from .axes import shape_of
+from .axes import check_choice, shape_of
 from .elementwise import absolute, multiply, square, subtract, where
 from .indexing import take_along_axis
 from .shape import astype, reshape
 from .softmax import log_softmax
 from .special import xlogy
-from .targets import Targets, check_reduction, reduced
+from .targets import REDUCTIONS, Targets, reduced
 
 __all__ = [
     "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
@@ -26,7 +26,7 @@ __all__ = [
 
 def _check(name: str, x: Any, target: Any, reduction: str) -> None:
     """An error for what is no reduction, or where broadcasting would compare each element with many."""
-    check_reduction(name, reduction)
+    check_choice(name, "reduction", reduction, *REDUCTIONS)
     if shape_of(x) != shape_of(target):
         raise ValueError(f"{name}: expected input and target of one shape, got {shape_of(x)} and {shape_of(target)}")
 
@@ -159,7 +159,7 @@ def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int | None = -100, reduction: str = "mean"
 ) -> Tensor:
     """`cross_entropy` for log-probabilities (..., C) in place of logits; targets are integers (...)."""
-    check_reduction("nll_loss", reduction)
+    check_choice("nll_loss", "reduction", reduction, *REDUCTIONS)
     dtype = np.asarray(unwrap(input)).dtype
     targets = Targets("nll_loss", shape_of(input), target, weight, ignore_index, 0.0, dtype)
     rows = reshape(input, -1, shape_of(input)[-1])

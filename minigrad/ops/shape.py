@@ -11,7 +11,7 @@ from ..core.creation import ints
 from ..core.forms import numpy_form
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import all_axes, one_axis, shape_of
+from .axes import all_axes, check_choice, one_axis, shape_of
 
 __all__ = [
     "astype", "clone", "reshape", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "ravel",
@@ -45,8 +45,7 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
 
     With `order` "F" the first index runs fastest, in x and in the result, as in Fortran.
     """
-    if order not in ("C", "F", "A"):
-        raise ValueError(f"reshape: expected order 'C', 'F' or 'A', got {order!r}")
+    check_choice("reshape", "order", order, "C", "F", "A")
     if order == "F" or (order == "A" and np.asarray(unwrap(x)).flags.fnc):
         return _transpose(_reshape(_transpose(x), shape=ints(shape)[::-1]))
     return _reshape(x, shape=ints(shape))

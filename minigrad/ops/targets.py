@@ -12,6 +12,8 @@ from . import reduction
 from .indexing import as_indices
 from .shape import astype
 
+REDUCTIONS = ("mean", "sum", "none")
+
 
 class Targets:
     """The classes that rows should have, with what the loss gives each row and class."""
@@ -61,12 +63,6 @@ class Targets:
         if self.ignored is not None:
             logits[self.ignored[block]] = 0
         return logits
-
-
-def check_reduction(name: str, choice: str) -> None:
-    """A ValueError for what is no reduction."""
-    if choice not in ("mean", "sum", "none"):
-        raise ValueError(f"{name}: expected reduction 'mean', 'sum' or 'none', got {choice!r}")
 
 
 def reduced(losses: Any, choice: str, total: float) -> Tensor:

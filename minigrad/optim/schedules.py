@@ -141,7 +141,6 @@ class LambdaLR(Schedule):
         self._begin(optimizer)
 
     def rates(self, count: int) -> list[float]:
-        """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
         return [base * factor(count - 1) for base, factor in zip(self.base, self.lambdas)]
 
 
@@ -149,7 +148,6 @@ class _ByEpoch(Schedule):
     """A schedule given by a formula of the group's own learning rate and the epoch, from 0."""
 
     def rates(self, count: int) -> list[float]:
-        """The learning rate of each group at a step, of 1, 2, 3, ...: epoch `count` - 1."""
         return [self._rate(base, count - 1) for base in self.base]
 
     def _rate(self, base: float, epoch: int) -> float:
@@ -311,7 +309,6 @@ class SequentialLR(Schedule):
         self._begin(optimizer)
 
     def rates(self, count: int) -> list[float]:
-        """The learning rate of each group at a step, of 1, 2, 3, ..."""
         i = bisect_right(self.milestones, count - 1)
         return self.schedulers[i].rates(count - (self.milestones[i - 1] if i else 0))
 

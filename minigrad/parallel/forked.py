@@ -92,7 +92,6 @@ class DataParallel(Alone):
             raise
 
     def step(self) -> float | None:
-        """Sum the gradients and change the parameters, as `Optimizer.step`, whose answer it gives."""
         if not self._workers:
             return self.optimizer.step()
         self._check_thread()
@@ -121,7 +120,6 @@ class DataParallel(Alone):
             raise
 
     def close(self) -> None:
-        """End the other processes; a later `backward` begins with new ones."""
         if self in _STARTED:
             _STARTED.discard(self)
             del self.optimizer.step

@@ -115,7 +115,6 @@ class MPIParallel(Alone):
         job.leave()
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """A ValueError on all ranks, unless each passes the same facts: names, and values that JSON can hold."""
         import json
 
         own = json.dumps({**facts, "": os.uname().nodename}, default=str).encode()
