@@ -88,15 +88,12 @@ def set_num_threads(n: int) -> None:
 @contextmanager
 def threads(n: int) -> Iterator[None]:
     """Within this block matrix products use `n` threads, where NumPy's BLAS takes a number."""
-    blas = _blas()
-    before = get_num_threads()
+    set_number, before = (_blas() or (lambda n: None, None))[0], get_num_threads()
     try:
-        if blas is not None:
-            blas[0](n)
+        set_number(n)
         yield
     finally:
-        if blas is not None:
-            blas[0](before)
+        set_number(before)
 
 
 def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:

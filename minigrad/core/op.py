@@ -89,11 +89,6 @@ class Op:
             kind = inspect.Parameter.POSITIONAL_ONLY
             self.function.__signature__ = inspect.Signature([inspect.Parameter(x, kind) for x in operands])  # type: ignore[attr-defined]
 
-    @property
-    def differentiable(self) -> bool:
-        """Whether any operand can have a gradient."""
-        return bool(self.reads)
-
     def __repr__(self) -> str:
         return f"<op {self.name}({', '.join(self.operands)})>"
 

@@ -105,15 +105,11 @@ def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> 
     for f in entry.numpy:
         DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
     for method in entry.methods:
-        setattr(Tensor, method, _reflected(call) if method in _REFLECTED else call)
+        setattr(Tensor, method, (lambda self, other: call(other, self)) if method in _REFLECTED else call)
     return call
 
 
 _REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod divmod pow matmul and or xor".split()}  # noqa: SIM905
-
-
-def _reflected(call: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, other: call(other, self)
 
 
 def _guarded(rule: Rule) -> Rule:

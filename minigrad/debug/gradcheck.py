@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,6 @@ def gradcheck(
 def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) -> bool:
     """`gradcheck` of the gradients of `f`, in inputs and cotangent; and `create_graph` changes no first derivative."""
     checker = _Checker(f, inputs, seed, 1e-4, False)
-    xs, weights = checker.xs, checker.weights
     if not checker.tracked:
         return True
     plain = checker.analytic
@@ -66,16 +65,13 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
 
     def gradient(*args: Any) -> Any:
         def of_checked(*values: Any) -> Any:
-            given = list(xs)
-            for i, value in zip(checker.checked, values):
-                given[i] = value
-            ys = _results(f(*given))
+            ys = checker.results(values)
             return [ys[i] for i in checker.tracked]
 
         return vjp(of_checked, *args[: len(plain)])[1](*args[len(plain) :])
 
-    leaves = [Tensor(xs[i].data, requires_grad=True) for i in checker.checked]
-    cotangents = [Tensor(weights[i], requires_grad=True) for i in checker.tracked]
+    leaves = [Tensor(checker.xs[i].data, requires_grad=True) for i in checker.checked]
+    cotangents = [Tensor(checker.weights[i], requires_grad=True) for i in checker.tracked]
     gradient.__name__ = f"the gradient of {checker.name}"
     return gradcheck(gradient, [*leaves, *cotangents], seed=seed + 1, **options)
 
@@ -124,22 +120,26 @@ class _Checker:
             if not np.array_equal(self.xs[i].data, x, equal_nan=True):
                 raise GradcheckError(f"{self.name}: changed its input {i} in place:\n{self.xs[i].data}\nwas\n{x}")
 
+    def results(self, values: Iterable[Any]) -> list[Any]:
+        """The floating results, with the checked inputs replaced by `values`."""
+        args = list(self.xs)
+        for i, value in zip(self.checked, values):
+            args[i] = value
+        return _results(self.f(*args))
+
     def pull(self, create_graph: bool = False) -> list[Tensor]:
         """The gradients that the backward pass gives; zeros where nothing depends on an input."""
         leaves = [self.xs[i] for i in self.checked]
         with traced():
-            ys = _results(self.f(*self.xs))
+            ys = self.results(leaves)
         live, weights = [ys[i] for i in self.tracked], [self.weights[i] for i in self.tracked]
         found = gradients(live, leaves, weights, create_graph=create_graph, allow_unused=True)
         return [Tensor(np.zeros(x.shape)) if g is None else g for x, g in zip(leaves, found)]
 
     def value(self, arrays: list[np.ndarray]) -> Any:
         """The weighted sum of the results, with the checked inputs at `arrays`."""
-        args = list(self.xs)
-        for i, array in zip(self.checked, arrays):
-            args[i] = Tensor(array)
         with no_grad():
-            ys = _results(self.f(*args))
+            ys = self.results(map(Tensor, arrays))
         return sum(((np.asarray(unwrap(y)) * w).sum() for y, w in zip(ys, self.weights)), start=0.0)
 
     def slope(self, direction: list[np.ndarray]) -> float:

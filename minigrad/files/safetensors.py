@@ -235,7 +235,8 @@ def write_safetensors(
         with part.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
-                file.write(_stored(np.asarray(arrays[name]), kinds[name]).reshape(-1).view(np.uint8).data)
+                array = to_bfloat16(arrays[name]) if kinds[name] == "BF16" else arrays[name]
+                file.write(np.asarray(array, DTYPES[kinds[name]], order="C").reshape(-1).view(np.uint8).data)
 
     write_atomically(path, write)
 
@@ -252,10 +253,3 @@ def _kind(name: str, array: np.ndarray, dtype: Any) -> str:
     if found is None:
         raise TypeError(f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold")
     return found
-
-
-def _stored(array: np.ndarray, kind: str) -> np.ndarray:
-    """The array as it lies in the file."""
-    if kind == "BF16":
-        return to_bfloat16(array)
-    return np.asarray(array, DTYPES[kind], order="C")

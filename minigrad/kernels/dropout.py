@@ -20,16 +20,11 @@ __all__ = ["dropout", "relu_dropout"]
 _LEVELS = 256  # a random byte for each element
 
 
-def checked_p(p: float) -> float:
-    """A probability to leave out with, or an error."""
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: expected 0 <= p < 1, got {p}")
-    return p
-
-
 def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
     """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1 / (1 - p')."""
-    dropped = min(max(1, round(checked_p(p) * _LEVELS)), _LEVELS - 1) if p else 0
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: expected 0 <= p < 1, got {p}")
+    dropped = min(max(1, round(p * _LEVELS)), _LEVELS - 1) if p else 0
     n = math.prod(shape)
     words = random_words(-(-n // 8), generator)
     return (words.view(np.uint8)[:n] >= dropped).reshape(shape), _LEVELS / (_LEVELS - dropped)
@@ -74,12 +69,8 @@ def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
     return relu(x) * mask * scale
 
 
-def _relu_dropout_rule(g: Any, y: Any, scale: Any) -> Any:
-    """What is not 0 in the result was neither cut off nor left out."""
-    return _masked(g, y != 0, scale)
-
-
-@kernel(definition=relu_dropout_definition, x=_relu_dropout_rule)
+# What is not 0 in the result was neither cut off nor left out.
+@kernel(definition=relu_dropout_definition, x=lambda g, y, scale: _masked(g, y != 0, scale))
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")
     source, chosen, target = (np.ascontiguousarray(a).reshape(-1) for a in (x, mask, y))

@@ -69,11 +69,7 @@ def _slope(x: np.ndarray, cdf: np.ndarray, approximate: str) -> np.ndarray:
     return slope
 
 
-def _gelu_vjp(g: Any, x: Any, approximate: Any, saved: Any) -> tuple[Any]:
-    return (g * saved,)
-
-
-@kernel(vjp=_gelu_vjp, definition=gelu_definition)
+@kernel(vjp=lambda g, x, approximate, saved: (g * saved,), definition=gelu_definition)
 def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)

@@ -59,14 +59,10 @@ conjugate = ufunc(np.conjugate, "x, since it is real; of complex numbers the con
 numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
 
 
-def _imaginary_part(self: Tensor) -> Tensor:
-    """The imaginary part; of real numbers zeros."""
-    return wrap(np.asarray(self.data.imag), None)
-
-
-def _real_part(self: Tensor) -> Tensor:
-    """The real part; of real numbers the tensor itself."""
-    return self if self.dtype.kind != "c" else wrap(self.data.real, None)
-
-
-Tensor.real, Tensor.imag = property(_real_part), property(_imaginary_part)  # type: ignore[assignment]
+Tensor.real = property(  # type: ignore[assignment]
+    lambda x: x if x.dtype.kind != "c" else wrap(x.data.real, None),
+    doc="The real part; of real numbers the tensor itself.",
+)
+Tensor.imag = property(  # type: ignore[assignment]
+    lambda x: wrap(np.asarray(x.data.imag), None), doc="The imaginary part; of real numbers zeros."
+)

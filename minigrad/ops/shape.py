@@ -110,10 +110,7 @@ def _transpose(x, /, axes=None):
 
 
 def _inverse(axes: Sequence[int] | None) -> list[int] | None:
-    if axes is None:
-        return None
-    order = [a % len(axes) for a in axes]
-    return sorted(range(len(order)), key=order.__getitem__)
+    return None if axes is None else sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))
 
 
 @function(methods="transpose permute")
