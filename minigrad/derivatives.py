@@ -49,8 +49,8 @@ def gradients(
     nodes = [x._needed_node("gradients") for x in xs]
     live = [(y._node, y._seed("gradients", g, create_graph)) for y, g in zip(ys, gs) if y._node is not None]
     with set_grad_enabled(create_graph):
-        walk = Backward(wrap, retain_graph, create_graph)
-        found = walk.run([node for node, _ in live], [seed for _, seed in live], nodes)
+        roots, seeds = [node for node, _ in live], [seed for _, seed in live]
+        found = Backward(wrap, retain_graph, create_graph).run(roots, seeds, nodes)
     if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in found]):
         raise GradientError(f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True for None")
     return tuple([found.get(node) for node in nodes])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 __all__ = ["ENDING", "Terminated", "handled", "terminate"]
@@ -26,15 +25,20 @@ def terminate(number: int, frame: Any) -> None:
     raise Terminated(number)
 
 
-@contextmanager
-def handled(numbers: Iterable[int], handler: Callable[[int, Any], Any], others: Sequence[Any]) -> Iterator[None]:
+class handled:
     """Within it signals have this handler, where they had one of `others` before; only the main thread gets any."""
-    is_main = threading.current_thread() is threading.main_thread()
-    before = {n: found for n in numbers if is_main and (found := signal.getsignal(n)) in others}
-    try:
-        for number in before:
-            signal.signal(number, handler)
-        yield
-    finally:
-        for number, found in before.items():
+
+    def __init__(self, numbers: Iterable[int], handler: Callable[[int, Any], Any], others: Sequence[Any]) -> None:
+        self.numbers, self.handler, self.others = numbers, handler, others
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self.before = {n: found for n in self.numbers if (found := signal.getsignal(n)) in self.others}
+        for number in self.before:
+            signal.signal(number, self.handler)
+
+    def __exit__(self, *error: object) -> None:
+        for number, found in self.before.items():
             signal.signal(number, found)
+        self.before = {}

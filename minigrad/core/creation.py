@@ -87,9 +87,8 @@ def linspace(
 ) -> Tensor:
     """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
     _on_cpu(device)
-    if needs_gradient((start, stop)):
-        return DISPATCH[np.linspace](start, stop, num, dtype=dtype)
-    return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
+    y = DISPATCH[np.linspace](start, stop, num, dtype=dtype)
+    return y.requires_grad_() if requires_grad else y
 
 
 def eye(

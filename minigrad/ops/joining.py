@@ -60,7 +60,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: A
 @function(numpy=np.append)
 def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     """x with `values` after it along `axis`; both flattened where it is None."""
-    return _concatenate(ravel(x), ravel(values), axis=0) if axis is None else _concatenate(x, values, axis=axis)
+    return _concatenate(x, values, axis=axis)
 
 
 @function(numpy=np.vstack)

@@ -40,13 +40,12 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
 
     Over two axes (or those of a matrix) `ord` means a norm of matrices. The gradient at 0 is 0.
     """
-    ndim = np.ndim(x)
     _check_order("norm", ord)
     if axis is not None and not isinstance(axis, tuple):
         axis = index(axis)  # refuses lists, as NumPy does
-    if axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)):
+    if axis is None and ord is None:
         return _euclidean_norm(x, axis=None, keepdims=keepdims)
-    axes = all_axes("norm", axis, ndim)
+    axes = all_axes("norm", axis, np.ndim(x))
     if len(axes) == 1:
         return _vector_norm(x, ord, axes[0], keepdims)
     if len(axes) != 2:
@@ -90,8 +89,6 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
-    if axis[0] == axis[1]:
-        raise ValueError("norm: expected two different axes")
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
     sums = reduction.sum(absolute(x), summed, True)
     y = _largest(sums, compared, True) if ord > 0 else reduction.min(sums, compared, True)

@@ -135,16 +135,12 @@ class DataParallel(Alone):
         drawn = [g.integers(0, 2**63, self.processes - 1).tolist() for g in generators(self._seen)]
         for worker, seeds, shard in zip(self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]):
             self._send([worker], "run", seeds, shard, add)
-        losses = [self._backward(shards[0], add)]
-        own = set(self._with_gradient())
-        elsewhere: set[int] = set()
-        for loss, found in self._answers(self._workers):
-            losses.append(loss)
-            elsewhere.update(found)
+        own = self._backward(shards[0], add)
+        losses, found = zip((own, ()), *self._answers(self._workers))
         parameters = self._parameters()
-        for i in elsewhere - own:
+        for i in set().union(*found).difference(self._with_gradient()):
             parameters[i].grad = np.zeros(parameters[i].shape, parameters[i].dtype)
-        return losses[: len(shards)]
+        return list(losses[: len(shards)])
 
     # -- what every process does -----------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,13 @@ class MPIParallel(Alone):
         super().__init__(optimizer, loss)
         self.comm = job.begin()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.bfloat16 = bfloat16
         self._own = Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)
         self.parts = self._own.parts
         if overlap is None:
             overlap = available_cores() > 1
         self.overlap = bool(overlap) and self.size > 1 and processes == 1
-        self.buckets = Buckets(optimizer, self._add_up, bucket_bytes, self.overlap)
+        add_up = partial(add_up_in_bfloat16, self.comm) if bfloat16 else self._summed
+        self.buckets = Buckets(optimizer, add_up, bucket_bytes, self.overlap)
         if isinstance(self._own, DataParallel) and self.size > 1:
             self._own.reduce = self._reduce_sum
         self._reduced = False
@@ -130,12 +131,6 @@ class MPIParallel(Alone):
                         f"{name}: {other.get(name)!r:.80} on rank {rank} ({other['']}), but {first.get(name)!r:.80} on "
                         f"rank 0 ({first['']}); all ranks must have the same"
                     )
-
-    def _add_up(self, array: np.ndarray) -> None:
-        if self.bfloat16:
-            add_up_in_bfloat16(self.comm, array)
-        else:
-            self._summed(array)
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
         """The sum of the arrays of all ranks, in place."""
