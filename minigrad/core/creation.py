@@ -87,8 +87,9 @@ def linspace(
 ) -> Tensor:
     """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
     _on_cpu(device)
-    y = DISPATCH[np.linspace](start, stop, num, dtype=dtype)
-    return y.requires_grad_() if requires_grad else y
+    if needs_gradient((start, stop)):
+        return DISPATCH[np.linspace](start, stop, num, dtype=dtype)
+    return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
 
 
 def eye(

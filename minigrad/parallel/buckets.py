@@ -31,7 +31,7 @@ class Buckets:
     """
 
     def __init__(
-        self, optimizer: Optimizer, add_up: Callable[[np.ndarray], Any], bucket_bytes: int, overlap: bool
+        self, optimizer: Optimizer, add_up: Callable[[np.ndarray], object], bucket_bytes: int, overlap: bool
     ) -> None:
         self.groups, self.add_up = optimizer._groups, add_up
         self.stretches: list[tuple[FlatGroup, slice]] = []
