@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
+import numpy as np
+
 from .ops.advice import table
 
 TORCH = table("""
@@ -27,10 +29,8 @@ binomial              minigrad.tensor(rng.binomial(n, p))
 blackman_window       np.blackman(n)
 block_diag            scipy.linalg.block_diag(*[x.data for x in xs]), or np.block
 bool                  bool, as dtype
-broadcast_shapes      np.broadcast_shapes(*shapes)
 broadcast_tensors     np.broadcast_arrays(*xs)
 bucketize             minigrad.searchsorted(boundaries, x)
-can_cast              np.can_cast(a, b)
 cartesian_prod        np.stack(np.meshgrid(*xs, indexing="ij"), axis=-1).reshape(-1, len(xs))
 cdist                 minigrad.norm(x[:, None] - y, axis=-1)
 chain_matmul          np.linalg.multi_dot(xs)
@@ -48,7 +48,6 @@ short                 minigrad.int16
 empty_permuted|empty_strided|zeros_  minigrad.zeros(shape)
 eye_                  minigrad.eye(n)
 fft                   np.fft on x.data, which has no gradient: complex numbers have none here
-finfo                 np.finfo(dtype)
 fork|multiprocessing  minigrad.start_parallel(...)
 frombuffer            minigrad.Tensor(np.frombuffer(buffer, dtype))
 from_file             minigrad.Tensor(np.memmap(path, dtype))
@@ -61,22 +60,18 @@ hann_window           np.hanning(n)
 histogramdd           np.histogramdd(x.data, bins)
 hub                   nn.load(folder), which reads published models
 onnx                  nn.save(folder, model), which others load
-iinfo                 np.iinfo(dtype)
 inference_mode        minigrad.no_grad()
 initial_seed          minigrad.manual_seed(seed), and remember it
 is_storage            isinstance(x.data, np.ndarray)
-isin                  np.isin(x, y)
 isreal                np.isreal(x)
 kaiser_window         np.kaiser(n, beta)
 load                  nn.load_weights(path, model), or np.load; pickles are not read
 lobpcg                np.linalg.eigh(x)
-logspace              np.logspace(start, stop, num)
 normal                minigrad.randn(*shape) * std + mean
 norm_except_dim       minigrad.norm(v, axis=...)
 nn                    import nn, which comes with minigrad
 poisson               minigrad.tensor(rng.poisson(x.data))
 polar                 r * np.cos(angle) and r * np.sin(angle)
-promote_types         np.promote_types(a, b)
 randint_like          minigrad.randint(low, high, x.shape)
 range                 minigrad.arange(start, stop + step, step)
 row_stack             np.vstack(xs)
@@ -88,20 +83,15 @@ segment_reduce        np.add.reduceat(x, starts)
 select_copy           x[index].clone()
 set_default_dtype     dtype= where tensors are made, model.float() and model.double()
 set_default_tensor_type  dtype= where tensors are made
-set_printoptions      np.set_printoptions(...)
 slice_copy            x[start:stop].clone()
 std_mean              x.std(axis, correction=1) and x.mean(axis)
 special               scipy.special on tensors: erf, gammaln, expit and others have derivatives
 testing               np.testing on x.data
 trapz                 np.trapezoid(y, x)
-tril_indices          np.tril_indices(n)
-triu_indices          np.triu_indices(n)
 unique_dim            np.unique(x, axis=...)
-unravel_index         np.unravel_index(index, shape)
 typename              type(x).__name__
 utils                 nn.ArrayBatches(x, y, batch_size=...) for torch.utils.data.DataLoader of a TensorDataset
 version               minigrad.__version__
-vander                np.vander(x)
 vmap                  the batch axis: operations take leading axes; or np.stack([f(x) for x in xs])
 wait                  nothing: operations are done when they return
 is_tensor             isinstance(x, minigrad.Tensor)
@@ -311,7 +301,8 @@ def advice(module: str, name: str) -> str:
             return f"write x.{name}(...)"
         if found := of_tensors.advice(name):
             return found
-    return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), "")
+    same = f"write np.{name}(...)" if module == "minigrad" and callable(getattr(np, name, None)) else ""
+    return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), same)
 
 
 def missing(module: str, name: str) -> NoReturn:

@@ -94,7 +94,7 @@ class FlatGroup:
                 self.grad[place] = 0
 
 
-Work = list[tuple[FlatGroup, slice]]  # blocks of flat arrays, to be gone through one by one
+Work = list[tuple[int, slice]]  # blocks of the flat arrays of groups, by number, to be gone through one by one
 
 
 class Optimizer:
@@ -179,15 +179,15 @@ class Optimizer:
     def work(self, runs: list[list[slice]]) -> Work:
         """The stretches of each group, in blocks."""
         return [
-            (group, slice(start, min(start + BLOCK, run.stop)))
-            for group, found in zip(self._groups, runs)
+            (i, slice(start, min(start + BLOCK, run.stop)))
+            for i, found in enumerate(runs)
             for run in found
             for start in range(run.start, run.stop, BLOCK)
         ]
 
     def squares(self, work: Work) -> float:
         """The sum of the squares of gradients."""
-        return sum(sum_of_squares(group.grad[block]) for group, block in work)
+        return sum(sum_of_squares(self._groups[i].grad[block]) for i, block in work)
 
     def clipping(self, squares: float) -> tuple[float, float | None]:
         """The norm of all gradients, and the factor that clips them: None if the step is to be left out."""
@@ -212,11 +212,11 @@ class Optimizer:
 
     def update(self, work: Work, factor: float, constants: list[Any]) -> None:
         """Change parameters, for gradients times `factor`; an OverflowError where the dtype cannot hold the step."""
-        own = dict(zip(map(id, self._groups), constants))
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
-                for group, block in work:
-                    self._update(group, block, factor, own[id(group)])
+                for i, block in work:
+                    group = self._groups[i]
+                    self._update(group, block, factor, constants[i])
         except FloatingPointError as error:
             numbers = ", ".join(f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float))
             raise OverflowError(

@@ -159,10 +159,9 @@ class DataParallel(Alone):
 
     def _summed(self, work: Work) -> float:
         """Add the gradients of all processes into those of the first; the sum of their squares."""
-        numbers = {id(group): i for i, group in enumerate(self.optimizer._groups)}
         squares = 0.0
-        for group, block in work:
-            first, *others = [arrays[numbers[id(group)]][block] for arrays in self._gradients]
+        for i, block in work:
+            first, *others = [arrays[i][block] for arrays in self._gradients]
             for other in others:
                 first += other
             squares += sum_of_squares(first)
