@@ -131,15 +131,18 @@ hypot = ufunc(
 sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
 tan = ufunc(np.tan, "The tangent (radians).", "tan", x=lambda g, y: g * (1 + y * y))
-
-
-def _per_leg(g: Any, x: Any) -> Any:
-    """g / √(1 - x²), which loses no digits near 1 and -1."""
-    return safe_divide(g, np.sqrt((1 - x) * (1 + x)))
-
-
-arcsin = ufunc(np.arcsin, "The angle in [-π/2, π/2] with sine x.", "arcsin", x=_per_leg)
-arccos = ufunc(np.arccos, "The angle in [0, π] with cosine x.", "arccos", x=lambda g, x: _per_leg(-g, x))
+arcsin = ufunc(
+    np.arcsin,
+    "The angle in [-π/2, π/2] with sine x.",
+    "arcsin",
+    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
+)
+arccos = ufunc(
+    np.arccos,
+    "The angle in [0, π] with cosine x.",
+    "arccos",
+    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
+)
 arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x))
 
 
