@@ -160,27 +160,24 @@ def _environment(jinja2: Any, meter: _Meter) -> Any:
 def _metered(tree: Any, nodes: Any) -> Any:
     """The parsed template, with a charge before what jinja2 does without asking the environment."""
 
-    def charge(node: Any, part: str, name: str = "") -> None:
-        charged = [
-            nodes.Filter(old, "_charged", [nodes.Const(name)], [], None, None, lineno=node.lineno)
-            for old in (getattr(node, part) if part == "nodes" else [getattr(node, part)])
-        ]
-        setattr(node, part, charged if part == "nodes" else charged[0])
-
     parts = {nodes.Output: "nodes", nodes.Concat: "nodes", nodes.Compare: "expr", nodes.Operand: "expr",
              nodes.Pair: "key", nodes.For: "iter", nodes.Getitem: "arg"}  # fmt: skip
     for node in list(tree.find_all(tuple(parts))):
         is_slice = isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
-        name = "length" if is_slice else "for" if isinstance(node, nodes.For) else ""
-        charge(node, "node" if is_slice else parts[type(node)], name)
+        part, name = parts[type(node)], nodes.Const("for" if isinstance(node, nodes.For) else "")
+        if is_slice:
+            part, name = "node", nodes.Const("length")
+        old = getattr(node, part)
+        new = [
+            nodes.Filter(value, "_charged", [name], [], None, None, lineno=node.lineno)
+            for value in (old if isinstance(old, list) else [old])
+        ]
+        setattr(node, part, new if isinstance(old, list) else new[0])
     return tree
 
 
 def _length(value: Any) -> int:
-    try:
-        return len(value)
-    except (TypeError, OverflowError):
-        return 0
+    return len(value) if hasattr(value, "__len__") else 0
 
 
 def _listed(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,52 +44,51 @@ class Origin:
     generation: dict[str, Any] = field(default_factory=dict)
 
 
-class Weights(Mapping[str, Entry]):
-    """The arrays of a folder, in one safetensors file or in several with an index."""
+class Weights(dict[str, Entry]):
+    """The arrays of a folder, in one safetensors file or in several with an index: what is said of each."""
 
     def __init__(self, directory: Path) -> None:
         self.where = directory / WHOLE
         if self.where.is_file() or not (directory / INDEX).is_file():
             self.files = dict.fromkeys(file := _single(self.where), file)
-            return
-        self.where, shards = directory / INDEX, read_json(directory / INDEX).object("weight_map")
-        names = {name: shards.text(name) for name in shards}
-        if outside := [n for n in names.values() if Path(n).name != n or n in ("", ".", "..")]:
-            raise ValueError(f"{self.where}: weight_map: expected names of files of this folder, got {outside[0]!r}")
-        expected = f"{INDEX} says that it holds some of the weights"
-        files = {n: SafetensorsFile(found_file(directory / n, expected)) for n in sorted(set(names.values()))}
-        if absent := [name for name, file in names.items() if name not in files[file]]:
-            raise ValueError(f"{self.where}: {listed(absent)} not in the files that it names")
-        if others := [name for file in files for name in files[file] if names.get(name) != file]:
-            raise ValueError(f"{self.where}: {listed(others)} in the files that it names, but not in its weight_map")
-        self.files = {name: files[file] for name, file in names.items()}
+        else:
+            self.where = directory / INDEX
+            self.files = _several(self.where)
+        super().__init__({name: file[name] for name, file in self.files.items()})
 
-    def __getitem__(self, name: str) -> Entry:
-        return self.files[name][name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.files)
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def is_mapped(self, name: str, dtype: Any) -> bool:
+    def _is_mapped(self, name: str, dtype: Any) -> bool:
         """Whether an array can stay in the file: it is of this dtype there, and the file can be replaced meanwhile."""
-        stored = DTYPES.get(self[name].dtype, "V")
-        return os.name != "nt" and dtype in (None, np.dtype(stored))
+        return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
         """An array to be written to, in its own memory or mapped; what is too large for the dtype is infinite."""
-        if self.is_mapped(name, dtype):
+        if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)
 
-    def misfit(self, name: str, array: np.ndarray, dtype: np.dtype) -> str:
-        """Why an array that was read here cannot be a parameter of this dtype; "" if it can."""
-        if self.is_mapped(name, dtype) and self.files[name].is_finite(name):
-            return ""  # without its pages being mapped
-        return misfit(name, array, dtype)
+    def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """The array as a parameter of this dtype: a ValueError unless its numbers are finite."""
+        array, file = self.array(name, dtype), self.files[name]
+        looked_at = self._is_mapped(name, dtype) and file.is_finite(name)  # without its pages being mapped
+        if not looked_at and (wrong := misfit(name, array, dtype)):
+            raise ValueError(f"{file.path}: {wrong}")
+        return array.astype(dtype, copy=False)
+
+
+def _several(index: Path) -> dict[str, SafetensorsFile]:
+    """Which of the files that an index names has which array."""
+    shards = read_json(index).object("weight_map")
+    names = {name: shards.text(name) for name in shards}
+    if outside := [n for n in names.values() if Path(n).name != n or n in ("", ".", "..")]:
+        raise ValueError(f"{index}: weight_map: expected names of files of this folder, got {outside[0]!r}")
+    expected = f"{INDEX} says that it holds some of the weights"
+    files = {n: SafetensorsFile(found_file(index.with_name(n), expected)) for n in sorted(set(names.values()))}
+    if absent := [name for name, file in names.items() if name not in files[file]]:
+        raise ValueError(f"{index}: {listed(absent)} not in the files that it names")
+    if others := [name for file in files for name in files[file] if names.get(name) != file]:
+        raise ValueError(f"{index}: {listed(others)} in the files that it names, but not in its weight_map")
+    return {name: files[file] for name, file in names.items()}
 
 
 def _single(path: Path) -> SafetensorsFile:

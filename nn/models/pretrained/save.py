@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,38 +71,25 @@ def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
 
 def _write_weights(directory: Path, arrays: Mapping[str, np.ndarray], dtype: str | None, most: int) -> None:
     """The weights in one file, or in several with an index; what an earlier model left there is removed."""
-    shards = list(_shards(arrays, dtype, most))
-    count = len(shards)
-    files = [WHOLE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+    shards, sizes = list[dict[str, np.ndarray]](), list[int]()
+    for name, array in arrays.items():
+        width = array.itemsize if dtype is None or array.dtype.kind != "f" else 2 if dtype == "bfloat16" else None
+        size = array.size * (width or np.dtype(dtype).itemsize)
+        if not shards or sizes[-1] + size > most:  # of one array at least
+            shards.append({})
+            sizes.append(0)
+        shards[-1][name] = array
+        sizes[-1] += size
+    files = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))] if shards[1:] else [WHOLE]
     for file, shard in zip(files, shards):
         write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
-    if count > 1:
+    if len(files) > 1:
         places = {name: file for file, shard in zip(files, shards) for name in shard}
-        size = sum(_size(array, dtype) for array in arrays.values())
-        write_json(directory / INDEX, {"metadata": {"total_size": size}, "weight_map": places}, 2)
+        write_json(directory / INDEX, {"metadata": {"total_size": sum(sizes)}, "weight_map": places}, 2)
+        files.append(INDEX)
     for old in {directory / WHOLE, directory / INDEX, *directory.glob("model-*-of-*.safetensors")}:
-        if old.name not in files and not (count > 1 and old.name == INDEX):
+        if old.name not in files:
             old.unlink(missing_ok=True)
-
-
-def _size(array: np.ndarray, dtype: str | None) -> int:
-    """The bytes of an array in the file."""
-    if dtype is None or array.dtype.kind != "f":
-        return array.nbytes
-    return array.size * (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize)
-
-
-def _shards(arrays: Mapping[str, np.ndarray], dtype: str | None, most: int) -> Iterator[dict[str, np.ndarray]]:
-    """The arrays in parts of at most so many bytes, but one array at least."""
-    shard: dict[str, np.ndarray] = {}
-    held = 0
-    for name, array in arrays.items():
-        if shard and held + _size(array, dtype) > most:
-            yield shard
-            shard, held = {}, 0
-        shard[name] = array
-        held += _size(array, dtype)
-    yield shard
 
 
 def adopted(model: Model) -> Origin:
