@@ -45,10 +45,10 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 @numpy_form(np.ediff1d)
 def _np_ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     """The differences of neighbours of the flattened ary, with `to_begin` before and `to_end` after them."""
-    differences = diff(ravel(ary))
+    differences, dtype = diff(ravel(ary)), np.asarray(unwrap(ary)).dtype
     for end in (np.asarray(unwrap(end)) for end in (to_begin, to_end) if end is not None):
-        if not np.can_cast(end.dtype, ary.dtype, "same_kind"):
-            raise TypeError(f"np.ediff1d: expected ends that fit dtype {ary.dtype}, got {end.dtype}")
+        if not np.can_cast(end.dtype, dtype, "same_kind"):
+            raise TypeError(f"np.ediff1d: expected ends that fit dtype {dtype}, got {end.dtype}")
     parts = [ravel(part) for part in (to_begin, differences, to_end) if part is not None]
     return concatenate([astype(part, differences.dtype) for part in parts])
 

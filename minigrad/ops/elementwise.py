@@ -63,11 +63,11 @@ sign = ufunc(np.sign, "-1, 0 or 1; its derivative is 0.", "sign", x=lambda g: np
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
-    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1))  # a⁰ has derivative 0, also at a = 0
+    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0))  # a⁰ has derivative 0, also at a = 0
 
 
 def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return g * y * np.log(np.where((a == 0) & (b >= 0), 1, a))  # 0ᵇ has derivative 0, not 0 · log 0
+    return g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))  # 0ᵇ has derivative 0, not 0 · log 0
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)

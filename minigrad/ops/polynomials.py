@@ -90,9 +90,9 @@ def polymul(a1: Any, a2: Any) -> Tensor:
 def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
     """The quotient of two polynomials, and the remainder."""
     rest, v = atleast_1d(u) * 1.0, atleast_1d(v) * 1.0
-    quotient: list[Any] = []
+    quotient, scale = list[Any](), 1.0 / v[0]
     for k in range(len(rest) - len(v) + 1):
-        quotient.append(rest[k] / v[0])
+        quotient.append(scale * rest[k])
         less = quotient[-1] * v
         rest = rest - concatenate([np.zeros(k, less.dtype), less, np.zeros(len(rest) - k - len(v), less.dtype)])
     first = 0
@@ -106,7 +106,8 @@ def poly(seq_of_zeros: Any) -> Tensor:
     """The polynomial with these zeros, whose first coefficient is 1."""
     if np.ndim(seq_of_zeros) != 1:
         raise ValueError("poly: expected a vector of zeros; the eigenvalues of a matrix are complex")
-    return reduce(lambda p, zero: convolve(p, stack([np.ones(()), -zero])), seq_of_zeros, Tensor(np.ones(1)))
+    one = np.ones((), np.float32 if getattr(seq_of_zeros, "dtype", None) == np.float32 else float)
+    return reduce(lambda p, zero: convolve(p, stack([one, -zero])), seq_of_zeros, Tensor(one[None]))
 
 
 @numpy_form(np.vander)

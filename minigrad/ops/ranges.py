@@ -32,7 +32,7 @@ def linspace(
     fraction = fraction.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
     y = (1 - fraction) * start + fraction * stop
     y = moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
-    return (y, (stop - start) / (steps or np.nan)) if retstep else y
+    return (y, (stop - start) / steps if steps else np.nan) if retstep else y
 
 
 @numpy_form(np.logspace)
@@ -69,5 +69,5 @@ def full_like(
     device: Any = None,
 ) -> Tensor:  # fmt: skip
     """`fill_value`, which may be a tensor, in the shape and the dtype of a, unless others are given."""
-    like = np.empty_like(unwrap(a), dtype, shape=shape)
+    like = np.empty_like(unwrap(a), dtype, order, shape=shape)  # type: ignore[call-overload]  # refuses other orders
     return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))

@@ -162,7 +162,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 
 @function(numpy=np.pad)
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, **options: Any) -> Tensor:
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None, **options: Any) -> Tensor:
     """x with `pad_width` elements added before and after each axis, as in `np.pad`.
 
     Modes: "constant"; those that repeat elements of x, "edge", "reflect", "symmetric" and "wrap"; those
@@ -174,15 +174,16 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     if not shape:
         np.pad(np.zeros(()), pad_width, mode, **options)  # type: ignore[call-overload]  # refuses what it refuses
         return clone(x)
-    for name, value in {"constant_values": constant_values, **options}.items():
+    given = options if constant_values is None else {"constant_values": constant_values, **options}
+    for name, value in given.items():
         if needs_gradient(value):
             raise TypeError(f"pad: {name}= cannot be tensors that require gradients; use concatenate")
     if mode == "constant" and not options:
-        return _pad(x, widths=widths, value=unwrap(constant_values))
+        return _pad(x, widths=widths, value=0 if constant_values is None else unwrap(constant_values))
     if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
         return _picked(np.pad, x, pad_width, mode=mode, **options)
     if mode in _STATISTICS or mode == "linear_ramp":
-        np.pad(np.zeros(shape), pad_width, mode, **options)  # type: ignore[call-overload]  # checks the options
+        np.pad(np.zeros(shape), pad_width, mode, **given)  # type: ignore[call-overload]  # checks the options
         for axis, width in enumerate(widths):
             x = _padded_along(x, mode, axis, width, len(shape), **options)
         return x

@@ -135,18 +135,8 @@ def var(
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
-    if dtype is None and is_half(x):
-        single = var(
-            x,
-            axis,
-            keepdims,
-            correction=correction,
-            ddof=ddof,
-            unbiased=unbiased,
-            dtype=np.float32,
-            where=where,
-            mean=mean,
-        )
+    if dtype is None and mean is None and is_half(x):
+        single = var(x, axis, keepdims, correction=given[0] if given else 0, dtype=np.float32, where=where)
         return astype(single, np.float16)
     middle = _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where) if mean is None else mean
     middle = middle if dtype is None else astype(middle, dtype)

@@ -114,5 +114,5 @@ def histogram(
         places = np.searchsorted(ends[:-1], values[inside], "right") - 1
         counts = index_add(np.zeros(counts.shape, counts.dtype), places, getitem(ravel(weights), inside))
     if density:
-        counts = divide(counts, diff(edges)) / counts.sum()
+        counts = divide(counts, astype(diff(edges), float)) / counts.sum()
     return counts if isinstance(counts, Tensor) else Tensor(counts), edges

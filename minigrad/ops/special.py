@@ -97,12 +97,12 @@ def float_power(a: Any, b: Any) -> Tensor:
 
 @op(
     methods="xlogy",
-    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1, b)),
+    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1.0, b)),
     b=lambda g, a, b: safe_divide(g * a, b),
 )
 def xlogy(a, b, /):
     """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
-    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1, b)))
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))
 
 
 fmod = ufunc(
@@ -168,9 +168,10 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 def _np_choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
     """At each place the element of the choice whose number stands there in a."""
     index = np.asarray(untracked(a))
+    if mode == "wrap" and len(choices) and index.dtype.kind in "iu":  # NumPy comes there step by step
+        index = index % len(choices)
     np.choose(index, [np.zeros((), bool)] * len(choices), mode=mode)  # type: ignore[call-overload]  # checks numbers
-    if mode != "raise":
-        index = index % len(choices) if mode == "wrap" else index.clip(0, len(choices) - 1)
+    index = index.clip(0, len(choices) - 1) if mode == "clip" else index
     shape = np.broadcast_shapes(index.shape, *map(shape_of, choices))
     options = stack([broadcast_to(choice, shape) for choice in choices])
     return getitem(take_along_axis(options, np.broadcast_to(index, shape)[None], 0), 0)

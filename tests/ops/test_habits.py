@@ -144,6 +144,25 @@ def test_edges_of_shape(f: Any, inputs: Any) -> None:
     assert mg.gradcheck(f, inputs)
 
 
+BESIDE = (mg.power, mg.xlogy, mg.hypot, mg.arctan2, mg.divide, mg.logaddexp, mg.logaddexp2)
+
+
+@pytest.mark.parametrize("f", BESIDE, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_integers_beside_a_tensor_cost_no_digits(f: Any, dtype: Any) -> None:
+    """NumPy's logarithm of 8 bits has 11, and 0 - 1 is 255 there."""
+    integers = np.array([152 if dtype == np.uint8 else 100, 7, 3, 0, 1], dtype)
+    for turn in (slice(None), slice(None, None, -1)):
+        found = []
+        for other in (integers, integers.astype(float)):
+            x = Tensor([0.7, 20.0, 0.9, 1.5, 2.6], requires_grad=True)
+            with np.errstate(divide="ignore"):
+                y = f(*(x, other)[turn])
+                found.append([y.data, mg.gradients(y.sum(), x)[0].data])
+        for a, b in zip(*found):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
 def test_integers_beside_gradients_do_not_wrap_around() -> None:
     assert mg.mean(np.ones(300, bool), where=np.ones(300, bool)).item() == 1  # counted in float64
     assert mg.var(np.arange(300, dtype=np.uint8) % 2, where=np.ones(300, bool)).item() == 0.25
