@@ -20,9 +20,7 @@ from .signals import ENDING, Terminated, handled, terminate
 
 __all__ = ["amount", "count", "piped", "run_script", "seed"]
 
-_OF_THE_USER = (
-    OSError, ValueError, FloatingPointError, OverflowError, MemoryError, RuntimeError, MissingExtraError,
-)  # fmt: skip
+_OF_THE_USER = (OSError, ValueError, FloatingPointError, OverflowError, MemoryError, RuntimeError, MissingExtraError)
 
 
 def run_script(main: Callable[[], Any]) -> int:

@@ -20,9 +20,7 @@ from .core.tensor import Tensor, wrap
 from .ops.joining import stack
 from .trees import aligned, leaves, rebuilt
 
-__all__ = [
-    "gradients", "grad", "value_and_grad", "elementwise_grad", "vjp", "jvp", "hvp", "jacobian", "hessian",
-]  # fmt: skip
+__all__ = ["gradients", "grad", "value_and_grad", "elementwise_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"]
 
 Function = Callable[..., Any]
 

@@ -108,25 +108,22 @@ def _drawn(name: str, shape: Any, dtype: Any, generator: Generator | None, requi
 
 
 def rand(
-    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False,
-    device: Any = None,
-) -> Tensor:  # fmt: skip
+    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _drawn("random", shape, dtype, generator, requires_grad, device)
 
 
 def randn(
-    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False,
-    device: Any = None,
-) -> Tensor:  # fmt: skip
+    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Normal random numbers, of mean 0 and standard deviation 1."""
     return _drawn("standard_normal", shape, dtype, generator, requires_grad, device)
 
 
 def randint(
-    low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None,
-    device: Any = None,
-) -> Tensor:  # fmt: skip
+    low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
+) -> Tensor:
     """Random integers from `low` to `high` - 1."""
     _on_cpu(device)
     return Tensor(default_generator(generator).integers(low, high, shape, dtype))
