@@ -135,8 +135,9 @@ def var(
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
+    less = float(given[0] if given else 0)
     if dtype is None and mean is None and is_half(x):
-        single = var(x, axis, keepdims, correction=given[0] if given else 0, dtype=np.float32, where=where)
+        single = var(x, axis, keepdims, correction=less, dtype=np.float32, where=where)
         return astype(single, np.float16)
     middle = _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where) if mean is None else mean
     middle = middle if dtype is None else astype(middle, dtype)
@@ -147,7 +148,7 @@ def var(
         n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
         n = count(x, axis, keepdims, where)
-    return squares / np.asarray(np.maximum(n - float(given[0] if given else 0), 0), squares.dtype)
+    return squares / np.asarray(np.maximum(n - less, 0), squares.dtype)
 
 
 @function(numpy=np.std, methods="std")
