@@ -18,7 +18,7 @@ __all__ = ["softmax", "log_softmax"]
 def _softmax(x, /, axis=-1, where=None):
     x = np.asarray(x)
     if where is None:
-        y = np.exp(x - largest(x, axis))
+        y = np.asarray(np.exp(x - largest(x, axis)))
         return np.divide(y, total(y, axis), out=y)
     top = largest(x, axis, where)
     y = np.where(where, np.exp(np.where(where, x - np.where(np.isfinite(top), top, 0), -np.inf)), 0)
@@ -42,6 +42,6 @@ def softmax(x: Any, axis: int = -1, where: Any = None) -> Tensor:
 def log_softmax(x, /, axis=-1):
     """log(softmax(x)) over `axis`, without underflow."""
     x = np.asarray(x)
-    x = x - largest(x, axis)
+    x = np.asarray(x - largest(x, axis))
     with np.errstate(divide="ignore"):  # the sum over an axis of length 0 is 0
         return np.subtract(x, np.log(total(np.exp(x), axis)), out=x)
