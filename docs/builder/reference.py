@@ -83,8 +83,8 @@ def _groups(part: Any, doc: str) -> dict[str, dict[str, Any]]:
 
 def _about(module: str) -> str:
     """What a file is about, in some words: the first of its docstring."""
-    told = re.sub(r" \([^)]*\)", "", first_sentence(importlib.import_module(module)))
-    return re.split(r"[:.]", told)[0]
+    summary = re.sub(r" \([^)]*\)", "", first_sentence(importlib.import_module(module)))
+    return re.split(r"[:.]", summary)[0]
 
 
 def _entry(name: str, thing: Any, within: str = "") -> str:

@@ -189,11 +189,11 @@ class FastSelfAttention(MultiHeadSelfAttention):
         return qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
 
     def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Any:
-        if q.shape[1] > 1 or mask is not None or self.position_bias is not None:
+        if isinstance(q, Tensor) or q.shape[1] > 1 or mask is not None or self.position_bias is not None:
             return super().attend(q, k, v, mask)
         n, h, kv, d = len(q), self.num_heads, self.num_kv_heads, self.d_k
-        keys, values = (unwrap(z).reshape(n, z.shape[1], kv, d) for z in (k, v))
-        weights = unwrap(q).reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
+        keys, values = (z.reshape(n, z.shape[1], kv, d) for z in (k, v))
+        weights = q.reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
         softmax_rows(weights, self.scale)
         return (weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d)
 

@@ -58,10 +58,8 @@ class Translator:
             if len(vocab) != (size := getattr(config, f"{side}_vocab_size")):
                 raise ValueError(f"the {side} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
         if (config.pad_id, config.bos_id) != (PAD, BOS) or EOS not in config.end_ids:
-            raise ValueError(
-                f"Translator: expected pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own, got "
-                f"{config.pad_id}, {config.bos_id} and {config.eos_id}"
-            )
+            own = f"pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own"
+            raise ValueError(f"Translator: expected {own}, got {config.pad_id}, {config.bos_id} and {config.eos_id}")
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer

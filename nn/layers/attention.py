@@ -1,8 +1,4 @@
-"""Multi-head attention: Vaswani et al. (2017), "Attention is all you need", section 3.2.
-
-A mask holds booleans, True = may attend, with axes (L_q, L_kv) or four that broadcast to
-(N, h, L_q, L_kv): see `nn.layers.masks`.
-"""
+"""Multi-head attention: Vaswani et al. (2017), "Attention is all you need", section 3.2."""
 
 from __future__ import annotations
 
@@ -73,10 +69,10 @@ class MultiHeadAttention(Module):
         """(N, L_q, d_model), from query (N, L_q, ·), key and value (N, L_kv, ·).
 
         A key of None is the query (self-attention), a value of None the key. A key can also be what
-        `keys_and_values` returned. With `is_causal`, each query sees the keys up to its own place, the
-        last query being at the last key. With a `cache`, keys and values are added to those it holds.
-        `positions`, integers (L,) or (N, L), are for rotary positions; unless given, they go on from
-        those in the cache.
+        `keys_and_values` returned. `mask` (True = may attend) has the axes that `nn.layers.masks` tells. With
+        `is_causal`, each query sees the keys up to its own place, the last query being at the last key. With a
+        `cache`, keys and values are added to those it holds. `positions`, integers (L,) or (N, L), are for rotary
+        positions; unless given, they go on from those in the cache.
         """
         at = positions if positions is not None else 0 if cache is None else cache.length
         q, k, v = self.projected(query, query if key is None else key, value, at)

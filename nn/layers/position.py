@@ -49,10 +49,8 @@ class _Positions(Module):
         single = not np.ndim(positions)
         end = int(positions) + shape_of(x)[1] if single else int(np.max(positions)) + 1
         if end > self.max_len:
-            raise ValueError(
-                f"{type(self).__name__}: a sequence of {end} positions is longer than the table of "
-                f"{self.max_len}; shorten it, or build the model with a larger max_len"
-            )
+            longer = f"a sequence of {end} positions is longer than the table of {self.max_len}"
+            raise ValueError(f"{type(self).__name__}: {longer}; shorten it, or build the model with a larger max_len")
         if single:
             return mg.add(x, self.weight[self.offset + int(positions) : self.offset + end])
         return mg.add(x, mg.embedding(self.weight, np.asarray(positions) + self.offset))

@@ -32,18 +32,17 @@ class InputEmbedding(Module):
         self, config: ModelConfig, vocab_size: int, generator: Generator | None = None, *, num_types: int = 0,
         std: float | None = None,
     ) -> None:  # fmt: skip
-        width, dtype = config.embedding_size or config.d_model, config.dtype
+        d_model, dtype = config.d_model, config.dtype
+        width = config.embedding_size or d_model
         self.scale = config.embedding_factor
         if std is None:
-            std = config.d_model**-0.5 if config.scale_embedding else 1.0
+            std = d_model**-0.5 if config.scale_embedding else 1.0
         self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
         self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
         self.positions = _positions(config, width, generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype) if config.embedding_norm else None
         self.dropout = Dropout(config.dropout, generator)
-        self.projection = (
-            None if width == config.d_model else Linear(width, config.d_model, dtype=dtype, generator=generator)
-        )
+        self.projection = Linear(width, d_model, dtype=dtype, generator=generator) if width != d_model else None
 
     def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
         """`positions` is where the ids start, or integers (L,) or (N, L); `types` (N, L) is 0 unless given."""

@@ -63,10 +63,8 @@ def attention_page(
     sides = {"decoder": ("target", target, "target so far", seen), "cross": ("target", target, "source", source)}
     own = "source" if target else "sequence"
     data = [
-        {
-            **_map_data(name, layers, *sides.get(name, (own, source, own, source))),
-            **_vector_data(name, (vectors or {}).get(name, ()), layers),
-        }
+        _map_data(name, layers, *sides.get(name, (own, source, own, source)))
+        | _vector_data(name, (vectors or {}).get(name, ()), layers)
         for name, layers in maps.items()
         if len(layers) and np.size(layers[0])
     ]
@@ -91,10 +89,8 @@ def _map_data(
     for i, layer in enumerate(layers, 1):
         weights = np.asarray(layer)
         if weights.shape != shape:
-            raise ValueError(
-                f"attention_page: expected weights (heads, {query_label}, {key_label}) of shape {shape} "
-                f"in layer {i} of {name!r}, got {weights.shape}"
-            )
+            wanted = f"weights (heads, {query_label}, {key_label}) of shape {shape} in layer {i} of {name!r}"
+            raise ValueError(f"attention_page: expected {wanted}, got {weights.shape}")
         if not ((weights >= 0) & (weights < 1.001)).all():  # neither is NaN; sums of float16 can pass 1 a little
             raise ValueError(f"attention_page: expected weights from 0 to 1 in layer {i} of {name!r}")
         shades = np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8)
@@ -115,10 +111,9 @@ def _vector_data(name: str, vectors: Sequence[tuple[Any, ...]], layers: Sequence
         q, k = (np.ascontiguousarray(part, "<f4") for part in (queries, keys))
         h, rows, columns = np.shape(layer)
         if q.shape[:2] != (h, rows) or k.shape != (h, columns, q.shape[-1]):
-            raise ValueError(
-                f"attention_page: expected queries {(h, rows, 'd_k')} and keys {(h, columns, 'd_k')} "
-                f"in layer {i} of the vectors of {name!r}, got {q.shape} and {k.shape}"
-            )
+            sizes = f"queries {(h, rows, 'd_k')} and keys {(h, columns, 'd_k')}"
+            where = f"in layer {i} of the vectors of {name!r}"
+            raise ValueError(f"attention_page: expected {sizes} {where}, got {q.shape} and {k.shape}")
         entry: dict[str, Any] = {"q": _encoded(q), "k": _encoded(k)}
         if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):
             entry["scale"] = float(scale)

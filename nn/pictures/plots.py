@@ -209,13 +209,14 @@ def loss_curve(
     entries = list(history)
     figure = _figure(7, 5)
     loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    for key, label, look in (
-        ("loss", "training", {"alpha": 0.8}),
-        ("valid_loss", "validation", {"marker": "o", "ms": 3}),
-    ):
-        found = [(e["step"], e[key]) for e in entries if key in e]
-        if found:
-            loss.plot(*zip(*found), label=label, lw=1.3, **look)
+    curves: Any = (
+        (loss, "loss", {"label": "training", "alpha": 0.8}),
+        (loss, "valid_loss", {"label": "validation", "marker": "o", "ms": 3}),
+        (rate, "lr", {"color": "gray"}),
+    )
+    for axes, key, look in curves:
+        if found := [(e["step"], e[key]) for e in entries if key in e]:
+            axes.plot(*zip(*found), lw=1.3, **look)
     if vocabulary:
         _level(loss, float(np.log(vocabulary)), "guessing", "bottom")
         if label_smoothing:
@@ -228,9 +229,6 @@ def loss_curve(
     loss.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else "")  # within a decade there is little else
     loss.grid(alpha=0.25, which="both")
     loss.legend(frameon=False)
-    found = [(e["step"], e["lr"]) for e in entries if "lr" in e]
-    if found:
-        rate.plot(*zip(*found), color="gray", lw=1.3)
     rate.set_ylabel("learning rate")
     rate.set_xlabel("step")
     rate.grid(alpha=0.25)

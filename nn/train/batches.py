@@ -149,10 +149,7 @@ def as_batches(batches: Any, shuffle: bool = True) -> Any:
     if callable(getattr(batches, "epoch", None)):
         return batches
     if isinstance(batches, Iterator):
-        raise TypeError(
-            "batches: a generator can be gone through once only; pass a list, or the function that makes it "
-            "(it is called with the number of the epoch)"
-        )
+        raise TypeError("batches: a generator runs once only; pass a list, or a function epoch -> generator")
     if isinstance(batches, Sequence) and not isinstance(batches, (str, bytes)):
         return _Sequence(batches, shuffle)
     if callable(batches) or isinstance(batches, Iterable):

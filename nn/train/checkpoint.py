@@ -105,9 +105,7 @@ class RunDirectory:
         except FileNotFoundError:
             same = False
         if not same:
-            raise FileNotFoundError(
-                errno.ENOENT, "the directory was removed or replaced while the run was under way", str(self.path)
-            )
+            raise FileNotFoundError(errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path))
 
     def _check_facts(self) -> None:
         path = self.path / "facts.json"
@@ -131,10 +129,8 @@ class RunDirectory:
         state = metadata.get("trainer")
         if not isinstance(state, dict):
             raise ValueError(f"{self.last}: not the state of a run, which holds an optimizer too")
-        if state.get("format") != FORMAT:
-            raise ValueError(
-                f"{self.last}: the state of another version: its format is {state.get('format')!r}, expected {FORMAT}"
-            )
+        if (found := state.get("format")) != FORMAT:
+            raise ValueError(f"{self.last}: the state of another version: expected format {FORMAT}, got {found!r}")
         parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "average": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition(".")

@@ -75,9 +75,8 @@ def as_objective(objective: Any, model: Module) -> Any:
     """An objective from one, from a function (model, batch) -> mean loss, or from None: the model's own `loss`."""
     if objective is None:
         if not callable(getattr(model, "loss", None)):
-            raise TypeError(
-                f"objective: {type(model).__name__} has no loss(); pass a function (model, batch) -> mean loss"
-            )
+            name = type(model).__name__
+            raise TypeError(f"objective: {name} has no loss(); pass a function (model, batch) -> mean loss")
         return ModelLoss()
     if all(callable(getattr(objective, name, None)) for name in ("count", "total", "split")):
         return objective

@@ -23,13 +23,11 @@ def check_settings(trainer: Any) -> None:
     if trainer.max_epochs is None and trainer.max_steps is None:
         raise ValueError("Trainer: expected max_epochs or max_steps")
     own = {id(p) for p in trainer.model.parameters()}
-    for group in trainer.optimizer.param_groups:
-        for p in group["params"]:
-            if id(p) not in own:
-                raise ValueError(
-                    f"Trainer: the optimizer has a parameter of shape {p.shape} that is not one of the model's; "
-                    "make it from model.parameters(), after the model has its final form"
-                )
+    if others := [p for group in trainer.optimizer.param_groups for p in group["params"] if id(p) not in own]:
+        raise ValueError(
+            f"Trainer: the optimizer has a parameter of shape {others[0].shape} that is not one of the model's; "
+            "make it from model.parameters(), after the model has its final form"
+        )
 
 
 def as_schedule(schedule: Any, trainer: Any) -> Schedule | ReduceLROnPlateau | None:

@@ -136,11 +136,8 @@ class Trainer:
             self.save()
 
     def _is_done(self) -> bool:
-        return (
-            (self.max_epochs is not None and self.epoch >= self.max_epochs)
-            or (self.max_steps is not None and self.step >= self.max_steps)
-            or (self.patience is not None and self.worse >= self.patience)
-        )
+        limits = (self.epoch, self.max_epochs), (self.step, self.max_steps), (self.worse, self.patience)
+        return any(limit is not None and reached >= limit for reached, limit in limits)
 
     def _run_epoch(self) -> None:
         """The steps of an epoch from `self.batch` on, or as many as there are to be."""

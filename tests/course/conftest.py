@@ -19,15 +19,15 @@ def lesson(
 
     def run(name: str) -> tuple[int, str, Path]:
         script = load(name)
-        told, end = [], script.Lesson.end
-        monkeypatch.setattr(script.Lesson, "end", lambda self: told.append(self) or end(self))
+        ended, end = [], script.Lesson.end
+        monkeypatch.setattr(script.Lesson, "end", lambda self: ended.append(self) or end(self))
         status = script.main(["--out", str(tmp_path), "--lang", "en"])
         text = capsys.readouterr().out
         last = text.rstrip().splitlines()[-1]
         assert status == 0, [line for line in text.splitlines() if "✗" in line]
         found = re.fullmatch(r"(\d+) statements checked( \(\d+ with .*\))?: all agree\.", last)
         assert found, last
-        blocks = told[0].blocks
+        blocks = ended[0].blocks
         drawn = "No picture: " not in text
         gaps = importlib.import_module("languages").catalogue(name, "zh").gaps(blocks, complete=drawn)
         assert not gaps, "\n".join(gaps)

@@ -403,9 +403,9 @@ def test_what_it_prints_are_the_same_figures(run: SimpleNamespace) -> None:
         assert lines[at + 1 : at + 3] == [f"    → {sample['translation']}", f"    {'=' if same else '≠'} {sample['reference']}"]  # fmt: skip
     assert f"pictures: {run.directory / 'loss.png'}, {run.directory / 'attention.png'}" in lines
     assert f"chrF {s['chrf']:.2f}; signature of BLEU: {s['bleu_signature']}" in lines
-    told = run.err.splitlines()  # a line for each validation, where there is no terminal
-    assert len(told) == 9 and all(
-        re.match(r"step [\d,]+/\d+  valid_loss \d", line) and len(line) <= 80 for line in told
+    lines = run.err.splitlines()  # a line for each validation, where there is no terminal
+    assert len(lines) == 9 and all(
+        re.match(r"step [\d,]+/\d+  valid_loss \d", line) and len(line) <= 80 for line in lines
     )
 
 

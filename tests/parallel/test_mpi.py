@@ -335,15 +335,15 @@ def test_leaves_are_told_of_as_soon_as_their_gradients_are_whole() -> None:
         h = mg.tanh(h @ c + a)
         return (mg.linear(h, d) * b).sum()
 
-    told: list[tuple[int, np.ndarray]] = []
+    sent: list[tuple[int, np.ndarray]] = []
     numbers = {leaf._node: i for i, leaf in enumerate(leaves) if leaf._needed_node("test")}
-    loss()._send_back(on_leaf=lambda node: told.append((numbers[node], np.array(node.grad))))
-    assert [number for number, _ in told] == [3, 2, 1, 0] or [number for number, _ in told] == [3, 2, 0, 1]
+    loss()._send_back(on_leaf=lambda node: sent.append((numbers[node], np.array(node.grad))))
+    assert [number for number, _ in sent] == [3, 2, 1, 0] or [number for number, _ in sent] == [3, 2, 0, 1]
     early = [leaf.grad.numpy().copy() for leaf in leaves]
     for leaf in leaves:
         leaf.grad = None
     loss().backward()
-    for number, grad in told:
+    for number, grad in sent:
         np.testing.assert_array_equal(grad, leaves[number].grad.numpy())
         np.testing.assert_array_equal(early[number], grad)
 

@@ -517,8 +517,8 @@ def test_processes_leave_out_a_step_that_is_not_finite() -> None:
 
 def test_work_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """At once, in order, in the context of the call; one after another where a part does so too; errors come through."""
-    told: list[int] = []
-    monkeypatch.setattr(runtime, "_blas", lambda: (told.append, lambda: 2))
+    calls: list[int] = []
+    monkeypatch.setattr(runtime, "_blas", lambda: (calls.append, lambda: 2))
     both = threading.Barrier(2)
 
     def run(part: int) -> Any:
@@ -529,6 +529,6 @@ def test_work_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with mg.no_grad():
         assert runtime.in_parallel(run, range(5)) == [(True, part, False) for part in range(5)]
-    assert told == [1, 2]
+    assert calls == [1, 2]
     with pytest.raises(ZeroDivisionError):
         runtime.in_parallel(lambda x: 1 / x, [1, 0, 2])

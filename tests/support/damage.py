@@ -105,8 +105,8 @@ def json_damage(
         for path in list(_paths(data, depth)):
             for value in rng.permutation(len(NO_NUMBERS))[:6]:
                 odd = NO_NUMBERS[value]
-                told = "deep" if odd is DEEP else "10**4000" if odd == 10**4000 else f"{odd!r:.30}"
-                found.append((f"{name} {path} = {told}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
+                shown = "deep" if odd is DEEP else "10**4000" if odd == 10**4000 else f"{odd!r:.30}"
+                found.append((f"{name} {path} = {shown}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
             if isinstance(path[-1], str):
                 found.append((f"{name} {path} twice", lambda d, p=path: _give_twice(d / name, p)))
             found.append((f"{name} without {path}", lambda d, p=path: _edit(d / name, p, _REMOVED)))

@@ -114,8 +114,8 @@ def test_settings_that_are_changed_on_purpose(tmp_path: Path) -> None:
 
 
 def test_who_waits_is_told_how_many_are_done() -> None:
-    told: list[int] = []
+    counts: list[int] = []
     model = translator(False)
     texts = [" ".join(["a"] * (1 + i % 5)) for i in range(7)]
-    found = model.translate(texts, batch_size=3, done=told.append)
-    assert told == [3, 6, 7] and [t.source for t in found] == texts
+    found = model.translate(texts, batch_size=3, done=counts.append)
+    assert counts == [3, 6, 7] and [t.source for t in found] == texts

@@ -121,7 +121,7 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         ({"random": 5}, "random: expected the state of the random generator"),
         ({"optimizer": [1]}, "optimizer: expected a list of settings"),
         ({"accumulate": 3}, "accumulate: expected 1, as this trainer has, got 3"),
-        ({"format": 0}, "the state of another version: its format is 0, expected 1"),
+        ({"format": 0}, "the state of another version: expected format 1, got 0"),
     ],
 )
 def test_a_state_that_cannot_be_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -299,7 +299,7 @@ def test_the_lock_of_another_user(open_path: Path, capsys: pytest.CaptureFixture
 def test_a_directory_that_is_removed_in_mid_run_is_one_line(tmp_path: Path) -> None:
     t = scaled_trainer(tmp_path / "run", save_every=2)
     at_step(t, 5, lambda: shutil.rmtree(tmp_path / "run"))
-    with pytest.raises(FileNotFoundError, match="removed or replaced while the run was under way: '.*run'"):
+    with pytest.raises(FileNotFoundError, match="removed or replaced in mid-run: '.*run'"):
         t.fit()
     assert not (tmp_path / "run").exists()
 
