@@ -625,7 +625,7 @@ class Corpus:
         return padded([self.target_vocab.encode(t, bos=True, eos=True) for t in sentences])  # (N, 1 + L + 1)
 
 
-def train(corpus: Corpus, epochs: int = 15, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
+def train(corpus: Corpus, epochs: int = 11, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
     """A Transformer of one layer a side, and its loss at each step."""
     rng = np.random.default_rng(seed)
     config = nn.TransformerConfig(
