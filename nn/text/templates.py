@@ -31,6 +31,7 @@ _SHALLOW = re.compile(
 )
 _PRODUCTS = re.compile(r"\*|\*\*|batch|expandtabs|indent|join|replace|slice|sum|tojson|translate|wordwrap")
 _FORMATS = re.compile(r"%|format|format_map|strftime_now")
+_WIDTHS = re.compile(r"%(?:\([^)]*\))?([-+ #.*\d]+)|\{[^{}]*:([^{}]*\{?)")
 
 
 def render(source: str, where: str, given: Mapping[str, Any]) -> str:
@@ -69,8 +70,9 @@ class _Meter:
             return CALL * _length(values[0])
         if _FORMATS.fullmatch(name) and isinstance(values[0], (str, bytes)):
             return _widths(values[0]) + len(values[0]) * (1 + sum(map(self.weight, values[1:])))
-        if name in _OPERATORS and all(isinstance(v, int) for v in values):
-            return int(values[0].bit_length() * (abs(values[1]) if name == "**" else values[1].bit_length()))
+        if name in _OPERATORS and all(isinstance(v, (int, float)) for v in values):
+            bits = [v.bit_length() for v in values if isinstance(v, int)]
+            return 0 if len(bits) < 2 else bits[0] * (abs(values[1]) if name == "**" else bits[1])
         if _SHALLOW.fullmatch(name):
             return sum(map(_length, values))
         if not _PRODUCTS.fullmatch(name):
@@ -123,13 +125,15 @@ def _environment(jinja2: Any, meter: _Meter) -> Any:
         def call(self, context: Any, function: Any, /, *args: Any, **options: Any) -> Any:
             args = (*map(_listed, args),)
             values = [*args, *(v for name, v in options.items() if name not in ("_loop_vars", "_block_vars"))]
-            name = getattr(function, "__name__", "")  # macros, blocks and loops have none: their inside is charged
+            name = getattr(function, "__name__", "")
             owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
             if isinstance(owner, (str, bytes, int, float, list, tuple)):
                 meter.charge(name, [owner, *values])
-            else:
+            elif name:
                 values += list(owner) if isinstance(owner, Mapping) else []
-                meter.charge(name if name == "strftime_now" else "", values if name else [])
+                meter.charge(name if name == "strftime_now" else "", values)
+            else:  # a macro, a block, or a loop that goes through other values: their inside is charged there
+                meter.charge("for", values[:1] if isinstance(function, jinja2.runtime.LoopContext) else [values])
             return super().call(context, function, *args, **options)
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -190,7 +194,6 @@ def _width(value: Any) -> int:
 
 
 def _widths(form: Any) -> float:
-    """What the numbers in a format may add to it; a width that is an argument may be anything."""
-    if re.search(r"%[-+ #.\d]*\*|\{[^{}]*:[^{}]*\{", text := repr(form)):
-        return math.inf
-    return sum(map(float, re.findall(r"\d+", text)))
+    """What the widths in a format may add to it; one that is an argument may be anything."""
+    text = " ".join(percent + brace for percent, brace in _WIDTHS.findall(repr(form)))
+    return math.inf if set(text) & set("*{") else sum(map(float, re.findall(r"\d+", text)))

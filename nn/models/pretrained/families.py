@@ -112,18 +112,14 @@ def _heads(mlm: str, classes: str) -> dict[str, str]:
     return {"mlm": mlm, "classes": "{dense,output} " + classes, "tokens": "output classifier"}
 
 
-def _after_padding(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    """Positions that begin behind the row of the padding."""
+def _after_padding(s: Settings, v: dict[str, Any], counted: bool = False) -> dict[str, Any]:
+    """Positions that begin behind the row of the padding; `counted`: max_len counts the rows before them too."""
     if v["pad_id"] is None:
         s.fail("pad_token_id", "an id")
-    return {"position_offset": v["pad_id"] + 1}
-
-
-def _roberta(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    offset = _after_padding(s, v)
-    if v["max_len"] <= offset["position_offset"]:
-        s.fail("max_position_embeddings", f"more than {offset['position_offset']}, the first row that is used")
-    return {**offset, "max_len": v["max_len"] - offset["position_offset"]}
+    offset = v["pad_id"] + 1
+    if counted and v["max_len"] <= offset:
+        s.fail("max_position_embeddings", f"more than {offset}, the first row that is used")
+    return {"position_offset": offset, "max_len": v["max_len"] - offset * counted}
 
 
 _LIKE_BERT = "positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
@@ -141,7 +137,7 @@ FAMILIES["bert"] = Family(
     ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"),
 )  # fmt: skip
 FAMILIES["roberta"] = FAMILIES["bert"].but(
-    "Roberta", "pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=_roberta,
+    "Roberta", "pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=partial(_after_padding, counted=True),
     heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
                  "classifier.{dense,out_proj}"),
 )  # fmt: skip

@@ -32,7 +32,9 @@ WITHOUT_END = {
               "{% for i in range(9999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}"],
     "recursion": ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% block a %}{{ self.a() }}{% endblock %}",
                   "{% macro m(n) %}{% if n < 60 %}{{ m(n + 1) }}{{ m(n + 1) }}{% endif %}{% endmacro %}{{ m(0) }}",
-                  "{% for i in [1] recursive %}{{ loop([1, 2]) }}{% endfor %}"],
+                  "{% for i in [1] recursive %}{{ loop([1, 2]) }}{% endfor %}",
+                  "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}",
+                  "{% macro m() %}{{ varargs }}{% endmacro %}{% set x = [1] * 99999 %}{% for i in range(9000) %}{% set y = m(*x) %}{% endfor %}"],
     "operators": ["{{ 10 ** 100000000 }}", "{{ 'x' * 10**11 }}", "{{ 10**11 * 'x' }}", "{{ ([1] * 10**10)|length }}",
                   "{{ '%9999999999d' % 1 }}", "{{ '%*d' % (10**10, 1) }}", "{{ '%(a)9999999999d' % {'a': 1} }}",
                   "{{ ('%99999d' * 1000) % ((1,) * 1000) }}", BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}",
@@ -88,6 +90,7 @@ SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen
 {% endfor %}{{ ns.seen }}{{ ns.last }} {{ messages|map(attribute='role')|unique|sort|join('|') }}
 {{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ "%s-%3d" % ('a', 3) }} {{ "{:>5}|{}".format('x', 2) }}
 {{ messages|batch(2)|list|length }} {{ strftime_now('%d %b %Y') }} {{ [1, 2]|sum }} {{ 'a\nb'|indent(4) }} {{ 7 // 2 + 2 ** 3 - 1 }}
+{{ '{{}}'.format() }} {{ 'at 18001234567: %s' % 3 }} {{ 1.5 * 10000000 }} {{ '{}'.format(1731000000) }} {{ 10 ** 9 * 1731000000 }}
 {%- set x %}{{ 'q' }}!{% endset %}{{ x }}{% if tools is defined %}tools{% endif %}{{ 'true'|string if reply else none }}"""
 
 
