@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "examples" / "course")]
+sys.path[:0] = [str(HERE), str(HERE.parent), *(str(HERE.parent / "examples" / part) for part in ("", "course"))]
 
+import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 from builder import browser, check, diagrams, lessons, page, reference
 from builder.markdown import render
 

@@ -18,7 +18,7 @@ from .launcher import launched
 from .parallel import job
 from .signals import ENDING, Terminated, handled, terminate
 
-__all__ = ["amount", "count", "piped", "run_script", "seed"]
+__all__ = ["amount", "begun", "count", "piped", "run_script", "seed"]
 
 _OF_THE_USER = (OSError, ValueError, FloatingPointError, OverflowError, MemoryError, RuntimeError, MissingExtraError)
 
@@ -33,6 +33,7 @@ def run_script(main: Callable[[], Any]) -> int:
 
     Of the ranks that mpiexec or srun started the first alone speaks. One that fails says so, and ends the job.
     """
+    begun()
     place = launched()
     if place is None or place.size == 1:
         return _run(main)
@@ -51,6 +52,12 @@ def run_script(main: Callable[[], Any]) -> int:
     if code not in (0, 130):
         job.abort(code, stderr.getvalue())
     return code
+
+
+def begun() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt, whatever answered it while a script imported (`until_begun`)."""
+    if getattr(signal.getsignal(signal.SIGINT), "until_begun", False):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def count(text: str, low: int = 1) -> int:

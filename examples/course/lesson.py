@@ -31,6 +31,7 @@ import terminal
 from corpora import chinese_english
 
 from minigrad import MissingExtraError
+from minigrad.console import begun
 from minigrad.files.atomic import write_bytes
 from minigrad.files.json import write_json
 from nn.pictures.style import style
@@ -77,6 +78,7 @@ class Lesson:
     """
 
     def __init__(self, name: str, about: str, argv: Sequence[str] | None = None) -> None:
+        begun()
         args = _arguments(name, about, argv)
         script = sys._getframe(1).f_code.co_filename
         self.words = languages.catalogue(Path(script).stem, args.lang)
