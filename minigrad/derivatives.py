@@ -171,8 +171,7 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
         several = isinstance(run.result, (list, tuple)) and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
         if not several and len(gs) != 1:
             raise ValueError(f"vjp: expected one output gradient, got {len(gs)}")
-        given = aligned(run.result, gs if several else gs[0])
-        return run.by_argument(run.pull(ys, given, retain_graph=True))
+        return run.by_argument(run.pull(ys, aligned(run.result, gs if several else gs[0]), retain_graph=True))
 
     return run.result, pullback
 

@@ -92,8 +92,7 @@ def column_stack(arrays: Sequence[Any]) -> Tensor:
 def block(arrays: Any) -> Tensor:
     """An array of nested lists of blocks: the innermost are joined along the last axis, and so on."""
     depth = _depth(arrays)
-    ndim = max(depth, _largest_ndim(arrays))
-    return _block(arrays, depth, ndim)
+    return _block(arrays, depth, max(depth, _largest_ndim(arrays)))
 
 
 def _depth(arrays: Any) -> int:

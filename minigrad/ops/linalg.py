@@ -250,8 +250,7 @@ def _np_tensorinv(a: Any, ind: int = 2) -> Tensor:
     shape = shape_of(a)
     if not shape:
         raise TypeError("np.linalg.tensorinv: expected an array with axes, got a number")
-    size = int(np.prod(shape[ind:]))
-    return reshape(inv(reshape(a, size, -1)), (*shape[ind:], *shape[:ind]))
+    return reshape(inv(reshape(a, math.prod(shape[ind:]), -1)), (*shape[ind:], *shape[:ind]))
 
 
 @numpy_form(np.linalg.tensorsolve)
@@ -260,7 +259,7 @@ def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     if axes is not None:
         a = moveaxis(a, axes, range(np.ndim(a) - len(axes), np.ndim(a)))
     shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     if np.size(a) != size**2:
         raise np.linalg.LinAlgError(f"np.linalg.tensorsolve: expected a square map, got shape {shape_of(a)}")
     return reshape(solve(reshape(a, size, size), reshape(b, -1)), shape)

@@ -27,8 +27,7 @@ __all__ = [
 
 def _picked(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
     """numpy(x, ...), for a function that only rearranges elements."""
-    shape = shape_of(x)
-    places = numpy(np.arange(np.size(x)).reshape(shape), *map(unwrap, args), **options)
+    places = numpy(np.arange(np.size(x)).reshape(shape_of(x)), *map(unwrap, args), **options)
     return getitem(ravel(x), places)
 
 

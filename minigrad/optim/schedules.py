@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..ops.axes import check_choice
 from .optimizer import Optimizer
 from .settings import checked_count, checked_number
 
@@ -270,8 +271,7 @@ class OneCycleLR(_ByEpoch):
         self, optimizer: Optimizer, max_lr: float, total_steps: int, pct_start: float = 0.3,
         anneal_strategy: str = "cos", div_factor: float = 25.0, final_div_factor: float = 1e4,
     ) -> None:  # fmt: skip
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"OneCycleLR: expected anneal_strategy 'cos' or 'linear', got {anneal_strategy!r}")
+        check_choice("OneCycleLR", "anneal_strategy", anneal_strategy, "cos", "linear")
         self.anneal = _line if anneal_strategy == "linear" else _half_cosine
         self.total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
         self.max_lr = checked_number("OneCycleLR", "max_lr", max_lr)
@@ -320,9 +320,8 @@ class ReduceLROnPlateau:
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
         threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: float = 0.0,
     ) -> None:  # fmt: skip
-        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            wanted = "mode 'min' or 'max' and threshold_mode 'rel' or 'abs'"
-            raise ValueError(f"ReduceLROnPlateau: expected {wanted}, got {mode!r} and {threshold_mode!r}")
+        check_choice("ReduceLROnPlateau", "mode", mode, "min", "max")
+        check_choice("ReduceLROnPlateau", "threshold_mode", threshold_mode, "rel", "abs")
         self.optimizer, self.mode, self.threshold_mode = optimizer, mode, threshold_mode
         self.factor = checked_number("ReduceLROnPlateau", "factor", factor, high=1.0)
         self.patience = checked_count("ReduceLROnPlateau", "patience", patience, 0)

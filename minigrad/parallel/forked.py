@@ -97,8 +97,7 @@ class DataParallel(Alone):
         self._check_thread()
         try:
             runs = [group.gathered() for group in self.optimizer._groups]
-            alone = sum(group.size for group in self.optimizer._groups) < _SMALL
-            others = [] if alone else self._workers
+            others = self._workers if sum(group.size for group in self.optimizer._groups) >= _SMALL else []
             self._send(others, "sum", runs)
             work = self._own_work(runs, 0, 1 + len(others))
             squares = self._summed(work) + sum(self._answers(others))
