@@ -27,14 +27,14 @@ __all__ = ["load_adapter", "save_adapter"]
 _STEM = "base_model.model."
 
 
-def _their_modules(model: Model) -> tuple[Origin, dict[str, list[str]]]:
-    """Their linear maps, by name, each with those of ours that it is made of."""
-    origin, linears = model.origin or adopted(model), linears_of(model)
-    found = {theirs: [name.removesuffix(".weight") for name in place.ours] for theirs, place in origin.places.items()}
-    return origin, {
-        theirs.removesuffix(".weight"): ours
+def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
+    """Their linear maps, by name, each as those of ours that it is made of, by their names."""
+    linears, ends = linears_of(model), ".weight"
+    found = {theirs: [o.removesuffix(ends) for o in place.ours] for theirs, place in origin.places.items()}
+    return {
+        theirs.removesuffix(ends): {name: linears[name] for name in ours}
         for theirs, ours in found.items()
-        if theirs.endswith(".weight") and all(name in linears for name in ours)
+        if theirs.endswith(ends) and all(name in linears for name in ours)
     }
 
 
@@ -43,16 +43,16 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
 
     `base` is what PEFT is to take for the model below: the name or the folder of one.
     """
-    directory, linears = Path(directory), linears_of(model)
-    first = next((linear for linear in linears.values() if isinstance(linear, LoRALinear)), None)
+    directory, first = Path(directory), next(iter(linears_of(model, LoRALinear).values()), None)
     if first is None:
         raise ValueError("save_adapter: the model has no adapters; nn.lora adds them")
-    origin, modules = _their_modules(model)
-    heads = [theirs for theirs, ours in modules.items() if ours[0] in heads_of(model)]
+    origin = model.origin or adopted(model)
+    maps = _their_maps(model, origin)
+    heads = [theirs for theirs, ours in maps.items() if heads_of(model).keys() & ours]
     arrays: dict[str, np.ndarray] = {}
     ranks: dict[str, int] = {}
-    for theirs, ours in modules.items():
-        parts = [linears[name] for name in ours]
+    for theirs, ours in maps.items():
+        parts = list(ours.values())
         if any(isinstance(part, LoRALinear) for part in parts):
             a, b = _joined(parts)
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
@@ -108,15 +108,15 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
     if settings.number("lora_dropout", 0.0, 0) >= 1:
         settings.fail("lora_dropout", "less than 1")
     file = SafetensorsFile(directory / "adapter_model.safetensors")
-    (_, modules), linears = _their_modules(model), linears_of(model)
-    parts = {path: [linears[name] for name in ours] for path, ours in modules.items()}
+    maps = _their_maps(model, model.origin or adopted(model))
+    parts = {path: list(ours.values()) for path, ours in maps.items()}
     arrays, scales = _arrays(file, parts, settings)
     adapters: dict[str, LoRALinear] = {}
     for path, scale in scales.items():
         a, b = (arrays[f"{path}.lora_{x}.weight"] for x in "AB")
-        adapters |= zip(modules[path], _adapters(a, b, parts[path], scale, settings.number("lora_dropout", 0.0)))
+        adapters |= zip(maps[path], _adapters(a, b, parts[path], scale, settings.number("lora_dropout", 0.0)))
     adapt(model, adapters)
-    for path in modules:
+    for path in maps:
         for leaf, own in parts[path][0].named_parameters():
             if (name := f"{path}.{leaf}") in arrays:  # of a head
                 own.replace(arrays[name])

@@ -102,7 +102,8 @@ def _heads(name: str, family: Family, settings: Settings, asked: str) -> tuple[s
 
 def _with_classes(config: Any, names: _Names, num_classes: int | None, settings: Settings) -> Any:
     """The configuration with so many classes, or with those of the weights; `names` is told if the head is another."""
-    found = names.classes()
+    entry = names.weights.get(next(r.theirs for r in names.head_rules if r.ours == "output") + ".weight")
+    found = entry.shape[0] if entry and entry.shape else None
     names.native = names.native and num_classes in (None, found)
     count = found if names.native else num_classes
     if count is None:
@@ -172,15 +173,6 @@ class _Names:
         self.head_rules = rules_of(family.heads.get(head, ""), self.prefix)
         self.rules = rules_of(table, self.prefix)
 
-    def classes(self) -> int | None:
-        """How many classes the head in the file has."""
-        name = next(r.theirs for r in self.head_rules if r.ours == "output") + ".weight"
-        return self.weights[name].shape[0] if name in self.weights and self.weights[name].shape else None
-
-    def is_new(self, name: str) -> bool:
-        """Whether a parameter of ours belongs to a head that the folder does not have."""
-        return not self.native and any(True for _ in translated(name, self.head_rules))
-
     def is_unused(self, name: str) -> bool:
         """Whether an array of the file is known, and not used: of other heads, or of what we do not have."""
         others = "" if self.native else "\n".join(self.family.heads.values())
@@ -215,10 +207,11 @@ def _fill(
     """
     weights, found, own = names.weights, names.places(model), dict(model.named_parameters())
     left = [name for name in own if not any(name in place.ours for place in found.values())]
+    missing = [n for n in left if names.native or not any(translated(n, names.head_rules))]  # but for a new head
     shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
     unused = [name for name in weights if name not in found]
     kinds = {
-        "missing": places(names.head_rules + names.rules, (n for n in left if not names.is_new(n))),
+        "missing": places(names.head_rules + names.rules, missing),
         "unknown": [name for name in unused if not names.is_unused(name)],
         "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
                       for name, shape in shapes.items() if weights[name].shape != shape],
