@@ -102,19 +102,15 @@ class ModelConfig:
             if outside := [i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)]:
                 raise ValueError(f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}")
         check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
-        if not _is_number(self.norm_eps) or not 1e-30 <= self.norm_eps < 1:  # less vanishes beside 0 in float32
-            raise ValueError(f"norm_eps: expected 1e-30 <= norm_eps < 1, got {self.norm_eps!r}")
         for name in ("window_layers", "no_rotary_layers"):
             if not all(isinstance(i, int) for i in getattr(self, name) or ()):
                 raise ValueError(f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}")
-        for name in ("scale_embedding", "output_scale", "attention_scale"):
+        for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if value is not None and not isinstance(value, bool) and not (_is_number(value) and 0 < value < 1e30):
-                raise ValueError(f"{name}: expected a number > 0 and < 1e30, got {value!r:.30}")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            value = getattr(self, name)
-            if value is not None and (not _is_number(value) or not 0 <= value < 1):
-                raise ValueError(f"{name}: expected 0 <= {name} < 1, got {value!r}")
+            if value is None or (name == "scale_embedding" and isinstance(value, bool)):
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < most:
+                raise ValueError(f"{name}: expected {least} <= {name} < {most}, got {value!r:.30}")
 
     def _check_choices(self) -> None:
         for name, allowed in self._choices().items():
@@ -184,10 +180,6 @@ class ModelConfig:
         return dataclass_from(cls, data, cls.__name__)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 _COUNTS = {
     **dict.fromkeys(("d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff", "max_len", "embedding_size"), 1),
     **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size", "num_classes", "num_types"), 0),
@@ -196,6 +188,12 @@ _COUNTS = {
     **dict.fromkeys(("window", "relative_buckets", "num_channels"), 1),
 }  # fmt: skip
 """Settings that are integers, and the least of each."""
+_RANGES: dict[str, tuple[float, float]] = {
+    "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
+    **dict.fromkeys(("scale_embedding", "output_scale", "attention_scale"), (1e-30, 1e30)),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, 1)),
+}
+"""Settings that are numbers, and where each is."""
 
 
 @dataclass(frozen=True)
