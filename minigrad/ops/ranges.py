@@ -32,7 +32,7 @@ def linspace(
     fraction = fraction.astype(np.result_type(*map(_weak, (start, stop)), 0.0))
     y = (1 - fraction) * start + fraction * stop
     y = moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
-    return (y, (stop - start) / steps if steps else np.nan) if retstep else y
+    return (y, (stop - start) / steps if steps > 0 else np.nan) if retstep else y
 
 
 @numpy_form(np.logspace)

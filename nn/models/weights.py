@@ -152,6 +152,7 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
     """
     found = {size for entry in arrays.values() for size in entry.shape}
     positions, width, patch = data.get("positions", "sinusoidal"), data.get("d_model"), data.get("patch_size", 0)
+    width = width if isinstance(width, int) and width in found else 0  # else it is at fault itself
     for setting, value in data.items():
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0 or (setting == "max_len" and patch):
             continue
@@ -165,7 +166,7 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
                 raise ValueError(f"{setting}: no array in {name} has this size, got {value!r:.30}")
         elif setting.startswith(("num_", "head_")) and value > max(found, default=0):
             raise ValueError(f"{setting}: no size of an array in {name} is as large, got {value!r:.30}")
-        elif setting == "max_len" and "sinusoidal" in positions and isinstance(width, int) and rows * width > 1 << 27:
+        elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
             raise ValueError(f"{setting}: a table of positions too large to make, got {value!r:.30}")
 
 

@@ -134,8 +134,10 @@ def test_all_is_in_the_file(run_dir: Path, pyodide: Path, tmp_path: Path) -> Non
     [
         ("pyodide.asm.wasm", None, "missing: ['pyodide.asm.wasm']"),
         ("numpy-2.whl", None, "numpy-2.whl"),
-        ("pyodide-lock.json", '{"packages": {}}', "does not list NumPy"),
-        ("pyodide-lock.json", "{", "does not list NumPy"),
+        ("pyodide-lock.json", '{"packages": {}}', "pyodide-lock.json: packages: numpy is missing"),
+        ("pyodide-lock.json", "{", "pyodide-lock.json: not JSON"),
+        ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": 3}}}', "numpy: file_name: expected a text, got 3"),
+        ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": "../x", "depends": ["numpy"]}}}', "../x"),
     ],
 )
 def test_a_folder_that_is_not_pyodide(run_dir: Path, pyodide: Path, name: str, text: str | None, said: str) -> None:

@@ -226,6 +226,7 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.var, [np.array([[-0.514]])], {"dtype": np.float32, "where": np.array([True]), "correction": 1}),
         Call(np.cross, [np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0])], {"axis": None, "axisa": 0}),
         Call(np.linspace, [-1, np.array([0.6, 0.9]), 1], {"retstep": True, "axis": -1}),
+        Call(np.linspace, [-1, np.array([0.6, 0.9]), 0], {"retstep": True}),
         Call(np.poly, [np.array([-0.196], np.float32)]),
         Call(np.polydiv, [np.array([0.101, 0.84, 0.47], np.float16), np.array([-0.468, 0.272, -0.098], np.float16)]),
         Call(np.ediff1d, [[-0.6, 0.1, -0.2]], {"to_begin": np.array([0.68, -0.06])}),

@@ -17,6 +17,7 @@ from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_dama
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 from minigrad.serialization import load_arrays, save_arrays
+from nn.models.weights import check_sizes
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "mat", "on", "</s>", "a"]
@@ -249,6 +250,8 @@ def test_a_length_without_end_takes_no_memory_where_no_table_has_it(tmp_path: Pa
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
         tracemalloc.stop()
     assert lengths[20] == lengths[10**12]
+    with pytest.raises(ValueError, match="d_model: no array in a file has this size, got 1000000000000"):
+        check_sizes({"max_len": 20, "d_model": 10**12}, {}, "a file")
     (tmp_path / "marian").mkdir()
     marian(tmp_path / "marian")
     settings = json.loads((tmp_path / "marian" / "config.json").read_text())
