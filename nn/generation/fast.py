@@ -18,7 +18,7 @@ from minigrad.core.tensor import Tensor, unwrap
 from minigrad.kernels import gelu_in_place
 from minigrad.runtime import get_num_threads, in_parallel
 
-from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention, attend
+from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention
 from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Linear
@@ -165,7 +165,7 @@ class FastMemory(KeysAndValues):
 
 def watched(*parts: Module) -> bool:
     """Whether anybody looks at, or acts on, what happens inside these."""
-    return ATTEND.get() is not attend or any(part.has_hooks for part in parts)
+    return ATTEND.get() is not None or any(part.has_hooks for part in parts)
 
 
 class FastSelfAttention(MultiHeadSelfAttention):

@@ -79,7 +79,8 @@ class MultiHeadAttention(Module):
         if cache is not None:
             k, v = cache.append(k, v)
         allowed = allowed_keys(mask, is_causal, q.shape[1], k.shape[1], self.window)
-        heads = ATTEND.get()(self, q, k, v, allowed)  # (N, L_q, h·d_k)
+        attend = ATTEND.get() or type(self).attend
+        heads = attend(self, q, k, v, allowed)  # (N, L_q, h·d_k)
         return self.out_proj(heads)
 
     def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
@@ -150,13 +151,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
 # -- what the heads do ------------------------------------------------------------------------------------
 
 
-def attend(module: MultiHeadAttention, *heads: Any) -> Tensor:
-    """What the heads of an attention do, if nobody looks on."""
-    return module.attend(*heads)
-
-
-ATTEND: ContextVar[Callable[..., Tensor]] = ContextVar("nn.attend", default=attend)
-"""What `MultiHeadAttention.forward` calls between its projections, in this thread or task: see `nn.layers.probes`."""
+ATTEND: ContextVar[Callable[..., Tensor] | None] = ContextVar("nn.attend", default=None)
+"""What is called in place of `MultiHeadAttention.attend`, in this thread or task: see `nn.layers.probes`."""
 
 
 def attention_weights(module: MultiHeadAttention, q: Any, k: Any, mask: np.ndarray | None) -> Tensor:

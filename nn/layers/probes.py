@@ -29,10 +29,10 @@ def attending(model: Module, function: Callable[..., Tensor]) -> Iterator[None]:
     `inner` is what they did before, with the same arguments from `module` on.
     """
     names = {id(module): name for name, module in attentions_of(model).items()}
-    inner = ATTEND.get()
+    before = ATTEND.get()
 
     def attend(module: MultiHeadAttention, *heads: Any) -> Tensor:
-        name = names.get(id(module))
+        name, inner = names.get(id(module)), before or type(module).attend
         return inner(module, *heads) if name is None else function(name, inner, module, *heads)
 
     token = ATTEND.set(attend)

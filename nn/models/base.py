@@ -29,7 +29,11 @@ IGNORED = -100
 
 
 class Model(Module):
-    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init` is False."""
+    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init` is False.
+
+    Where a model takes a `padding_mask` (N, L), that holds booleans, True = a real token. Unless given it is made from
+    `config.pad_id`; where that is None, all tokens are real.
+    """
 
     config: Any
     origin: Any = None  # the folder of others that `nn.load` took it from

@@ -21,7 +21,6 @@ __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenCla
 class EncoderModel(Model):
     """Token ids to a vector for each token, which sees all real tokens.
 
-    A `padding_mask` (N, L) holds booleans, True = a real token; it is made from `config.pad_id` unless given.
     `types` (N, L) are the kinds of segments, where the model tells them apart. Where `config` has a patch_size, images
     (N, C, H, W), as `pixels` makes them, stand for ids, and L is 1 + the number of patches.
     """

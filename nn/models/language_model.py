@@ -20,8 +20,7 @@ __all__ = ["LanguageModel"]
 class LanguageModel(Model):
     """Token ids to logits of the next token, each position seeing itself and those before it.
 
-    A `padding_mask` (N, L) holds booleans, True = a real token; without one all are real, unless
-    `config.pad_id` names a token that is none. Padding can stand left or right of a text.
+    Padding can stand left or right of a text.
     """
 
     config: LanguageModelConfig

@@ -53,10 +53,9 @@ class InputEmbedding(Module):
             x = x + self.types(np.zeros_like(ids) if types is None else types)
         if self.positions is not None:
             x = self.positions(x, positions)
-        if self.norm is not None:
-            x = self.norm(x)
-        x = self.dropout(x)
-        return x if self.projection is None else self.projection(x)
+        for part in (self.norm, self.dropout, self.projection):
+            x = x if part is None else part(x)
+        return x
 
 
 def _positions(config: ModelConfig, width: int, generator: Generator | None) -> Module | None:

@@ -18,10 +18,7 @@ __all__ = ["Transformer"]
 
 
 class Transformer(Model):
-    """The encoder-decoder model: source and target token ids to logits of the next target token.
-
-    A `padding_mask` (N, L_s) holds booleans, True = a real token; it is made from `config.pad_id` unless given.
-    """
+    """The encoder-decoder model: source and target token ids to logits of the next target token."""
 
     config: TransformerConfig
 
@@ -41,7 +38,7 @@ class Transformer(Model):
             self.output.weight = self.target_embedding.tokens.weight
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
-        """The memory (N, L_s, d_model) of source ids (N, L_s)."""
+        """The memory (N, L_s, d_model) of source ids (N, L_s) with this `padding_mask` (N, L_s)."""
         source = checked_ids("source", source)
         real = self._padding(source, padding_mask)
         at = positions_of(real)

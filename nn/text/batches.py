@@ -31,8 +31,7 @@ class PairBatches:
     """Batches of (source ids, target ids), two padded arrays, each of at most `max_tokens` padded tokens a side.
 
     Sentences are sorted by length within pools of a hundred batches or so, so that little is padded.
-    With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the epoch's number
-    alone: a run that is taken up again in the middle of an epoch sees the batches it would have seen.
+    With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the epoch's number alone.
 
     `pairs` are pairs of ids, in memory or `IndexedPairs`. With `encode` they may be anything of which
     `encode(pair, generator)` makes a pair of ids, anew in each epoch: see `BPEDropout`. Of pairs in a
