@@ -606,7 +606,9 @@ def test_files_of_their_own_to_validate_and_to_test(files: dict[str, list[str]],
     assert sorted(learnt) == sorted(valid) == sorted(PAIRS) and test == [("A cat.", "一只猫。")]
 
 
-def test_a_run_with_one_vocabulary_and_all_that_regularises(files: dict[str, list[str]], tmp_path: Path) -> None:
+def test_a_run_with_one_vocabulary_and_all_that_regularises(
+    files: dict[str, list[str]], undrawn: None, tmp_path: Path
+) -> None:
     pytest.importorskip("tokenizers")
     out = tmp_path / "run"
     more = shlex.split(
@@ -622,7 +624,7 @@ def test_a_run_with_one_vocabulary_and_all_that_regularises(files: dict[str, lis
         np.testing.assert_array_equal(again.model.state_dict()[name], array)
 
 
-def test_bpe_dropout_is_for_sides_of_bpe(files: dict[str, list[str]], tmp_path: Path) -> None:
+def test_bpe_dropout_is_for_sides_of_bpe(files: dict[str, list[str]], undrawn: None, tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
     args = [*files["tsv"], *SMALL, "--vocab-size", "300", "--bpe-dropout", "0.1", "--quiet", "--out"]
     assert run_main([*args, str(tmp_path / "a"), "--target-tokenizer", "bpe"]).result["sentences"] == 2
@@ -695,7 +697,8 @@ def test_it_goes_on_without_pictures_and_bleu(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_bad_settings_are_one_line(options: str, message: str, tmp_path: Path) -> None:
-    assert re.search(message, refused([*options.split(), "--out", str(tmp_path / "run")]))
+    few = [] if "--sentences" in options else ["--sentences", "200", "--valid-size", "20", "--test-size", "20"]
+    assert re.search(message, refused([*few, *options.split(), "--out", str(tmp_path / "run")]))
     assert not (tmp_path / "run").exists()
 
 
