@@ -13,6 +13,8 @@ import pytest
 
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+from nn.models.pretrained import families
+from nn.models.pretrained.families import FAMILIES
 
 GPT2 = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, bos_id=1, eos_id=2)
 LLAMA = nn.LanguageModelConfig(
@@ -405,3 +407,11 @@ def test_sizes_of_images_take_no_memory(tmp_path: Path, name: str) -> None:
     sizes = {"image_size": 4 * 10**6, "patch_size": 2, "num_channels": 10**12}
     with pytest.raises(ValueError, match="config.json: (image_size|num_channels): no .*in model.safetensors.*got"):
         nn.load(folder(tmp_path, "vit, classes", **{name: sizes[name]}))
+
+
+def test_families_are_added_as_contributing_says() -> None:
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = page.partition("## How to add a family")[2].partition("```python\n")[2].partition("```")[0]
+    added = dict(FAMILIES)
+    exec(code, {"FAMILIES": added, "_LLAMA": families._LLAMA})
+    assert added == FAMILIES and added["gemma"] is not FAMILIES["gemma"] and len(code.splitlines()) < 30
