@@ -129,9 +129,7 @@ def transpose(x: Any, *axes: Any) -> Tensor:
     return _transpose(x, axes=order if order != (None,) and (order or axes) else None)
 
 
-@numpy_form(np.transpose)
-def _np_transpose(a: Any, axes: Any = None) -> Tensor:
-    return _transpose(a, axes=None if axes is None else ints([axes]))
+numpy_form(np.transpose)(lambda a, axes=None: _transpose(a, axes=None if axes is None else ints([axes])))
 
 
 @function(numpy=np.swapaxes, methods="swapaxes swapdims")
