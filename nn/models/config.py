@@ -19,9 +19,7 @@ from ..layers.transformer import NORMS
 __all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
 
 C = TypeVar("C", bound="ModelConfig")
-POSITIONS = (
-    "sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "alibi", "none",
-)  # fmt: skip
+POSITIONS = ("sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "alibi", "none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -196,9 +196,7 @@ encoder.norm                        @layernorm
 
 # -- language models --------------------------------------------------------------------------------------------
 
-_LM: dict[str, Any] = {
-    "kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"},
-}  # fmt: skip
+_LM: dict[str, Any] = {"kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"}}
 _LLAMA = """
 embedding.tokens           @embed_tokens
 layers.layers.#.self_attention.{q,k,v}_{proj,norm}     @layers.#.self_attn.{q,k,v}_{proj,norm}

@@ -23,9 +23,7 @@ import numpy as np
 
 from minigrad.files.json import REQUIRED, Settings, kinds_of
 
-__all__ = [
-    "ACTIVATIONS", "Place", "Rule", "places", "read_table", "renamed", "rules_of", "translated", "write_table",
-]  # fmt: skip
+__all__ = ["ACTIVATIONS", "Place", "Rule", "places", "read_table", "renamed", "rules_of", "translated", "write_table"]
 
 _OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms were once called
 
