@@ -90,7 +90,7 @@ class traced:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         leave()
         if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
-            raise error.__cause__ from None  # what NumPy was told where `array[i] = tensor` asked for a number
+            raise error.__cause__ from None  # NumPy's own error hides it where `array[i] = tensor` asks for a number
 
 
 def is_grad_enabled() -> bool:

@@ -107,7 +107,7 @@ class MPIParallel(Alone):
         self.buckets.begin()
         self.buckets.send_rest()
 
-    # -- what ranks tell each other ------------------------------------------------------------------
+    # -- communication between ranks ------------------------------------------------------------------
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
         return self._summed(np.array(numbers, np.float64)).tolist()
