@@ -90,7 +90,7 @@ def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
 
 
 def lora(
-    model: Model, rank: int = 8, alpha: float = 16.0, targets: Sequence[str] = ("q_proj", "v_proj"), *,
+    model: Model, rank: int = 8, alpha: float = 16.0, targets: str | Sequence[str] = ("q_proj", "v_proj"), *,
     dropout: float = 0.0, generator: np.random.Generator | None = None,
 ) -> Model:  # fmt: skip
     """Add adapters of a rank, times alpha / rank, to the linear maps whose names end in one of `targets`, in place.
@@ -102,10 +102,10 @@ def lora(
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
     checked_number("lora", "dropout", dropout, high=1.0)
-    linears = linears_of(model)
-    if missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]:
+    linears, targets = linears_of(model), [targets] if isinstance(targets, str) else list(targets)
+    if (missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]) or not targets:
         ends = sorted({name.rpartition(".")[2] for name in linears})
-        raise ValueError(f"lora: no linear map is named {', '.join(missing)}; there are {', '.join(ends)}")
+        raise ValueError(f"lora: no linear map is named {', '.join(missing) or targets}; there are {', '.join(ends)}")
     return adapt(model, {
         name: LoRALinear(linear, rank, alpha / rank, dropout, generator)
         for name, linear in linears.items() if ends_in(name, targets)

@@ -59,6 +59,7 @@ class SentenceEncoder:
         """
         if isinstance(sentences, str):
             return self.encode([sentences])[0]
+        sentences = list(sentences)
         checked_count("encode", "batch_size", batch_size)
         rows = self.text.encode(sentences, max_len=self.max_len) if len(sentences) else []
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))

@@ -85,6 +85,8 @@ class ModelText:
     ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
         """Ids and types of each text."""
         check_texts([*texts, *(b for b in pairs if b is not None)])
+        if len(texts) != len(pairs):
+            raise ValueError(f"encode: expected a second text for each of {len(texts)}, got {len(pairs)}")
         given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
         around = self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs)) if special else 0
         if max_len is not None and max_len <= around:
@@ -122,6 +124,7 @@ class ModelText:
         language: str | None = None, pad_left: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
+        texts, pairs = ([texts], pairs and [str(pairs)]) if isinstance(texts, str) else (texts, pairs)
         found = self._encoded(texts, pairs or [None] * len(texts), True, max_len, language)
         if empty := [text for text, (row, _) in zip(texts, found) if text.strip() and not row]:
             raise ValueError(f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}")
@@ -159,6 +162,10 @@ class ModelText:
         With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has the
         special tokens. Needs `jinja2`; the template comes with the folder, and runs in a sandbox and within bounds.
         """
+        if not all(isinstance(message, Mapping) for message in messages):
+            raise ValueError(
+                f'chat: expected messages such as {{"role": "user", "content": ...}}, got {messages!r:.60}'
+            )
         template = self.settings.get("chat_template")
         if not isinstance(template, str):
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")

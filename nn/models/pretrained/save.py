@@ -34,6 +34,10 @@ def save(
     written into several files with an index.
     """
     directory = Path(directory)
+    if not isinstance(model, Model):
+        raise TypeError(f"save: expected a model of nn, got {type(model).__name__}; nn.save_weights keeps any module")
+    if dtype not in (None, "float16", "bfloat16", "float32", "float64"):
+        raise ValueError(f"save: dtype: expected float16, bfloat16, float32 or float64, got {dtype!r}")
     if model.config.pruned_heads:
         raise ValueError("save: a model with pruned heads has no form that others read; nn.save_weights keeps it")
     if any(name.endswith(".lora_a") for name, _ in model.named_parameters()):

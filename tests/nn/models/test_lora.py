@@ -158,6 +158,10 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="lora: no linear map is named query; there are k_proj, linear1, linear2, out"):
         nn.lora(model(), targets=("q_proj", "query"))
+    with pytest.raises(ValueError, match=r"lora: no linear map is named \[\]; there are"):
+        nn.lora(model(), targets=())
+    one, several = nn.lora(model(), targets="q_proj"), nn.lora(model(), targets=["q_proj"])
+    assert [name for name, _ in one.named_parameters()] == [name for name, _ in several.named_parameters()]
     with pytest.raises(ValueError, match="lora: expected rank >= 1, got 0"):
         nn.lora(model(), 0)
     with pytest.raises(ValueError, match="lora: expected a finite alpha >= 0, got nan"):

@@ -85,6 +85,15 @@ def test_interleaved_sines_become_halves(tmp_path: Path) -> None:
         np.testing.assert_allclose(result(again), result(model), rtol=1e-4, atol=1e-4)
 
 
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="save: expected a model of nn, got Linear; nn.save_weights"):
+        nn.save(tmp_path, nn.Linear(2, 2))
+    for dtype in ("int8", "bf16"):  # the first would make zeros of most weights
+        with pytest.raises(ValueError, match=f"save: dtype: expected float16, bfloat16.*, got '{dtype}'"):
+            nn.save(tmp_path, MADE["gpt2"](), dtype=dtype)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
     for model, message in (
         (nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, norm_first=True)), r"Marian can describe: norm_first=True \(expected False\), final_norm=True"),

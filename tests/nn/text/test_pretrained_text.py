@@ -67,6 +67,15 @@ def test_ids(tmp_path: Path) -> None:
     assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == ["the", "##s"]
     with pytest.raises(ValueError, match="expected max_len above 2, the special tokens of a text, got 2"):
         text.encode("the", max_len=2)
+    with pytest.raises(ValueError, match="encode: expected a second text for each of 2, got 1"):
+        text.encode(["the", "cat"], ["sat"])
+    for one, several in (
+        (text.batch("the cat"), text.batch(["the cat"])),
+        (text.batch("the", "cat"), text.batch(["the"], ["cat"])),
+    ):
+        assert [a.tolist() for a in one] == [a.tolist() for a in several]
+    with pytest.raises(ValueError, match="chat: expected messages such as .*, got 'the cat'"):
+        text.chat("the cat")  # type: ignore[arg-type]
 
 
 def test_batches(tmp_path: Path) -> None:
