@@ -6,7 +6,7 @@ What a test tells by the fixture `tell` stands in the summary at the end, from w
 import gc
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core to itself: BLAS with more threads would only wait for it
@@ -44,6 +44,14 @@ def signals_of_a_terminal() -> None:
     for number in (signal.SIGINT, *ENDING):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *told: None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_disk() -> Iterator[None]:
+    """Nothing here waits for the disk: tests do not lose power. What they start does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture

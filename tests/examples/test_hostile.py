@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import shlex
 import shutil
 from collections.abc import Callable
@@ -115,7 +114,6 @@ def test_odd_numbers_for_every_option(
     judge = Judge()
     cases = [(name, option, value) for name, script in scripts.items()
              for option in numbers_of(script, monkeypatch) for value in NUMBERS]  # fmt: skip
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     draw = np.random.default_rng(0)
     for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:100].tolist()):
         name, option, value = cases[i]
@@ -130,7 +128,6 @@ def test_damaged_files_of_every_script(
     room: Path, scripts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ) -> None:
     judge, draw = Judge(), np.random.default_rng(0)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     cases = [(name, file, case) for name, files in FILES.items() for file in files for case in file_damage(file, draw)]
     for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:60].tolist()):
         name, file, (what, damage) = cases[i]

@@ -206,7 +206,7 @@ def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:
     return found
 
 
-def test_damaged_folders_of_published_models(tmp_path: Path, quick_disk: None, tell: Callable[[str], None]) -> None:
+def test_damaged_folders_of_published_models(tmp_path: Path, tell: Callable[[str], None]) -> None:
     judge = Judge()
     for make in FAMILIES:
         rng, whole = np.random.default_rng(0), tmp_path / make.__name__
@@ -262,7 +262,7 @@ def test_a_length_without_end_takes_no_memory_where_no_table_has_it(tmp_path: Pa
         nn.load(tmp_path / "marian")
 
 
-def test_damaged_settings_of_images(tmp_path: Path, quick_disk: None, tell: Callable[[str], None]) -> None:
+def test_damaged_settings_of_images(tmp_path: Path, tell: Callable[[str], None]) -> None:
     """Free are other numbers that pixels may have for a mean and a deviation; not those that none can have."""
     judge, rng, whole, name = Judge(), np.random.default_rng(0), tmp_path / "whole", "preprocessor_config.json"
     images = rng.integers(0, 256, (2, 4, 4, 3), np.uint8)

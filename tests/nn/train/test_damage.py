@@ -98,7 +98,7 @@ def state_damage(whole: Path, rng: np.random.Generator) -> list[Damage]:
     return [(what, through_file(damage)) for what, damage in found]
 
 
-def test_damaged_training_states(state_directory: Path, tmp_path: Path, quick_disk: None, tell: Tell) -> None:
+def test_damaged_training_states(state_directory: Path, tmp_path: Path, tell: Tell) -> None:
     rng, judge = np.random.default_rng(0), Judge()
 
     def resumed(directory: Path) -> nn.Trainer:

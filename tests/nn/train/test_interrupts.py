@@ -108,7 +108,6 @@ def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
 def test_at_every_line(
     tmp_path: Path,
     traced: tuple[nn.Trainer, dict[Line, int]],
-    quick_disk: None,
     signalled: bool,
     tell: Callable[[str], None],
 ) -> None:
