@@ -35,6 +35,8 @@ def polyval(p: Any, x: Any) -> Tensor:
 def _times(name: str, p: Any, m: Any) -> int:
     if not np.ndim(p):
         raise TypeError(f"{name}: expected a vector of coefficients, got a number")
+    if np.ndim(m):
+        raise TypeError(f"{name}: expected a number m, got shape {np.shape(m)}")
     if int(m) < 0:
         raise ValueError(f"{name}: expected m >= 0, got {m}")
     return int(m)
@@ -125,7 +127,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
 
     With `full` also the residuals, rank, singular values and `rcond`; with `cov` the covariances of the coefficients.
     """
-    x, y = (astype(v, np.result_type(unwrap(v), float)) for v in (x, y))
+    x, y = astype(x, float), astype(y, float)
     if deg < 0 or x.ndim != 1 or y.ndim not in (1, 2) or len(x) != len(y) or not len(x):
         raise ValueError(f"polyfit: expected deg >= 0 and as many x as y, got {deg}, shapes {x.shape} and {y.shape}")
     rcond = len(x) * np.finfo(x.dtype).eps if rcond is None else rcond

@@ -180,7 +180,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     if mode == "constant" and not options:
         return _pad(x, widths=widths, value=0 if constant_values is None else unwrap(constant_values))
     if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
-        return _picked(np.pad, x, pad_width, mode=mode, **options)
+        return _picked(np.pad, x, pad_width, mode=mode, **given)
     if mode in _STATISTICS or mode == "linear_ramp":
         np.pad(np.zeros(shape), pad_width, mode, **given)  # type: ignore[call-overload]  # checks the options
         for axis, width in enumerate(widths):

@@ -135,6 +135,7 @@ def assert_alike(call: Call, found: Any, expected: Any, tracked: bool) -> None:
         return
     ours, theirs = flat(found), flat(expected) if isinstance(found, (list, tuple)) else [expected]
     inputs = [v for value in [*call.args, *call.kwargs.values()] for v in flat(value) if isinstance(v, np.ndarray)]
+    inputs += [np.zeros(0, kind) for name, kind in call.given.items() if name == "dtype" and kind is not None]
     coarsest = min([v.itemsize for v in [*inputs, *map(np.asarray, theirs)] if v.dtype.kind == "f"], default=8)
     assert len(ours) == len(theirs), f"{call}: {len(ours)} results, expected {len(theirs)}"
     for y, e in zip(ours, theirs):
@@ -199,6 +200,8 @@ def test_as_numpy(function: Any) -> None:
 
 def hold(call: Call, rng: np.random.Generator) -> None:
     """Compare one call with NumPy's, with tensors that need gradients and with such that do not."""
+    if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
+        return  # which NumPy does not look at, and answers in one way or another
     if call.function is np.choose and np.abs(np.asarray(call.given["a"], float)).max(initial=0) > 1e6:
         return  # where it wraps, NumPy takes a step for each 1
     expected = outcome(call, lambda value: value.copy() if isinstance(value, np.ndarray) else value)
@@ -232,6 +235,10 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.ediff1d, [[-0.6, 0.1, -0.2]], {"to_begin": np.array([0.68, -0.06])}),
         Call(np.histogram, [np.array([0.5], np.float32)], {"density": True, "weights": np.array([2.0], np.float32)}),
         Call(np.pad, [np.ones((2, 2)), 0, "mean"], {"constant_values": (1, 2)}),
+        Call(np.pad, [np.ones((2, 2)), 1, "edge"], {"constant_values": 1}),
+        Call(np.polyder, [np.array([0.072]), np.array([1.0])]),
+        Call(np.polyfit, [np.array([0.1, 0.5, 0.9]), [1.0, 2.0, 4.0], 1]),
+        Call(np.append, [np.array([-0.1, 0.2], np.float16), 0]),
         Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
         Call(np.linalg.norm, [np.array([[1.674, 2.044, 0.194], [0.934, 0.564, 1.304]]), 1]),  # of two equal columns
     ],
