@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases import each
 from forms import WRITING, Call, draw_call, draw_ufunc_call
 
 import minigrad as mg
@@ -187,10 +188,14 @@ def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random
         )
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS, *UFUNCS], ids=lambda f: f"{f.__name__}")
-def test_as_numpy(function: Any) -> None:
+@pytest.mark.parametrize("letter", sorted({f.__name__[0].lower() for f in [*FUNCTIONS, *UFUNCS]}))
+def test_as_numpy(letter: str) -> None:
+    each([f for f in [*FUNCTIONS, *UFUNCS] if f.__name__[0].lower() == letter], as_numpy)
+
+
+def as_numpy(function: Any) -> None:
     if function in OLDER and np.lib.NumpyVersion(np.__version__) < "2.4.0":
-        pytest.skip(f"NumPy {np.__version__} takes other forms")
+        return  # which takes other forms
     start = int(np.random.default_rng().integers(2**32)) if INTENSE else zlib.crc32(function.__name__.encode())
     draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
     for seed in range(start, start + CALLS):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from cases import each
 from hypothesis import given
 from hypothesis import strategies as st
 from opinfo import NO_GRADIENT, TABLE, Draw, OpInfo, Sample
@@ -18,8 +20,6 @@ from minigrad.core.graph import Node
 from minigrad.core.registry import FUNCTIONS, OPS
 
 every = pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-analytic = pytest.mark.parametrize("info", [i for i in TABLE.values() if i.analytic], ids=lambda i: i.name)
-refusing = pytest.mark.parametrize("info", [i for i in TABLE.values() if i.errors], ids=lambda i: i.name)
 paired = pytest.mark.parametrize("name", [n for n, o in OPS.items() if len(o.operands) == 2 and not o.variadic])
 
 
@@ -213,8 +213,11 @@ def rules_return_memory_of_their_own(y: Tensor) -> None:
                     assert np.shares_memory(c, g) or not np.shares_memory(c, other)
 
 
-@every
-def test_memory_is_freed(info: OpInfo) -> None:
+def test_memory_is_freed() -> None:
+    each(TABLE.values(), memory_is_freed)
+
+
+def memory_is_freed(info: OpInfo) -> None:
     """No reference cycles: with the collector off, the graph goes when its last result goes."""
 
     class Fixed:
@@ -262,11 +265,12 @@ def test_same_operand_twice(name: str) -> None:
     np.testing.assert_allclose(leaf.grad.data, a.grad.data + b.grad.data, rtol=1e-12)
 
 
-@refusing
-def test_errors(info: OpInfo) -> None:
-    for call, kind, message in info.errors:
-        with pytest.raises(kind, match=message):
-            call()
+def test_errors() -> None:
+    def refuses(case: tuple[str, Callable[[], Any], type[Exception], str]) -> None:
+        with pytest.raises(case[2], match=case[3]):
+            case[1]()
+
+    each([(info.name, *error) for info in TABLE.values() for error in info.errors], refuses)
 
 
 # -- places where formulas fail ------------------------------------------------------------------------
