@@ -27,11 +27,12 @@ ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(
     str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py", "minigrad/signals.py")
 )
+PARALLEL = (str(ROOT / "minigrad/parallel/"),)
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Line = tuple[str, int]
 
 
-def small_trainer(run_dir: Path) -> nn.Trainer:
+def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
     """A run that does all that a trainer can do, in a few milliseconds."""
     mg.manual_seed(0)
     rng = np.random.default_rng(0)
@@ -41,20 +42,23 @@ def small_trainer(run_dir: Path) -> nn.Trainer:
         model, optim.Adam(model.parameters(), lr=0.05), batches, valid=batches[:2],
         objective=lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean(), schedule=lambda step: 1 / step,
         accumulate=2, max_epochs=2, save_every=3, log_every=2, patience=9, average=nn.MovingAverage(model, 0.5),
-        keep_last=2, run_dir=run_dir, progress=True,
+        keep_last=2, run_dir=run_dir, progress=parallel is None, parallel=parallel,
     )  # fmt: skip
 
 
 class Tracer:
     """Goes along with the lines of the trainer, and interrupts at the n-th visit of one."""
 
-    def __init__(self, at: Line | None = None, visit: int = 1, signalled: bool = False) -> None:
-        self.at, self.visit, self.signalled = at, visit, signalled
+    def __init__(
+        self, at: Line | None = None, visit: int = 1, signalled: bool = False, inside: tuple[str, ...] = INSIDE
+    ) -> None:
+        self.at, self.visit, self.signalled, self.inside = at, visit, signalled, inside
+        self.process = os.getpid()  # what it forks goes on
         self.seen: dict[Line, int] = {}
         self.done = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self.done or not frame.f_code.co_filename.startswith(INSIDE):
+        if self.done or not frame.f_code.co_filename.startswith(self.inside) or os.getpid() != self.process:
             return None
         if event == "line":
             line = (frame.f_code.co_filename, frame.f_lineno)
@@ -134,6 +138,26 @@ def test_at_every_line(
     tell(
         f"{tried} interrupted runs of a trainer{', by a signal' if signalled else ''}: all ended with the same weights"
     )
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that are left open
+def test_at_every_line_of_what_works_in_parallel(tmp_path: Path, tell: Callable[[str], None]) -> None:
+    """Of the first of two processes; each line in the long form, some of them in the short one."""
+    whole, tracer = small_trainer(tmp_path / "whole", 2), Tracer(inside=PARALLEL)
+    run(whole, tracer)
+    draw, lines = np.random.default_rng(2), sorted(tracer.seen)
+    assert len(lines) > 100
+    ended = 0  # some lines are about others that are still there, and come less often
+    tried = range(len(lines)) if INTENSE else draw.permutation(len(lines))[:8].tolist()
+    for number in tried:
+        line, directory = lines[number], tmp_path / str(number)
+        visit = int(draw.integers(1, tracer.seen[line] + 1))
+        ended += run(small_trainer(directory, 2), Tracer(line, visit, number % 2 == 0, PARALLEL))
+        again = small_trainer(directory, 2)
+        assert not run(again), (line, visit)
+        assert_same_run(whole, again)
+    assert ended > 0.8 * len(tried)
+    tell(f"{ended} interrupts of what works in parallel: all ended with the same weights")
 
 
 def test_ctrl_c_as_the_watch_for_it_ends_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
