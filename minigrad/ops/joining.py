@@ -60,8 +60,8 @@ def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: A
 @function(numpy=np.append)
 def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     """x with `values` after it along `axis`; both flattened where it is None."""
-    values = np.asarray(values) if isinstance(values, (int, float)) else values  # whose dtype counts, as in NumPy
-    return _concatenate(x, values, axis=axis)
+    parts = [np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)]  # their dtype counts
+    return _concatenate(*parts, axis=axis)
 
 
 @function(numpy=np.vstack)

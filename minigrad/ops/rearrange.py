@@ -170,10 +170,10 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     """
     shape = shape_of(x)
     widths = _pairs(pad_width, len(shape))
-    if not shape:
-        np.pad(np.zeros(()), pad_width, mode, **options)  # type: ignore[call-overload]  # refuses what it refuses
-        return clone(x)
     given = options if constant_values is None else {"constant_values": constant_values, **options}
+    if not shape:
+        np.pad(np.zeros(()), pad_width, mode, **given)  # type: ignore[call-overload]  # refuses what it refuses
+        return clone(x)
     for name, value in given.items():
         if needs_gradient(value):
             raise TypeError(f"pad: {name}= cannot be tensors that require gradients; use concatenate")

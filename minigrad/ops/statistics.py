@@ -19,12 +19,13 @@ __all__ = ["cov", "corrcoef"]
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
     """The variables of m, and of y, as rows of one matrix."""
-    parts = []
+    parts: list[Tensor] = []
     for x in (m,) if y is None else (m, y):
         if np.ndim(x) > 2:
             raise ValueError(f"{name}: expected a vector or a matrix, got shape {np.shape(x)}")
         x = astype(x, np.result_type(np.asarray(unwrap(x)), np.float64) if dtype is None else dtype)
-        parts.append(atleast_2d(x) if rowvar or np.ndim(x) < 2 else swapaxes(x, 0, 1))
+        turned = not rowvar and np.ndim(x) == 2 and not (parts and np.shape(x)[0] == 1)  # as in NumPy
+        parts.append(swapaxes(x, 0, 1) if turned else atleast_2d(x))
     return parts[0] if y is None else concatenate(parts)
 
 

@@ -76,10 +76,9 @@ TAKEN = {
     **dict.fromkeys((np.sort, np.argsort), "can't be provided at the same time"),  # kind= and descending=
     np.average: "division by zero|sum to zero",  # where the result has no elements
     np.polyfit: "float16 is unsupported",
-    np.polyder: "could not be broadcast",  # of a matrix, whose derivative it takes once more than it returns
+    np.polyder: "could not be broadcast|only 0-dimensional",  # of a matrix, derived once more than returned; m of one element
+    np.polyint: "only 0-dimensional",
     np.linalg.tensorsolve: "list.remove",  # axes= that count from the end
-    np.corrcoef: "must match exactly",  # rowvar=False with one row in y, which NumPy does not turn
-    np.cov: "must match exactly",
     **dict.fromkeys(
         (np.cross, np.linalg.cross), "indices must be integers"
     ),  # axis=None, which NumPy has as its default
@@ -244,6 +243,9 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.polyder, [np.array([0.072]), np.array([1.0])]),
         Call(np.polyfit, [np.array([0.1, 0.5, 0.9]), [1.0, 2.0, 4.0], 1]),
         Call(np.append, [np.array([-0.1, 0.2], np.float16), 0]),
+        Call(np.append, [91, np.array(-0.168, np.float16)]),
+        Call(np.pad, [np.array(-0.3), ((1, 0),), "edge"], {"constant_values": 0}),
+        Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
         Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
         Call(np.linalg.norm, [np.array([[1.674, 2.044, 0.194], [0.934, 0.564, 1.304]]), 1]),  # of two equal columns
     ],

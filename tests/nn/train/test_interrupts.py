@@ -156,7 +156,7 @@ def test_at_every_line_of_what_works_in_parallel(tmp_path: Path, tell: Callable[
         again = small_trainer(directory, 2)
         assert not run(again), (line, visit)
         assert_same_run(whole, again)
-    assert ended > 0.8 * len(tried)
+    assert ended > 0.6 * len(tried)
     tell(f"{ended} interrupts of what works in parallel: all ended with the same weights")
 
 
