@@ -48,13 +48,14 @@ def _of_pyodide(folder: Path) -> dict[str, bytes]:
         raise ValueError(
             f"--pyodide {folder}: expected an unpacked Pyodide, with {', '.join(CORE)}; missing: {missing}"
         )
+    fits = lambda name: Path(name).name == name and len(name) < 256 and (folder / name).is_file()
     lock, wheels, packages = read_json(folder / "pyodide-lock.json").object("packages"), [], ["numpy"]
     for package in packages:  # which grows meanwhile
         entry = lock.object(package)
         wheels.append(entry.text("file_name"))
         packages += [other for other in entry.list("depends", str) if other not in packages]
-    if missing := [name for name in wheels if Path(name).name != name or not (folder / name).is_file()]:
-        raise ValueError(f"--pyodide {folder}: its pyodide-lock.json names {missing}, which is not there")
+    if missing := [name for name in wheels if not fits(name)]:
+        raise ValueError(f"--pyodide {folder}: its pyodide-lock.json names {missing!r:.200}, which is not there")
     return {name: (folder / name).read_bytes() for name in (*CORE, *wheels)}
 
 

@@ -176,10 +176,10 @@ def _pairs(file: Path) -> Iterator[tuple[str, str]]:
             quoted.append(line[1:])
         elif line.strip() and not line.startswith("# "):
             if not quoted:
-                raise ValueError(f"{file}: expected a line with > and the English text before: {line}")
+                raise ValueError(f"{file}: expected a line with > and the English text before: {line:.80}")
             other.append(line.strip())
     if any(map(str.strip, quoted)):
-        raise ValueError(f"{file}: no translation below: {' '.join(quoted)}")
+        raise ValueError(f"{file}: no translation below: {' '.join(quoted):.80}")
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -134,7 +134,10 @@ FILES = (
     ("lesson.json", "a.svg", "e.html", "config.json", "vocab.json", "best.safetensors")),
 )  # fmt: skip
 # Words that may be others, and what nothing but a browser reads.
-FREE = (".md", "worker.js", "site.js", "style.css", "e.html", ".txt character", "a.svg", "page.html", "math.woff", "_transformer.txt cut", "config.json without", "'checksums'", "= None", "with CRLF")  # fmt: skip
+FREE = (".md", "worker.js", "site.js", "style.css", "e.html", ".txt character", "a.svg", "page.html", "math.woff", "_transformer.txt cut", "config.json", "'checksums'", "= None", "with CRLF")  # fmt: skip
+
+
+FOUND = ("course/zh/common.txt deep", "pyodide/pyodide-lock.json ('packages', 'numpy', 'file_name') =")  # by long runs
 
 
 def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:
@@ -158,7 +161,9 @@ def test_damage_to_what_the_site_is_made_of(
         expected, cases = built(whole, parts, patch), cases_of(whole, rng)
         shutil.rmtree(whole / "site")
         assert len(expected) == 15
-        for i in range(len(cases)) if INTENSE else sorted(rng.permutation(len(cases))[:80].tolist()):
+        found = [i for i, (what, _) in enumerate(cases) if what.startswith(FOUND)]
+        chosen = {*found, *rng.permutation(len(cases))[:70].tolist()}
+        for i in range(len(cases)) if INTENSE else sorted(chosen):
             what, damage = cases[i]
             directory = shutil.copytree(whole, tmp_path / "damaged")
             damage(directory)
@@ -169,4 +174,4 @@ def test_damage_to_what_the_site_is_made_of(
                 named, any(name in what for name in FREE),
             )  # fmt: skip
             shutil.rmtree(directory)
-    judge.report("damaged files of the site", 80, tell)
+    judge.report("damaged files of the site", 70, tell)
