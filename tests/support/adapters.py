@@ -576,7 +576,7 @@ def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: float | No
     """The widths are those of the last axis first; a negative one cuts elements off."""
     pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [*zip(widths[::2], widths[1::2])][::-1]
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
-    grow = lambda y: mg.pad(y, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, value or 0)
+    grow = lambda y: mg.pad(y, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, value)
     cut = lambda y: mg.getitem(y, tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, y.shape)))
     return grow(cut(x)) if mode == "wrap" else cut(grow(x))
 
