@@ -252,18 +252,12 @@ class DataParallel(Alone):
 
     def _send(self, workers: list[tuple[Any, Any]], *message: Any) -> None:
         for process, pipe in workers:
-            try:
-                pipe.send(message)
-            except ConnectionError:
-                raise _ended(process) from None
+            _unless_gone(process, pipe.send, message)
 
     def _answers(self, workers: list[tuple[Any, Any]]) -> list[Any]:
         answers = []
         for process, pipe in workers:
-            try:
-                answer, error = pipe.recv()
-            except (EOFError, ConnectionError):
-                raise _ended(process) from None
+            answer, error = _unless_gone(process, pipe.recv)
             if error is not None:
                 line, where = error
                 raise RuntimeError(f"DataParallel: a shard failed in another process: {line}") from RuntimeError(where)
@@ -274,6 +268,15 @@ class DataParallel(Alone):
 def _close_all() -> None:
     for started in list(_STARTED):
         started.close()
+
+
+def _unless_gone(process: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """What a method of the pipe to a process returns, or the error that says how the process ended."""
+    try:
+        return call(*args)
+    except (EOFError, ConnectionError):
+        pass  # not to be kept by the next: Python 3.13 writes a warning when it collects the buffer in its frames
+    raise _ended(process)
 
 
 def _ended(process: Any) -> RuntimeError:

@@ -252,6 +252,8 @@ def hold(call: Call, rng: np.random.Generator) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_long_runs_found(call: Call) -> None:
+    if call.function is np.polyder and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip(f"NumPy {np.__version__} takes a vector of one number for a number")
     hold(call, np.random.default_rng(0))
 
 
