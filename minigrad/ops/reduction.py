@@ -152,9 +152,13 @@ def var(
 
 
 @function(numpy=np.std, methods="std")
-def std(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
-    """The square root of `var`, which says what options there are."""
-    return root(var(x, axis, keepdims, **options))
+def std(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float | None = None, ddof: float | None = None,
+    unbiased: bool | None = None, dtype: Any = None, where: Any = None, mean: Any = None,
+) -> Tensor:  # fmt: skip
+    """The square root of `var`."""
+    given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
+    return root(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
 
 
 def root(squares: Tensor) -> Tensor:

@@ -281,7 +281,7 @@ class Optimizer:
             expected = {name: np.shape(a) for name, a in state.items() if name != "step"}
             if expected != got:
                 raise ValueError(f"the state of parameter {i} does not fit: expected arrays {expected}, got {got}")
-        numbers = iter(own)
+        numbers = iter(own)  # which goes through the groups as they are
         for group in self._groups:
             mine = [next(numbers) for _ in group.parameters]
             steps = {int(states[i].get("step", group.steps)) for i in mine}

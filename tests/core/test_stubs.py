@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
+from forms import BEFORE_2_4
 
 import minigrad as mg
 from minigrad import Tensor, stubs
@@ -40,9 +40,7 @@ numbers: list[float] = w.ravel().tolist()
 """
 
 
-told = pytest.mark.skipif(
-    np.lib.NumpyVersion(np.__version__) < "2.4.0", reason="NumPy does not tell the parameters of its functions in C"
-)
+told = pytest.mark.skipif(BEFORE_2_4, reason="NumPy does not tell the parameters of its functions in C")
 
 
 @told

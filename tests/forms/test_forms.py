@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import each
-from forms import WRITING, Call, draw_call, draw_ufunc_call
+from forms import BEFORE_2_4, WRITING, Call, draw_call, draw_ufunc_call
 
 import minigrad as mg
 from minigrad import Tensor
@@ -193,7 +193,7 @@ def test_as_numpy(letter: str) -> None:
 
 
 def as_numpy(function: Any) -> None:
-    if function in OLDER and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+    if function in OLDER and BEFORE_2_4:
         return  # which takes other forms
     start = int(np.random.default_rng().integers(2**32)) if INTENSE else zlib.crc32(function.__name__.encode())
     draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
@@ -252,14 +252,14 @@ def hold(call: Call, rng: np.random.Generator) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_long_runs_found(call: Call) -> None:
-    if call.function is np.polyder and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+    if call.function is np.polyder and BEFORE_2_4:
         pytest.skip(f"NumPy {np.__version__} takes a vector of one number for a number")
     hold(call, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("function", IN_C, ids=lambda f: f"{f.__name__}")
 def test_signatures_that_older_numpy_does_not_tell(function: Any) -> None:
-    told = inspect.signature(function) if np.lib.NumpyVersion(np.__version__) >= "2.4.0" else None
+    told = None if BEFORE_2_4 else inspect.signature(function)
     assert told is None or [*told.parameters.values()] == [*signature(function).parameters.values()]
 
 

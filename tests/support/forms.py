@@ -10,6 +10,9 @@ import numpy as np
 
 from minigrad.core.forms import signature
 
+BEFORE_2_4 = np.lib.NumpyVersion(np.__version__) < "2.4.0"
+"""Whether NumPy does not tell the parameters of its functions in C, and takes some forms that it refuses since."""
+
 DTYPES = [np.float64] * 6 + [np.float32, np.float16, np.int64, np.int32, np.int8, np.uint8, bool]
 
 
