@@ -19,7 +19,10 @@ from ..layers.transformer import NORMS
 __all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
 
 C = TypeVar("C", bound="ModelConfig")
-POSITIONS = ("sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "alibi", "none")
+POSITIONS = (
+    "sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "learned_relative",
+    "alibi", "none",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,8 @@ class ModelConfig:
 
     Positions: "sinusoidal" (interleaved, as the paper), "sinusoidal_halves", "sinusoidal_last" (halves, with
     exponents up to 1), "learned", "rotary" (but in `no_rotary_layers`; see `RotaryPositions`), "relative" (see
-    `RelativePositionBias`), "alibi" or "none". The first real token is at row `position_offset` of a table.
+    `RelativePositionBias`), "learned_relative" (both), "alibi" or "none". The first real token is at row
+    `position_offset` of a table.
 
     Embeddings: `scale_embedding` multiplies them, True by the root of d_model; `embedding_norm` adds a norm
     after their sum; with an `embedding_size` they are projected to d_model. `output_scale` multiplies what the

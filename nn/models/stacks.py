@@ -61,7 +61,7 @@ class InputEmbedding(Module):
 def _positions(config: ModelConfig, width: int, generator: Generator | None) -> Module | None:
     """What adds positions to embeddings, if anything does."""
     table: dict[str, Any] = {"dtype": config.dtype, "offset": config.position_offset}
-    if config.positions == "learned":
+    if config.positions.startswith("learned"):
         return LearnedPositions(config.max_len, width, generator=generator, **table)
     if not config.positions.startswith("sinusoidal"):
         return None
@@ -113,7 +113,7 @@ def _position_options(config: ModelConfig, bidirectional: bool, generator: Gener
     """What gives positions to the self-attentions of a stack, which share it."""
     if config.positions == "rotary":
         return {"rotary": RotaryPositions(config.size_of_head, config.rotary_base, scaling=config.rotary_scaling)}
-    if config.positions == "relative":
+    if config.positions.endswith("relative"):
         sizes = config.num_heads, config.relative_buckets, config.relative_max_distance
         return {"position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)}
     return {"position_bias": ALiBi(config.num_heads, config.dtype)} if config.positions == "alibi" else {}

@@ -151,7 +151,8 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
     Nothing is made meanwhile: a size of 10¹² takes no memory.
     """
     found = {size for entry in arrays.values() for size in entry.shape}
-    positions, width, patch = data.get("positions", "sinusoidal"), data.get("d_model"), data.get("patch_size", 0)
+    positions = str(data.get("positions", "sinusoidal"))  # what it should be is told where a model is made
+    width, patch = data.get("d_model"), data.get("patch_size", 0)
     width = width if isinstance(width, int) and width in found else 0  # else it is at fault itself
     for setting, value in data.items():
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0 or (setting == "max_len" and patch):
@@ -161,7 +162,7 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
         if setting.endswith("layers"):
             if value > (10_000 if data.get("shared_layers") else len(arrays)):
                 raise ValueError(f"{setting}: got {value!r:.30}, but {name} has {len(arrays)} arrays only")
-        elif setting.endswith("vocab_size") or setting in _SIZES or (setting, positions) in _TABLES:
+        elif setting.endswith("vocab_size") or setting in _SIZES or _TABLES.get(setting, "-") in positions:
             if rows not in found:
                 raise ValueError(f"{setting}: no array in {name} has this size, got {value!r:.30}")
         elif setting.startswith(("num_", "head_")) and value > max(found, default=0):
@@ -171,5 +172,5 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
 
 
 _SIZES = ("d_model", "d_ff", "embedding_size", "image_size", "patch_size")
-_TABLES = (("max_len", "learned"), ("relative_buckets", "relative"))
-"""Settings that are a size of some array: always, and with these positions."""
+_TABLES = {"max_len": "learned", "relative_buckets": "relative"}
+"""Settings that are a size of some array: always, and where `positions` has this word."""

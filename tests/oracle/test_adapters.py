@@ -21,6 +21,7 @@ TARGETS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "gpt2": (["c_attn", "c_fc"], ("q_proj", "k_proj", "v_proj", "linear1"), "CAUSAL_LM"),
     "bert, classes": (["query", "value", "output.dense"], ("q_proj", "v_proj", "out_proj", "linear2"), "SEQ_CLS"),
     "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
+    "mpnet, classes": (["q", "o"], ("q_proj", "out_proj"), "SEQ_CLS"),
     "marian": (["q_proj", "fc1"], ("q_proj", "linear1"), "SEQ_2_SEQ_LM"),
 }
 

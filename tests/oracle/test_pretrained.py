@@ -130,7 +130,7 @@ def train_theirs(
 LOSSES = [name for name in MODELS if name.partition(",")[0] in FAMILIES and name not in (
     "bert", "bert, pretraining", "bert, classes", "bert, tokens", "roberta", "roberta, masked", "xlm-roberta, masked",
     "xlm-roberta, classes", "distilbert", "distilbert, masked", "electra, masked", "albert, classes", "gpt2, bare",
-    "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "marian, two vocabularies",
+    "mpnet", "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "marian, two vocabularies",
 )]  # fmt: skip
 """Of every family one, and of every head."""
 

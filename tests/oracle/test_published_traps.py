@@ -176,6 +176,25 @@ def test_positions_of_roberta_with_padding_in_between(tmp_path: Path) -> None:
     close(nn.load(tmp_path)(ids, real).data[real], logits(made, ids, attention_mask=real.astype(int))[real])
 
 
+def test_what_mpnet_and_the_heads_of_roberta_say_in_code_alone_is_refused_elsewhere(tmp_path: Path) -> None:
+    for name, changes in (
+        ("mpnet", {"pad_token_id": 0}), ("mpnet", {"relative_attention_num_buckets": 64}),
+        ("mpnet, masked", {"hidden_act": "relu"}), ("roberta, masked", {"hidden_act": "relu"}),
+        ("electra, masked", {"hidden_act": "relu"}),
+    ):  # fmt: skip
+        make(transformers, torch, name, **changes).save_pretrained(tmp_path)
+        with pytest.raises(ValueError, match=rf"config.json: {next(iter(changes))}: expected (gelu|1|32) \(others are"):
+            nn.load(tmp_path)
+
+
+def test_a_bucket_of_mpnet_for_each_distance(tmp_path: Path) -> None:
+    made = make(transformers, torch, "mpnet", max_position_embeddings=302)
+    made.save_pretrained(tmp_path)
+    ids = np.random.default_rng(5).integers(3, 48, (1, 300))
+    with torch.no_grad():
+        close(nn.load(tmp_path)(ids).data, made(torch.tensor(ids)).last_hidden_state.numpy())
+
+
 @pytest.mark.parametrize("name", ["mistral", "qwen2, window"])
 def test_beyond_the_window(tmp_path: Path, name: str) -> None:
     made = make(transformers, torch, name)
@@ -253,11 +272,12 @@ def test_one_of_many_shards(tmp_path: Path, name: str) -> None:
         nn.save(again, ours, max_shard_size="5 gigs")
 
 
-def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path) -> None:
-    make(transformers, torch, "bert").save_pretrained(tmp_path / "bare")
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path, name: str) -> None:
+    make(transformers, torch, name).save_pretrained(tmp_path / "bare")
     ours = nn.load(tmp_path / "bare", head="classes", num_classes=4)
     nn.save(tmp_path / "classes", ours)
-    kind = transformers.BertForSequenceClassification
+    kind = transformers.AutoModelForSequenceClassification
     theirs, report = kind.from_pretrained(tmp_path / "classes", output_loading_info=True, dtype=torch.float32)
     assert not any(report.values()) and theirs.config.num_labels == 4
     close(ours(IDS).data, logits(theirs.eval(), IDS))

@@ -122,6 +122,7 @@ def _after_padding(s: Settings, v: dict[str, Any], counted: bool = False) -> dic
     return {"position_offset": offset, "max_len": v["max_len"] - offset * counted}
 
 
+_GELU = "activation:=gelu =hidden_act:gelu"  # their heads have no other, whatever config.json says
 _LIKE_BERT = "positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
 FAMILIES["bert"] = Family(
     base="Bert", kind=EncoderConfig, names=_BERT, prefixes=("bert.", ""), activation="tanh", pooler="pooler.dense",
@@ -137,13 +138,20 @@ FAMILIES["bert"] = Family(
     ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"),
 )  # fmt: skip
 FAMILIES["roberta"] = FAMILIES["bert"].but(
-    "Roberta", "pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=partial(_after_padding, counted=True),
+    "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=partial(_after_padding, counted=True),
     heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
                  "classifier.{dense,out_proj}"),
 )  # fmt: skip
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"].but("XLMRoberta")
+FAMILIES["mpnet"] = FAMILIES["roberta"].but(
+    "MPNet", "positions:=learned_relative num_types:=0 =relative_attention_num_buckets:32 pad_id:=1 =pad_token_id:1",
+    prefixes=("mpnet.", ""),
+    names="encoder.layers.0.self_attention.position_bias @encoder.relative_attention_bias\n"
+          "encoder.layers.#.self_attention.{q,k,v,out}_proj @encoder.layer.#.attention.attn.{q,k,v,o}\n"
+          "encoder.layers.#.norm1 @encoder.layer.#.attention.LayerNorm" + _BERT,
+)  # fmt: skip
 FAMILIES["electra"] = FAMILIES["bert"].but(
-    "Electra", "embedding_size:128", prefixes=("electra.", ""), activation="gelu", pooler="",
+    "Electra", f"{_GELU} embedding_size:128", prefixes=("electra.", ""), activation="gelu", pooler="",
     heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
                  "classifier.{dense,out_proj}"),
     ignored=("@embeddings.position_ids", "discriminator_predictions.*"),

@@ -133,7 +133,7 @@ def _of_marian(config: TransformerConfig) -> dict[str, Any]:
 def _essence(config: Any) -> dict[str, Any]:
     """What a configuration says about the results of its model, each thing said in one way."""
     passing = ("dropout", "dtype", "pruned_heads", "num_classes", "pool", "head_activation")
-    kinds = [kind for kind in ("rotary", "relative") if kind != config.positions]
+    kinds = [kind for kind in ("rotary", "relative") if kind not in config.positions]
     essence = {
         name: value for name, value in config.explicit().items()
         if name not in passing and not name.endswith("_dropout") and not any(kind in name for kind in kinds)

@@ -89,7 +89,9 @@ def test_no_token_is_hidden_unless_the_model_says_so() -> None:
             assert model.loss(ids).item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "alibi", "relative", "none"])
+@pytest.mark.parametrize(
+    "positions", ["learned", "sinusoidal", "rotary", "alibi", "relative", "learned_relative", "none"]
+)
 def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
     model = language_model(positions=positions, vocab=20).eval()
     rng = np.random.default_rng(0)

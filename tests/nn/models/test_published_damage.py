@@ -17,6 +17,7 @@ from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_dama
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 from minigrad.serialization import load_arrays, save_arrays
+from nn.models.pretrained import families
 from nn.models.weights import check_sizes
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
@@ -124,6 +125,18 @@ def sentences(path: Path) -> None:
     write_safetensors(path / "2_Dense" / "model.safetensors", arrays, dtype="float32")
 
 
+def mpnet(path: Path) -> None:
+    """The modules of sentence-transformers again, with an MPNet."""
+    sentences(path)
+    config = nn.EncoderConfig(
+        *SIZES, **{**ENCODER, "positions": "learned_relative", "position_offset": 2, "pad_id": 1, "max_len": 18}
+    )
+    model, settings = nn.EncoderModel(config, np.random.default_rng(0)), json.loads((path / "config.json").read_text())
+    settings |= {"model_type": "mpnet", "pad_token_id": 1, "relative_attention_num_buckets": 32}
+    model.origin = families.FAMILIES["mpnet"].origin("mpnet", model, "none", settings)
+    nn.save(path, model)
+
+
 def classifier(path: Path) -> None:
     options = {**ENCODER, "num_classes": 3, "pool": "first", "head_activation": "tanh", "num_types": 2}
     nn.save(path, nn.EncoderClassifier(nn.EncoderConfig(*SIZES, **options), np.random.default_rng(0)))
@@ -165,7 +178,7 @@ def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
     if make in (adapter, adapter_and_head):
         ids = np.arange(12).reshape(2, 6)
         return nn.load_adapter(path, base_of(make).eval())(ids).data.tolist()
-    if make is sentences:
+    if make in (sentences, mpnet):
         return nn.sentence_encoder(path).encode(TEXTS).tolist()
     model, text = nn.load(path), nn.text.load(path)
     ids, real, types = text.batch(TEXTS)
@@ -187,7 +200,7 @@ FREE = (
     "('model', 'vocab', ", "tokenizer_config.json ('bos_token',) = None", "('pre_tokenizer',) = None", "('added_tokens',) = []",
     "'lora_alpha'", "'alpha_pattern'", "use_rslora", "safetensors a zero",
 )  # fmt: skip
-FAMILIES = [gpt2, llama, mistral, marian, sentences, classifier, adapter, adapter_and_head]
+FAMILIES = [gpt2, llama, mistral, marian, sentences, mpnet, classifier, adapter, adapter_and_head]
 
 
 def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:
@@ -252,6 +265,10 @@ def test_a_length_without_end_takes_no_memory_where_no_table_has_it(tmp_path: Pa
     assert lengths[20] == lengths[10**12]
     with pytest.raises(ValueError, match="d_model: no array in a file has this size, got 1000000000000"):
         check_sizes({"max_len": 20, "d_model": 10**12}, {}, "a file")
+    for setting, positions in (("max_len", "learned"), ("relative_buckets", "relative")):
+        for kind in (positions, "learned_relative"):
+            with pytest.raises(ValueError, match=f"{setting}: no array in a file has this size, got 20"):
+                check_sizes({setting: 20, "positions": kind}, {}, "a file")
     (tmp_path / "marian").mkdir()
     marian(tmp_path / "marian")
     settings = json.loads((tmp_path / "marian" / "config.json").read_text())
