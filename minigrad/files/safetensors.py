@@ -12,7 +12,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from .atomic import write_atomically
 from .found import found_file
 from .json import unique
 
-__all__ = ["SafetensorsFile", "from_bfloat16", "to_bfloat16", "write_safetensors"]
+__all__ = ["SafetensorsFile", "from_bfloat16", "listed", "stored_as", "to_bfloat16", "write_safetensors"]
 
 # From narrow to wide, in the order of the reference library: a file has it the other way round, so that all is aligned.
 DTYPES = {
@@ -218,7 +218,7 @@ def write_safetensors(
     `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None keeps
     each its own. Arrays are written one by one, so that a conversion takes the memory of one.
     """
-    kinds = {name: _kind(name, np.asarray(array), dtype) for name, array in arrays.items()}
+    kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
     order = list(DTYPES)
     names = sorted(arrays, key=lambda name: (-order.index(kinds[name]), name))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
@@ -241,8 +241,8 @@ def write_safetensors(
     write_atomically(path, write)
 
 
-def _kind(name: str, array: np.ndarray, dtype: Any) -> str:
-    """The format's name for the dtype in which an array is stored."""
+def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
+    """The format's name for the dtype in which an array is stored; floating ones are to be of `dtype`, if given."""
     if not isinstance(name, str) or name == "__metadata__":
         raise ValueError(f"write_safetensors: {name!r} cannot be the name of an array")
     if dtype is not None and array.dtype.kind == "f":
@@ -253,3 +253,9 @@ def _kind(name: str, array: np.ndarray, dtype: Any) -> str:
     if found is None:
         raise TypeError(f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold")
     return found
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names of arrays for a message: the first of them, and how many more there are."""
+    names = sorted(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

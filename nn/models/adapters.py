@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from minigrad.files.json import Settings, read_json, write_json
-from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+from minigrad.files.safetensors import SafetensorsFile, listed, write_safetensors
 
 from ..layers import init
 from ..layers.linear import Linear
 from .base import Model
 from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
-from .pretrained.folder import Origin, listed
-from .pretrained.save import adopted
+from .pretrained.origin import Origin, adopted
 from .weights import misfit
 
 __all__ = ["load_adapter", "save_adapter"]

@@ -23,8 +23,7 @@ from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
 from .config import EncoderConfig, TransformerConfig
 from .pretrained.families import FAMILIES
-from .pretrained.folder import HOW
-from .pretrained.load import load
+from .pretrained.load import HOW, load
 from .weights import load_weights
 
 __all__ = ["SentenceEncoder", "sentence_encoder"]

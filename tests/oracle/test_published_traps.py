@@ -268,7 +268,7 @@ def test_one_of_many_shards(tmp_path: Path, name: str) -> None:
     assert {p.name for p in again.glob("model*")} == {"model.safetensors"}
     made.save_pretrained(tmp_path / "whole")
     assert (again / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match=r'save: expected max_shard_size such as .*"5GB", got \'5 gigs\''):
+    with pytest.raises(ValueError, match=r'max_shard_size: expected a number of bytes or .*"5GB", got \'5 gigs\''):
         nn.save(again, ours, max_shard_size="5 gigs")
 
 

@@ -10,16 +10,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from minigrad.files.json import Settings
+from minigrad.files.shards import SafetensorsFolder
 
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..weights import check_sizes
-from .folder import Origin, Weights
-from .tables import ACTIVATIONS, places, read_table, renamed, rules_of
+from .tables import ACTIVATIONS, read_table, renamed
 
-__all__ = ["FAMILIES", "Family"]
+__all__ = ["FAMILIES", "HEADS", "Family"]
+
+HEADS: dict[str, type[EncoderModel]] = {
+    "none": EncoderModel, "mlm": MaskedLanguageModel, "classes": EncoderClassifier, "tokens": TokenClassifier,
+}  # fmt: skip
+"""The heads of encoders."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,7 @@ class Family:
         """Another family, which differs from this one in so much; its settings are added."""
         return replace(self, base=base, settings=f"{self.settings} {settings}", **changes)
 
-    def config(self, s: Settings, weights: Weights | None = None) -> Any:
+    def config(self, s: Settings, weights: SafetensorsFolder | None = None) -> Any:
         """Our configuration for theirs, which must fit the sizes of the weights; a ValueError begins with the file."""
         values = read_table(self.kind, self.settings, s)
         try:
@@ -70,25 +74,6 @@ class Family:
     def table(self, config: Any) -> str:
         """The table of names for a model of this configuration."""
         return self.names if isinstance(self.names, str) else self.names(config)
-
-    def origin(self, name: str, model: Any, head: str, settings: Mapping[str, Any]) -> Origin:
-        """That of a model with a head that no folder holds: of this family, which is called `name`.
-
-        Its weights are placed by the tables, but those of adapters, which are nowhere; `settings` are theirs.
-        """
-        config, kept = model.config, dict[str, np.ndarray]()
-        settings = {**settings, "architectures": [self.base + self.suffixes[head]]}
-        if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
-            settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
-            settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
-        if head == "none" and self.pooler:
-            shapes = {"weight": (config.d_model,) * 2, "bias": (config.d_model,)}
-            kept = {f"{self.pooler}.{leaf}": np.zeros(shape, config.dtype) for leaf, shape in shapes.items()}
-        table = self.heads.get(head, "") + "\n" + self.table(config)
-        names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
-        return Origin(
-            name, settings, head, places(rules_of(table, self.prefixes[-1 if head == "none" else 0]), names), kept
-        )
 
 
 FAMILIES: dict[str, Family] = {}

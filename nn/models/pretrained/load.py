@@ -10,24 +10,26 @@ from typing import Any
 import numpy as np
 
 from minigrad.files.json import Settings, read_if_any, read_json
+from minigrad.files.safetensors import listed
+from minigrad.files.shards import SafetensorsFolder
 from minigrad.runtime import in_parallel
 
 from ...layers import init
 from ..base import Model
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
-from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..language_model import LanguageModel
 from ..transformer import Transformer
-from .families import FAMILIES, Family
-from .folder import HOW, Origin, Weights, listed
+from ..weights import misfit
+from .families import FAMILIES, HEADS, Family
+from .origin import Origin, new_origin
 from .tables import Place, Rule, places, read_table, renamed, rules_of, translated
 
 __all__ = ["load"]
 
-HEADS: dict[str, type[EncoderModel]] = {
-    "none": EncoderModel, "mlm": MaskedLanguageModel, "classes": EncoderClassifier, "tokens": TokenClassifier,
-}  # fmt: skip
-"""The heads of encoders."""
+HOW = (
+    "expected a folder with config.json and model.safetensors, such as transformers' save_pretrained writes, or "
+    "`hf download NAME --local-dir FOLDER`"
+)
 MODELS: dict[type[ModelConfig], type[Model]] = {LanguageModelConfig: LanguageModel, TransformerConfig: Transformer}
 
 
@@ -51,7 +53,7 @@ def load(
     directory = Path(directory)
     settings = read_json(directory / "config.json", HOW)
     name, family = _family(settings)
-    weights = Weights(directory)
+    weights = SafetensorsFolder(directory, HOW)
     head, native = _heads(name, family, settings, head)
     config = replace(family.config(settings, weights), dtype=dtype)
     names = _Names(family, family.table(config), weights, head, native)
@@ -68,7 +70,7 @@ def load(
         raise ValueError(f"{settings.where}: there is no memory for its sizes: {error}") from None
     origin = Origin(name, dict(settings), head, *_fill(model, names, generator))
     if not names.native:
-        origin = family.origin(name, model, head, settings)
+        origin = new_origin(name, model, head, settings)
     origin.generation = options
     if (path := Path(generation.where)).is_file():
         origin.files = {path.name: path.read_bytes()}
@@ -142,7 +144,7 @@ def _options(*sources: Settings, words: int) -> dict[str, Any]:
     return options
 
 
-def _with_output(config: Any, rules: list[Rule], weights: Weights) -> Any:
+def _with_output(config: Any, rules: list[Rule], weights: SafetensorsFolder) -> Any:
     """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
     tied = getattr(config, "tie", False)
     if tied == "embeddings" and "lm_head.weight" not in weights:
@@ -161,7 +163,7 @@ def _with_output(config: Any, rules: list[Rule], weights: Weights) -> Any:
 class _Names:
     """The names of a folder's arrays, by `rules`, and of a model with a head; `native`: the folder has that head."""
 
-    def __init__(self, family: Family, table: str, weights: Weights, head: str, native: str) -> None:
+    def __init__(self, family: Family, table: str, weights: SafetensorsFolder, head: str, native: str) -> None:
         self.family, self.weights, self.head, self.native = family, weights, head, head == native
         tables = [r.theirs for r in rules_of(table, "@") if "embedding." in r.ours]
         begin = {p: tuple(t.replace("@", p) for t in tables) for p in family.prefixes}
@@ -224,7 +226,7 @@ def _fill(
         init.normal_(own[name], mean, std, generator)
     largest = sorted(found, key=lambda name: weights[name].start - weights[name].end)  # first, for even shares
     dtype = np.dtype(model.config.dtype)
-    arrays = dict(zip(largest, in_parallel(lambda name: weights.checked(name, dtype), largest)))  # by all cores
+    arrays = dict(zip(largest, in_parallel(lambda name: _checked(weights, name, dtype), largest)))  # by all cores
     done: set[str] = set()
     for name, place in found.items():
         for ours, part in zip(place.ours, place.split(arrays[name], [own[o].shape for o in place.ours])):
@@ -235,3 +237,12 @@ def _fill(
                 raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
         done.update(place.ours)
     return found, {name: weights.array(name) for name in unused}
+
+
+def _checked(weights: SafetensorsFolder, name: str, dtype: np.dtype) -> np.ndarray:
+    """An array as a parameter of this dtype: a ValueError unless its numbers are finite."""
+    array, file = weights.array(name, dtype), weights.files[name]
+    looked_at = weights.is_mapped(name, dtype) and file.is_finite(name)  # without its pages being mapped
+    if not looked_at and (wrong := misfit(name, array, dtype)):
+        raise ValueError(f"{file.path}: {wrong}")
+    return array.astype(dtype, copy=False)

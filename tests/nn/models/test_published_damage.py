@@ -17,7 +17,7 @@ from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_dama
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 from minigrad.serialization import load_arrays, save_arrays
-from nn.models.pretrained import families
+from nn.models.pretrained.origin import new_origin
 from nn.models.weights import check_sizes
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
@@ -133,7 +133,7 @@ def mpnet(path: Path) -> None:
     )
     model, settings = nn.EncoderModel(config, np.random.default_rng(0)), json.loads((path / "config.json").read_text())
     settings |= {"model_type": "mpnet", "pad_token_id": 1, "relative_attention_num_buckets": 32}
-    model.origin = families.FAMILIES["mpnet"].origin("mpnet", model, "none", settings)
+    model.origin = new_origin("mpnet", model, "none", settings)
     nn.save(path, model)
 
 
