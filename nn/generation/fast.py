@@ -269,8 +269,8 @@ def softmax_rows(scores: np.ndarray, scale: float) -> None:
 
 
 def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
-    """Heads (N, L, h, d), turned in place: see `RotaryPositions`."""
-    half = heads.shape[-1] // 2
+    """Heads (N, L, h, d), turned in place, as far as there are cosines: see `RotaryPositions`."""
+    heads, half = heads[..., : cos.shape[-1]], cos.shape[-1] // 2
     turned = heads * sin
     heads *= cos
     heads[..., :half] -= turned[..., half:]

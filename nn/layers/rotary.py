@@ -18,38 +18,44 @@ class RotaryPositions:
     """Turns each pair of numbers in a head by an angle that grows with the position.
 
     Pair i of a head of size d is (i, i + d/2), and turns by position / base^(2i/d): a score then depends on
-    how far apart query and key are. `scaling` stretches the angles for longer sequences, with the words of
-    published configurations: `rope_type` (or `type`) "default", "linear" (Chen et al. 2023,
-    arXiv:2306.15595), "llama3" (Llama 3.1's) or "yarn" (Peng et al. 2023, arXiv:2309.00071), and its numbers.
-    `inv_freq` (d/2,) are the angles of position 1, `factor` multiplies sines and cosines.
+    how far apart query and key are. With a `rotary_dim` only so many of its first numbers turn, as if they were
+    the head. `scaling` stretches the angles for longer sequences, with the words of published configurations:
+    `rope_type` (or `type`) "default", "linear" (Chen et al. 2023, arXiv:2306.15595), "llama3" (Llama 3.1's) or
+    "yarn" (Peng et al. 2023, arXiv:2309.00071), and its numbers. `inv_freq` (rotary_dim/2,) are the angles of
+    position 1, `factor` multiplies sines and cosines.
     """
 
-    def __init__(self, head_dim: int, base: float = 10000.0, *, scaling: Mapping[str, Any] | None = None) -> None:
-        if head_dim < 2 or head_dim % 2:
-            raise ValueError(f"RotaryPositions: expected an even head_dim, got {head_dim}")
+    def __init__(
+        self, head_dim: int, base: float = 10000.0, *, scaling: Mapping[str, Any] | None = None,
+        rotary_dim: int | None = None,
+    ) -> None:  # fmt: skip
         self.head_dim, self.base, self.scaling = head_dim, base, dict(scaling or {})
+        self.rotary_dim = d = head_dim if rotary_dim is None else rotary_dim
+        if d < 2 or d % 2 or d > head_dim:
+            name = "head_dim" if rotary_dim is None else f"rotary_dim of at most {head_dim}"
+            raise ValueError(f"RotaryPositions: expected an even {name}, got {d}")
         kind = self.scaling.get("rope_type", self.scaling.get("type", "default"))
         if kind not in _SCALINGS:
             raise ValueError(f"rotary scaling: expected a rope_type of {', '.join(_SCALINGS)}, got {kind!r}")
         try:
-            self.inv_freq, self.factor = _SCALINGS[kind](
-                base ** (-np.arange(0, head_dim, 2) / head_dim), base, self.scaling
-            )
+            self.inv_freq, self.factor = _SCALINGS[kind](base ** (-np.arange(0, d, 2) / d), base, self.scaling)
         except KeyError as error:
             raise ValueError(f"rotary scaling: rope_type {kind!r} needs {error}, got {self.scaling}") from None
-        self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, head_dim)), np.empty((0, head_dim)))
+        self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
 
     def __call__(self, x: Any, positions: Any = 0) -> Tensor:
         """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N, L)."""
         n, length, width = x.shape
         cos, sin = self.cos_sin(positions, length, x.dtype)
         heads = mg.reshape(x, n, length, width // self.head_dim, self.head_dim)
-        first, second = mg.split(heads, 2, -1)
-        turned = mg.concatenate([-second, first], -1)
-        return mg.reshape(heads * cos + turned * sin, n, length, width)
+        d = self.rotary_dim
+        turning, still = (heads, None) if d == self.head_dim else mg.split(heads, [d], -1)
+        first, second = mg.split(turning, 2, -1)
+        turned = turning * cos + mg.concatenate([-second, first], -1) * sin
+        return mg.reshape(turned if still is None else mg.concatenate([turned, still], -1), n, length, width)
 
     def cos_sin(self, positions: Any, length: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines (1 or N, L, 1, d) of the angles at these positions, each pair's twice."""
+        """Cosines and sines (1 or N, L, 1, rotary_dim) of the angles at these positions, each pair's twice."""
         if not np.ndim(positions):
             end = int(positions) + length
             cos, sin = (table[int(positions) : end][None] for table in self._tables(end, dtype))
@@ -68,7 +74,8 @@ class RotaryPositions:
 
     def __repr__(self) -> str:
         scaling = f", scaling={self.scaling}" if self.scaling else ""
-        return f"RotaryPositions({self.head_dim}, base={self.base}{scaling})"
+        part = f", rotary_dim={self.rotary_dim}" if self.rotary_dim < self.head_dim else ""
+        return f"RotaryPositions({self.head_dim}, base={self.base}{scaling}{part})"
 
 
 def _llama3(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:

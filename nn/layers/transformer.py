@@ -1,7 +1,7 @@
 """The layers of a Transformer: Vaswani et al. (2017), section 3.1.
 
 With `norm_first=False`, as in the paper, a sublayer f becomes norm(x + dropout(f(x))); with
-`norm_first=True` x + dropout(f(norm(x))).
+`norm_first=True` x + dropout(f(norm(x))). Where `parallel`, both sublayers of an encoder layer see the same x.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ class _Layer(Module):
 
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, *, dropout: float = 0.1,
-        activation_dropout: float | None = None, activation: str = "relu",
-        gated: bool = False, norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, bias: bool = True,
-        attention: Mapping[str, Any] | None = None, cross_attention: Mapping[str, Any] | None = None,
+        activation_dropout: float | None = None, activation: str = "relu", gated: bool = False,
+        norm: str = "layer", norm_eps: float = 1e-5, norm_first: bool = False, parallel: bool = False,
+        bias: bool = True, attention: Mapping[str, Any] | None = None, cross_attention: Mapping[str, Any] | None = None,
         dtype: Any = np.float32, generator: np.random.Generator | None = None,
     ) -> None:  # fmt: skip
         if cross_attention and not self.crosses:
             raise TypeError(f"{type(self).__name__}: there is no cross_attention")
+        if parallel and (self.crosses or not norm_first):
+            raise ValueError(f"{type(self).__name__}: parallel is for encoder layers with norm_first=True")
         shared: dict[str, Any] = {"dropout": dropout, "bias": bias, "dtype": dtype, "generator": generator}
-        self.norm_first = norm_first
+        self.norm_first, self.parallel = norm_first, parallel
         self.dropout = Dropout(dropout, generator)
         self.self_attention = MultiHeadSelfAttention(d_model, num_heads, **{**shared, **(attention or {})})
         self.norm1 = norm_named(norm, d_model, norm_eps, dtype)
@@ -75,8 +77,10 @@ class TransformerEncoderLayer(_Layer):
 
     def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:
         """(N, L, d_model) from x of that shape; the rest as in `MultiHeadAttention`."""
-        x = self._residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
-        return self._residual(x, self.norm2, self.feed_forward)
+        after = self._residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
+        if self.parallel:
+            return after + self.dropout(self.feed_forward(self.norm2(x)))
+        return self._residual(after, self.norm2, self.feed_forward)
 
 
 class TransformerDecoderLayer(_Layer):

@@ -19,6 +19,7 @@ from .base import Model
 from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
 from .pretrained.origin import Origin, adopted
+from .pretrained.tables import Place
 from .weights import misfit
 
 __all__ = ["load_adapter", "save_adapter"]
@@ -53,7 +54,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     for theirs, ours in maps.items():
         parts = list(ours.values())
         if any(isinstance(part, LoRALinear) for part in parts):
-            a, b = _joined(parts)
+            a, b = _joined(parts, origin.places[f"{theirs}.weight"])
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             ranks[theirs] = len(a)
         if theirs in heads:
@@ -62,8 +63,8 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
 
 
-def _joined(parts: Sequence[Linear]) -> tuple[np.ndarray, np.ndarray]:
-    """One adapter for maps that lie below one another: their A below one another, their B along a diagonal."""
+def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
+    """One adapter for maps of one array: their A below one another, their B along a diagonal, in its order of rows."""
     a = np.concatenate([part.lora_a.data for part in parts if isinstance(part, LoRALinear)])
     b = np.zeros((sum(part.out_features for part in parts), len(a)), a.dtype)
     row = column = 0
@@ -72,7 +73,7 @@ def _joined(parts: Sequence[Linear]) -> tuple[np.ndarray, np.ndarray]:
             b[row : row + part.out_features, column : column + part.rank] = part.lora_b.data
             column += part.rank
         row += part.out_features
-    return a, b
+    return a, place.rows.join(np.split(b, np.cumsum([part.out_features for part in parts])[:-1]))
 
 
 def _adapter_settings(
@@ -107,13 +108,16 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
     if settings.number("lora_dropout", 0.0, 0) >= 1:
         settings.fail("lora_dropout", "less than 1")
     file = SafetensorsFile(directory / "adapter_model.safetensors")
-    maps = _their_maps(model, model.origin or adopted(model))
+    origin = model.origin or adopted(model)
+    maps = _their_maps(model, origin)
     parts = {path: list(ours.values()) for path, ours in maps.items()}
     arrays, scales = _arrays(file, parts, settings)
     adapters: dict[str, LoRALinear] = {}
     for path, scale in scales.items():
         a, b = (arrays[f"{path}.lora_{x}.weight"] for x in "AB")
-        adapters |= zip(maps[path], _adapters(a, b, parts[path], scale, settings.number("lora_dropout", 0.0)))
+        shapes = [(part.out_features, len(a)) for part in parts[path]]
+        rows = origin.places[f"{path}.weight"].rows.split(b, shapes)
+        adapters |= zip(maps[path], _adapters(a, rows, parts[path], scale, settings.number("lora_dropout", 0.0)))
     adapt(model, adapters)
     for path in maps:
         for leaf, own in parts[path][0].named_parameters():
@@ -174,10 +178,10 @@ def _fitting(file: SafetensorsFile, name: str, shape: tuple[int, ...], dtype: An
 
 
 def _adapters(
-    a: np.ndarray, b: np.ndarray, parts: Sequence[Linear], scale: float, dropout: float
+    a: np.ndarray, b: Sequence[np.ndarray], parts: Sequence[Linear], scale: float, dropout: float
 ) -> Iterator[LoRALinear]:
-    """Those of maps that lie below one another in theirs: each has all of A, and its own rows of B."""
-    for part, rows in zip(parts, np.split(b, np.cumsum([part.out_features for part in parts])[:-1])):
+    """Those of maps that are one of theirs: each has all of A, and its own rows of B."""
+    for part, rows in zip(parts, b):
         with init.skipped():
             adapter = LoRALinear(part, len(a), scale, dropout)
         adapter.lora_a.replace(a.copy())

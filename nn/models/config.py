@@ -69,6 +69,7 @@ class ModelConfig:
     max_len: int = 512
     rotary_base: float = 10000.0
     rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    rotary_dim: int | None = None
     no_rotary_layers: Sequence[int] = ()
     relative_buckets: int = 32
     relative_max_distance: int = 128
@@ -127,7 +128,7 @@ class ModelConfig:
         if self.positions == "rotary" and self.size_of_head > 1 << 16:
             raise ValueError(f"head_dim: expected at most {1 << 16} with rotary positions, got {self.size_of_head}")
         if self.positions == "rotary":
-            RotaryPositions(self.size_of_head, self.rotary_base, scaling=self.rotary_scaling)  # refuses what is wrong
+            self.rotary()  # refuses what is wrong
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS}
@@ -141,6 +142,11 @@ class ModelConfig:
     def size_of_head(self) -> int:
         """`head_dim`, or d_model / num_heads."""
         return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+
+    def rotary(self) -> RotaryPositions:
+        """What turns queries and keys, where `positions` is "rotary"."""
+        scaling, part = self.rotary_scaling, self.rotary_dim
+        return RotaryPositions(self.size_of_head, self.rotary_base, scaling=scaling, rotary_dim=part)
 
     @property
     def end_ids(self) -> tuple[int, ...]:
@@ -173,6 +179,7 @@ class ModelConfig:
             "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
             "num_kv_heads": self.num_heads, "head_dim": self.size_of_head, "embedding_size": self.d_model,
             "attention_scale": self.size_of_head**-0.5, "final_norm": self.has_final_norm,
+            "rotary_dim": self.size_of_head,
         }  # fmt: skip
         return settings | {name: value for name, value in meant.items() if settings[name] is None}
 
@@ -187,7 +194,7 @@ _COUNTS = {
     **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size", "num_classes", "num_types"), 0),
     **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers", "position_offset"), 0),
     **dict.fromkeys(("pad_id", "bos_id", "image_size", "patch_size"), 0),
-    **dict.fromkeys(("window", "relative_buckets", "num_channels"), 1),
+    **dict.fromkeys(("window", "relative_buckets", "num_channels", "rotary_dim"), 1),
 }  # fmt: skip
 """Settings that are integers, and the least of each."""
 _RANGES: dict[str, tuple[float, float]] = {
@@ -235,7 +242,7 @@ class TransformerConfig(ModelConfig):
 class LanguageModelConfig(ModelConfig):
     """The settings of a `LanguageModel`; the defaults are those of GPT-2, but smaller.
 
-    `tie` shares the output projection with the embedding.
+    `tie` shares the output projection with the embedding; `parallel` as in `TransformerEncoderLayer`.
     """
 
     vocab_size: int = 0
@@ -244,6 +251,7 @@ class LanguageModelConfig(ModelConfig):
     num_layers: int = 4
     d_ff: int = 1024
     tie: bool = field(default=True, kw_only=True)
+    parallel: bool = field(default=False, kw_only=True)
     activation: str = field(default="gelu_tanh", kw_only=True)
     norm_first: bool = field(default=True, kw_only=True)
     positions: str = field(default="learned", kw_only=True)

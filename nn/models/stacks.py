@@ -18,7 +18,6 @@ from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
 from ..layers.position_bias import ALiBi, RelativePositionBias
-from ..layers.rotary import RotaryPositions
 from ..layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
 from .config import EncoderConfig, ModelConfig
 
@@ -112,7 +111,7 @@ def _attention_options(config: ModelConfig) -> dict[str, Any]:
 def _position_options(config: ModelConfig, bidirectional: bool, generator: Generator | None) -> dict[str, Any]:
     """What gives positions to the self-attentions of a stack, which share it."""
     if config.positions == "rotary":
-        return {"rotary": RotaryPositions(config.size_of_head, config.rotary_base, scaling=config.rotary_scaling)}
+        return {"rotary": config.rotary()}
     if config.positions.endswith("relative"):
         sizes = config.num_heads, config.relative_buckets, config.relative_max_distance
         return {"position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)}
@@ -148,7 +147,8 @@ class Encoder(Module):
     ) -> None:  # fmt: skip
         self.causal, self.repeats = causal, num_layers if shared else 1
         count = min(num_layers, 1) if shared else num_layers
-        self.layers = _layers(TransformerEncoderLayer, config, count, generator, causal)
+        parallel = getattr(config, "parallel", False)
+        self.layers = _layers(TransformerEncoderLayer, config, count, generator, causal, parallel=parallel)
         self.norm = _final_norm(config)
 
     def forward(

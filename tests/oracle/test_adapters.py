@@ -19,6 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # PEFT and transformers warn 
 TARGETS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "llama": (["q_proj", "v_proj"], ("q_proj", "v_proj"), "CAUSAL_LM"),
     "gpt2": (["c_attn", "c_fc"], ("q_proj", "k_proj", "v_proj", "linear1"), "CAUSAL_LM"),
+    "gpt_neox": (["query_key_value", "dense"], ("q_proj", "k_proj", "v_proj", "out_proj"), "CAUSAL_LM"),
     "bert, classes": (["query", "value", "output.dense"], ("q_proj", "v_proj", "out_proj", "linear2"), "SEQ_CLS"),
     "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
     "mpnet, classes": (["q", "o"], ("q_proj", "out_proj"), "SEQ_CLS"),

@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not in
 transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
 
 GENERATES = [name for name in MODELS if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"]
-IN_FLOAT32 = {"gemma", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
+IN_FLOAT32 = {"gemma", "gpt_neox", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
 """Families whose norms, rotations or sines transformers computes in float32 whatever the model's dtype is."""
 
 
@@ -130,7 +130,7 @@ def train_theirs(
 LOSSES = [name for name in MODELS if name.partition(",")[0] in FAMILIES and name not in (
     "bert", "bert, pretraining", "bert, classes", "bert, tokens", "roberta", "roberta, masked", "xlm-roberta, masked",
     "xlm-roberta, classes", "distilbert", "distilbert, masked", "electra, masked", "albert, classes", "gpt2, bare",
-    "mpnet", "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "marian, two vocabularies",
+    "mpnet", "vit", "llama", "llama, yarn", "llama, biases", "qwen2", "gpt_neox, in turn", "marian, two vocabularies",
 )]  # fmt: skip
 """Of every family one, and of every head."""
 

@@ -236,6 +236,25 @@ def test_older_t5_with_a_head_of_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
 
+def test_an_older_pythia(tmp_path: Path) -> None:
+    """Its rotary settings have names of their own, and its file has masks and angles, too."""
+    make(transformers, torch, "gpt_neox").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings |= {"rotary_pct": 0.5, "rotary_emb_base": 500}
+    del settings["rope_parameters"]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    file, begin = SafetensorsFile(tmp_path / "model.safetensors"), "gpt_neox.layers.1.attention."
+    arrays = {name: file.read(name) for name in file} | {
+        begin + "bias": np.tri(40, dtype=bool)[None, None], begin + "masked_bias": np.float32(-1e9)[None],
+        begin + "rotary_emb.inv_freq": np.ones(2, np.float32),
+    }  # fmt: skip
+    write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
+    ours, theirs = nn.load(tmp_path), transformers.GPTNeoXForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    close(ours(IDS).data, logits(theirs.eval(), IDS))
+    nn.save(tmp_path / "again", ours)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
 def test_the_files_dtype(tmp_path: Path) -> None:
     made = make(transformers, torch, "llama").to(torch.bfloat16)
     made.save_pretrained(tmp_path / "1")

@@ -23,6 +23,10 @@ _GPT2 = {
     "vocab_size": VOCAB, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 40, "bos_token_id": 1,
     "eos_token_id": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
 }  # fmt: skip
+_NEOX = {
+    "vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
+    "max_position_embeddings": 40, "bos_token_id": 1,
+}  # fmt: skip
 _OPT = {
     "vocab_size": VOCAB, "hidden_size": 16, "ffn_dim": 24, "word_embed_proj_dim": 16, "num_attention_heads": 4,
     "num_hidden_layers": 2, "max_position_embeddings": 40, "dropout": 0.0,
@@ -80,6 +84,11 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "vit, classes": ("ViTForImageClassification", "ViTConfig", _VIT),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", _GPT2),
     "gpt2, bare": ("GPT2Model", "GPT2Config", _GPT2),
+    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", _NEOX),
+    "gpt_neox, in turn": (
+        "GPTNeoXForCausalLM", "GPTNeoXConfig",
+        {**_NEOX, "use_parallel_residual": False, "attention_bias": False, "rotary_pct": 1.0},
+    ),
     "opt": ("OPTForCausalLM", "OPTConfig", _OPT),
     "llama": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": False}),
     "llama, scaled": ("LlamaForCausalLM", "LlamaConfig", {**_LM, "tie_word_embeddings": True, "rope_parameters": _LLAMA3}),
@@ -147,6 +156,8 @@ def inputs(theirs: Any, torch: Any, seed: int = 0) -> tuple[dict[str, Any], tupl
 
 def name_in_file(model: Any, name: str) -> str:
     """What a parameter of theirs is called in a file: with transformers 5, some have other names in memory."""
+    if model.config.model_type == "gpt_neox":
+        name = name.replace("lm_head.", "embed_out.")
     if model.config.model_type == "vit":
         for memory, file in (
             ("attention.o_proj", "attention.output.dense"), ("attention.q_proj", "attention.attention.query"),

@@ -200,22 +200,27 @@ layers.norm                @norm
 """
 
 
-def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False) -> dict[str, Any]:
+def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False, part: float | None = None) -> dict[str, Any]:
     """Rotary positions: `rope_parameters` as files have them today, rope_theta and rope_scaling as before.
 
     And a sliding window (None: if use_sliding_window), in the layers that `layer_types` or `max_window_layers` tell.
+    `part` is that of each head that turns, unless the parameters tell (None: all, and they must not differ).
     """
     name = next((n for n in ("rope_parameters", "rope_scaling") if s.get(n) is not None), "")
     scaling = s.object(name) if name else Settings({}, s.where)
     kind = scaling.text(["rope_type", "type"], "default", choices=("default", "linear", "llama3", "yarn"))
     base = scaling.number("rope_theta", v["rotary_base"], low=1)
-    read_table(LanguageModelConfig, "=partial_rotary_factor:1.0|null", scaling)
+    if part is None:
+        read_table(LanguageModelConfig, "=partial_rotary_factor:1.0|null", scaling)
     for number in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
         scaling.number(number, None, low=1e-6)
     left = {k: v for k, v in scaling.items() if k not in ("rope_theta", "type", "partial_rotary_factor")}
     if kind == "yarn" and not left.get("original_max_position_embeddings"):
         left["original_max_position_embeddings"] = v["max_len"]
     found = {"rotary_base": float(base), "rotary_scaling": None if kind == "default" else {**left, "rope_type": kind}}
+    if part is not None:
+        whole = v["d_model"] // max(v["num_heads"], 1)
+        found["rotary_dim"] = int(whole * scaling.number("partial_rotary_factor", part, low=0, high=1))
     window = s.integer("sliding_window", None)
     if window is None or not (s.flag("use_sliding_window", False) if windowed is None else windowed):
         return found
@@ -275,6 +280,24 @@ layers.layers.#.{self_attention.out_proj,feed_forward.linear1,feed_forward.linea
 layers.norm  @ln_f
 """,  # noqa: E501
     ignored=("@h.*.attn.bias", "@h.*.attn.masked_bias"),
+)  # fmt: skip
+FAMILIES["gpt_neox"] = Family(
+    **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
+    settings=f"positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} d_ff=intermediate_size "
+             "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 max_len=max_position_embeddings:2048 "
+             "dropout=hidden_dropout:0.0 attention_dropout:0.0 parallel=use_parallel_residual:true "
+             "attention_bias:true tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:0 "
+             "eos_id=eos_token_id:2 rotary_base=rotary_emb_base:10000",
+    more=lambda s, v: _llama(s, v, part=s.number("rotary_pct", 0.25)),
+    names=lambda config: f"""
+embedding.tokens  @embed_in
+layers.layers.#.self_attention.{{q,k,v}}_proj  @layers.#.attention.query_key_value {config.num_heads}
+layers.layers.#.self_attention.out_proj  @layers.#.attention.dense
+layers.layers.#.feed_forward.linear{{1,2}}  @layers.#.mlp.dense_{{h_to_4h,4h_to_h}}
+layers.layers.#.norm{{1,2}}  @layers.#.{{input_layernorm,post_attention_layernorm}}
+layers.norm  @final_layer_norm
+""",
+    ignored=("@layers.*.attention.bias", "@layers.*.attention.masked_bias", "@layers.*.attention.rotary_emb.inv_freq"),
 )  # fmt: skip
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),

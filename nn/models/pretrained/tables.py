@@ -3,7 +3,8 @@
 Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@" what the
 names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of theirs that
 several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is stored (in, out);
-"row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained.
+"row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained; a number of heads: for
+each head its rows of each of ours.
 
 Settings. A word is `ours=theirs`, or `name` where both have it. `a|b`: the first that is there; `a,b`: both, which must
 agree. Behind a colon is what holds where config.json does not tell: JSON, a word, or another of our settings.
@@ -43,18 +44,29 @@ class Place(NamedTuple):
     ours: tuple[str, ...]
     mark: str
 
+    @property
+    def rows(self) -> Place:
+        """This place for arrays that are stored (out, in), whichever way this one is."""
+        return self._replace(mark="" if self.mark == "T" else self.mark)
+
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """The shape of theirs, where ours are of these shapes."""
         shape = (sum(s[0] for s in shapes), *shapes[0][1:]) if len(shapes) > 1 else shapes[0]
-        return {"": shape, "T": shape[::-1]}.get(self.mark, (1, *shape))
+        return {"T": shape[::-1], "row": (1, *shape), "buffer": (1, *shape)}.get(self.mark, shape)
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Ours from theirs, as views."""
+        """Ours from theirs, as views, but for those that lie head by head."""
+        if self.mark.isdecimal():
+            heads = theirs.reshape(int(self.mark), len(shapes), -1, *theirs.shape[1:])
+            return [heads[:, i].reshape(shape) for i, shape in enumerate(shapes)]
         whole = {"": theirs, "T": theirs.T}[self.mark] if self.mark in ("", "T") else theirs[0]
         return np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
 
     def join(self, ours: Sequence[np.ndarray]) -> np.ndarray:
         """Theirs from ours."""
+        if self.mark.isdecimal():
+            heads = [x.reshape(int(self.mark), -1, *x.shape[1:]) for x in ours]
+            return np.stack(heads, 1).reshape(-1, *ours[0].shape[1:])
         whole = np.concatenate(ours) if len(ours) > 1 else ours[0]
         return {"": whole, "T": whole.T}.get(self.mark, whole[None])
 

@@ -74,6 +74,31 @@ def test_bad_scalings_are_refused() -> None:
             nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_scaling=scaling)
     with pytest.raises(ValueError, match="expected an even head_dim, got 3"):
         nn.RotaryPositions(3)
+    for count in (0, 3, 10):
+        with pytest.raises(ValueError, match=f"expected an even rotary_dim of at most 8, got {count}"):
+            nn.RotaryPositions(8, rotary_dim=count)
+    with pytest.raises(ValueError, match="rotary_dim: expected at least 1, got 0"):
+        nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_dim=0)
+
+
+def test_a_part_of_each_head_turns() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 4, 3 * 8))
+    heads, y = x.reshape(2, 4, 3, 8), nn.RotaryPositions(8, rotary_dim=6)(x, 5).data.reshape(2, 4, 3, 8)
+    turned = nn.RotaryPositions(6)(heads[..., :6].reshape(2, 4, 18), 5).data.reshape(2, 4, 3, 6)
+    np.testing.assert_array_equal(y, np.concatenate([turned, heads[..., 6:]], -1))
+    assert mg.gradcheck(lambda x: nn.RotaryPositions(8, rotary_dim=6)(x, 5), [x], elementwise=False)
+
+
+def test_sublayers_side_by_side() -> None:
+    """Both see the same x, by definition; with the norms behind, or an attention to memory, there is no such layer."""
+    layer = nn.TransformerEncoderLayer(8, 2, 12, norm_first=True, parallel=True, dtype="float64").eval()
+    x = np.random.default_rng(0).standard_normal((2, 3, 8))
+    expected = x + layer.self_attention(layer.norm1(x)).data + layer.feed_forward(layer.norm2(x)).data
+    np.testing.assert_allclose(layer(x).data, expected, rtol=1e-12)
+    for kind, first in ((nn.TransformerEncoderLayer, False), (nn.TransformerDecoderLayer, True)):
+        with pytest.raises(ValueError, match=f"{kind.__name__}: parallel is for encoder layers with norm_first=True"):
+            kind(8, 2, 12, norm_first=first, parallel=True)
 
 
 # -- grouped keys and values ---------------------------------------------------------------------------------
