@@ -12,7 +12,7 @@ from ..core.tensor import Tensor
 from ..ops.activations import erf, polynomial, ratio
 from ..ops.axes import check_choice
 from ..ops.elementwise import tanh
-from .blocks import row_blocks
+from .blocks import BLOCK, row_blocks
 from .definitions import kernel
 
 __all__ = ["gelu"]
@@ -85,7 +85,7 @@ def _gelu(x, /, approximate):
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be written to memory."""
     flat = x.reshape(-1)
-    for block in row_blocks(flat.size, 1):
+    for block in row_blocks(flat.size, 1, 4 * BLOCK):  # long ones: threads that share a batch wait for the interpreter
         flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x
 
