@@ -11,7 +11,7 @@ from minigrad.files.found import found_file, read_text
 from minigrad.files.json import Settings, read_if_any, read_json
 
 from .pretrained import SPECIAL, ModelText
-from .sentencepiece import MarianText
+from .sentencepiece import marian_tokenizer
 
 __all__ = ["load"]
 
@@ -33,8 +33,8 @@ def load(directory: str | Path) -> ModelText:
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # an error for what is no text, which the library would take
     path = directory / "tokenizer.json"
-    if path.name not in files and {"source.spm", "vocab.json"} <= set(files):
-        return MarianText(directory, _settings(directory), files)
+    if path.name not in files and {"source.spm", "vocab.json"} <= files.keys():
+        return ModelText(marian_tokenizer(directory), _settings(directory, eos_token="</s>", pad_token="<pad>"), files)
     library = require("tokenizers", "the tokenizer of a published model")
     if path.name not in files:
         path = directory / ("vocab.txt" if "vocab.txt" in files else "vocab.json")
@@ -82,13 +82,14 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
             )
 
 
-def _settings(directory: Path) -> Settings:
+def _settings(directory: Path, **special: str) -> Settings:
     """tokenizer_config.json, with what special_tokens_map.json has beyond it, the chat template, and vocab_size."""
     found = read_if_any(directory / "tokenizer_config.json")
     found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
     for name in SPECIAL:  # either a text, or an object with its "content"
         if isinstance(found.get(name), dict):
             found[name] = found.object(name).text("content")
+    found |= {name: found.text(name, token) for name, token in special.items()}
     path = directory / "chat_template.jinja"
     if os.path.lexists(path):
         found["chat_template"] = read_text(path)

@@ -6,6 +6,7 @@ folder (`nn.text.templates`).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,16 +75,15 @@ class ModelText:
         sequence. At most `max_len` ids are kept, special ones among them. `language` is the source language's
         code where a special token tells it.
         """
-        if isinstance(text, str):
-            return self._encoded([text], [pair], special, max_len, language)[0][0]
-        pairs = [None] * len(text) if pair is None else pair
-        return [ids for ids, _ in self._encoded(text, pairs, special, max_len, language)]
+        rows, _ = self._encoded(text, pair, special, max_len, language)
+        return rows[0] if isinstance(text, str) else rows
 
     def _encoded(
-        self, texts: Sequence[str], pairs: Sequence[str | None], special: bool, max_len: int | None,
-        language: str | None,
-    ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
-        """Ids and types of each text."""
+        self, texts: Any, pairs: Any, special: bool, max_len: int | None, language: str | None
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of each text, and the types."""
+        texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
+        pairs = [None] * len(texts) if pairs is None else pairs
         check_texts([*texts, *(b for b in pairs if b is not None)])
         if len(texts) != len(pairs):
             raise ValueError(f"encode: expected a second text for each of {len(texts)}, got {len(pairs)}")
@@ -97,26 +97,27 @@ class ModelText:
             else:
                 self.tokenizer.enable_truncation(max_len)
             found = self.tokenizer.encode_batch(given, add_special_tokens=special)
-        return [(self._within(e.ids if language is None else self._from(language, e)), e.type_ids) for e in found]
-
-    def _within(self, ids: list[int]) -> list[int]:
-        """The ids, which must be in the vocabulary of the model too."""
-        if self.vocab_size is not None and ids and max(ids) >= self.vocab_size:
+        rows = [e.ids if language is None else self._from(language, e) for e in found]
+        largest = max((max(ids) for ids in rows if ids), default=0)
+        if self.vocab_size is not None and largest >= self.vocab_size:
             raise ValueError(
-                f"{self.settings.where}: {self.tokens([max(ids)])[0]!r} has the id {max(ids)}, but the model's "
+                f"{self.settings.where}: {self.tokens([largest])[0]!r} has the id {largest}, but the model's "
                 f"vocabulary, in config.json, has {self.vocab_size:,} tokens"
             )
-        return ids
+        return rows, [e.type_ids for e in found]
 
     def _from(self, language: str, encoding: Any) -> list[int]:
         """The ids of an encoding with the token of this language in place of another one's."""
-        wanted, shape = self.id(language), _shape(language)
-        if wanted is None:
+        if (wanted := self.id(language)) is None:
             raise ValueError(f"language: no token {language!r} in the vocabulary")
+        shape = lambda code: re.sub("[a-z]", "a", re.sub("[A-Z]", "A", code))  # of eng_Latn: aaa_Aaaa
         tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
-        ids = [wanted if special and _shape(token) == shape else i for i, token, special in tokens]
+        ids = [wanted if special and shape(token) == shape(language) else i for i, token, special in tokens]
         if wanted not in ids:
-            raise ValueError(f"language={language!r}: the model puts no such token around a text")
+            raise ValueError(
+                f"language={language!r}: the model puts no such token around a text; one such as '>>fra<<' is "
+                "written before it"
+            )
         return ids
 
     def batch(
@@ -124,11 +125,10 @@ class ModelText:
         language: str | None = None, pad_left: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
-        texts, pairs = ([texts], pairs and [str(pairs)]) if isinstance(texts, str) else (texts, pairs)
-        found = self._encoded(texts, pairs or [None] * len(texts), True, max_len, language)
-        if empty := [text for text, (row, _) in zip(texts, found) if text.strip() and not row]:
+        rows, types = self._encoded(texts, pairs, True, max_len, language)
+        texts = [texts] if isinstance(texts, str) else texts
+        if empty := [text for text, row in zip(texts, rows) if text.strip() and not row]:
             raise ValueError(f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}")
-        rows, types = [row for row, _ in found], [kinds for _, kinds in found]
         real = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
         return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
 
@@ -136,10 +136,7 @@ class ModelText:
         """The text of ids, without special tokens unless `special`; for several lists of ids, a list of texts."""
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
-        return self._decoded([int(i) for i in ids], special)
-
-    def _decoded(self, ids: list[int], special: bool) -> str:
-        return str(self.tokenizer.decode(ids, skip_special_tokens=not special))
+        return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special))
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text of ids that come one after another, in pieces: each as soon as its characters are whole."""
@@ -178,8 +175,3 @@ class ModelText:
         """Write the files that it was loaded from, byte by byte."""
         for name, data in self.files.items():
             write_bytes(Path(directory) / name, data)
-
-
-def _shape(code: str) -> str:
-    """What a language's code looks like: eng_Latn is aaa_Aaaa."""
-    return "".join("A" if c.isupper() else "a" if c.islower() else c for c in code)

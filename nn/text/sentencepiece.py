@@ -8,19 +8,18 @@ from __future__ import annotations
 import io
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.files.json import Settings, read_json
+from minigrad.files.found import found_file
+from minigrad.files.json import read_json
 
-from .pretrained import ModelText
-from .tokenize import check_texts
+__all__ = ["marian_tokenizer", "pieces_of", "sentencepiece_tokenizer"]
 
-__all__ = ["MarianText", "pieces_of", "sentencepiece_tokenizer"]
-
-UNIGRAM = 1
+UNIGRAM, NORMAL, USER_DEFINED = 1, 1, 4  # a kind of models, and two of pieces
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -45,27 +44,19 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
         yield number, varint() if kind == 0 else struct.unpack("<f", value)[0] if kind == 5 else value
 
 
-def pieces_of(path: str | Path) -> tuple[list[tuple[str, float]], dict[str, Any]]:
-    """The pieces of a SentencePiece model with their scores, and its settings: "model_type", "charsmap", "unk_id"."""
-    path = Path(path)
-    pieces: list[tuple[str, float]] = []
-    settings: dict[str, Any] = {"model_type": UNIGRAM, "charsmap": b"", "unk_id": 0}
+def pieces_of(path: str | Path) -> tuple[list[tuple[str, float, int]], dict[str, Any]]:
+    """The pieces of a SentencePiece model, each with its score and its kind; and "model_type" and "charsmap"."""
+    path = found_file(path)
     try:
-        for number, value in _fields(path.read_bytes()):
-            if number == 1:
-                piece = dict(_fields(value))
-                if piece.get(3) == 2:
-                    settings["unk_id"] = len(pieces)
-                pieces.append((piece[1].decode("utf-8"), float(piece.get(2, 0.0))))
-            elif number == 2:
-                settings["model_type"] = dict(_fields(value)).get(3, UNIGRAM)
-            elif number == 3:
-                settings["charsmap"] = dict(_fields(value)).get(2, b"")
+        fields = list(_fields(path.read_bytes()))
+        found = [dict(_fields(value)) for number, value in fields if number == 1]
+        pieces = [(piece[1].decode("utf-8"), float(piece.get(2, 0.0)), piece.get(3, NORMAL)) for piece in found]
+        trainer, normalizer = (dict(_fields(dict(fields).get(number, b""))) for number in (2, 3))
     except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error) as error:
         raise ValueError(f"{path}: not a SentencePiece model ({error})") from None
-    if not pieces:
-        raise ValueError(f"{path}: not a SentencePiece model (it has no pieces)")
-    return pieces, settings
+    if not pieces or not {kind for *_, kind in pieces} <= set(range(1, 7)):
+        raise ValueError(f"{path}: not a SentencePiece model (it has no pieces, or of unknown kinds)")
+    return pieces, {"model_type": trainer.get(3, UNIGRAM), "charsmap": normalizer.get(2, b"")}
 
 
 def sentencepiece_tokenizer(path: str | Path) -> Any:
@@ -74,63 +65,40 @@ def sentencepiece_tokenizer(path: str | Path) -> Any:
     pieces, settings = pieces_of(path)
     if settings["model_type"] != UNIGRAM:
         raise ValueError(f"{path}: expected a unigram model, got model_type {settings['model_type']}")
-    tokenizer = library.Tokenizer(library.models.Unigram(pieces, settings["unk_id"], False))
+    found = [(piece, score) for piece, score, kind in pieces if kind in (NORMAL, USER_DEFINED)]  # no text has others
+    tokenizer = library.Tokenizer(library.models.Unigram([("<unk>", 0.0), *found], 0, False))
     steps = [library.normalizers.Precompiled(settings["charsmap"])] if settings["charsmap"] else []
     steps += [library.normalizers.Strip(), library.normalizers.Replace(library.Regex(" {2,}"), " ")]
     tokenizer.normalizer = library.normalizers.Sequence(steps)
     tokenizer.pre_tokenizer = library.pre_tokenizers.Metaspace("▁", "always")
-    tokenizer.decoder = library.decoders.Metaspace("▁", "always")
     return tokenizer
 
 
-class MarianText(ModelText):
-    """The text of a Marian folder: cut up by source.spm, numbered by vocab.json, each text ending in EOS.
+def marian_tokenizer(directory: Path) -> Any:
+    """A tokenizer for a Marian folder: text is cut up by source.spm, numbered by vocab.json, and ends in EOS.
 
-    A text can begin with a token such as ">>fra<<", where the vocabulary has it: the language to translate to.
+    A text can begin with a token such as ">>fra<<": the language to translate to.
     """
+    library = require("tokenizers", "the tokenizer of a published model")
+    vocabulary, special = read_json(directory / "vocab.json"), ["</s>", "<unk>", "<pad>"]
+    ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
+    if sorted(ids.values()) != list(range(len(ids))) or not ids.keys() >= set(special):
+        raise ValueError(
+            f"{vocabulary.where}: expected tokens numbered from 0 to {len(ids) - 1}, {', '.join(special)} among them"
+        )
+    source = sentencepiece_tokenizer(directory / "source.spm")
 
-    def __init__(self, directory: Path, settings: Settings, files: Mapping[str, bytes]) -> None:
-        vocabulary = read_json(directory / "vocab.json")
-        self.ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
-        self.names = {i: token for token, i in self.ids.items()}
-        if sorted(self.ids.values()) != list(range(len(self.ids))):
-            raise ValueError(f"{vocabulary.where}: expected its tokens to be numbered from 0 to {len(self.ids) - 1}")
-        super().__init__(sentencepiece_tokenizer(directory / "source.spm"), settings, files)
-        self.eos_id, self.pad_id = self.ids.get("</s>", 0), self.ids.get("<pad>")
-        self.unk_id = self.ids.get("<unk>", 1)
+    def cut(_: int, text: Any) -> list[Any]:
+        language, rest = re.findall("(?s)^(>>.*?<<)?(.*)", str(text))[0]
+        pieces = source.encode(rest, add_special_tokens=False).tokens
+        return [library.NormalizedString(piece) for piece in (language, *pieces) if piece]
 
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def id(self, token: str | None) -> Any:
-        """The id of a token; None for one that there is not."""
-        return None if token is None else self.ids.get(token)
-
-    def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of ids."""
-        return [self.names.get(int(i), "") for i in ids]
-
-    def _encoded(
-        self, texts: Sequence[str], pairs: Sequence[str | None], special: bool, max_len: int | None,
-        language: str | None,
-    ) -> list[tuple[list[int], list[int]]]:  # fmt: skip
-        if any(pair is not None for pair in pairs) or language is not None:
-            raise ValueError("encode: a Marian model takes no pairs, and its language as a token: '>>fra<< a text'")
-        if max_len is not None and max_len <= special:
-            raise ValueError(f"encode: expected max_len above {special:d}, the EOS token, got {max_len}")
-        check_texts(texts)
-        found = []
-        for text in texts:
-            match = re.match(r"(>>.+?<<)\s*", text)
-            first = [match[1]] if match and match[1] in self.ids else []
-            rest = text[match.end() :] if match and first else text
-            pieces = first + self.tokenizer.encode(rest, add_special_tokens=False).tokens
-            ids = [self.ids.get(piece, self.unk_id) for piece in pieces][
-                : None if max_len is None else max_len - special
-            ]
-            found.append((self._within(ids + [self.eos_id] * special), [0] * (len(ids) + special)))
-        return found
-
-    def _decoded(self, ids: list[int], special: bool) -> str:
-        left_out = () if special else (self.eos_id, self.pad_id, self.unk_id)
-        return "".join(self.tokens(i for i in ids if i not in left_out)).replace("▁", " ").strip()
+    step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
+    tokenizer = library.Tokenizer(library.models.WordLevel(ids, "<unk>"))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
+    tokenizer.post_processor = library.processors.TemplateProcessing("$A </s>", "$A $B </s>", [("</s>", ids["</s>"])])
+    tokenizer.add_special_tokens(special)
+    spaces, ends = (("▁", " "), (library.Regex("^ +| +$"), ""))
+    steps = [library.decoders.Fuse(), library.decoders.Replace(*spaces), library.decoders.Replace(*ends)]
+    tokenizer.decoder = library.decoders.Sequence(steps)
+    return tokenizer

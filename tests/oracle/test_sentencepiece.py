@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import nn
 from nn.text.sentencepiece import pieces_of, sentencepiece_tokenizer
 
 library = pytest.importorskip("sentencepiece", reason="SentencePiece is the oracle; it is not installed")
@@ -18,17 +22,56 @@ TEXTS = [
 ]  # fmt: skip
 
 
+def train(path: Path, texts: list[str], **options: str) -> Any:
+    """A model of 36 pieces in a file, as the library sees it."""
+    made = path.with_suffix("")
+    library.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 20), model_prefix=str(made), vocab_size=36, model_type="unigram", minloglevel=2,
+        **options,
+    )  # fmt: skip
+    made.with_suffix(".model").rename(path)
+    return library.SentencePieceProcessor(model_file=str(path))
+
+
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
 def test_pieces(tmp_path: Path, rule: str) -> None:
-    (tmp_path / "text").write_text("\n".join(TEXTS[:4] * 20), encoding="utf-8")
-    library.SentencePieceTrainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "m"), vocab_size=36, model_type="unigram",
-        normalization_rule_name=rule, minloglevel=2,
-    )  # fmt: skip
-    theirs = library.SentencePieceProcessor(model_file=str(tmp_path / "m.model"))
+    theirs = train(tmp_path / "m.model", TEXTS[:4], normalization_rule_name=rule)
     pieces, settings = pieces_of(tmp_path / "m.model")
-    assert [p for p, _ in pieces] == [theirs.id_to_piece(i) for i in range(theirs.get_piece_size())]
-    assert settings["unk_id"] == theirs.unk_id()
+    assert [p for p, *_ in pieces] == [theirs.id_to_piece(i) for i in range(theirs.get_piece_size())]
+    assert [kind for *_, kind in pieces].index(2) == theirs.unk_id() and settings["model_type"] == 1
     ours = sentencepiece_tokenizer(tmp_path / "m.model")
     for text in TEXTS:
         assert ours.encode(text, add_special_tokens=False).tokens == theirs.encode(text, out_type=str), text
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_marian_folders(tmp_path: Path) -> None:
+    """Texts with pieces of the target alone, pieces that vocab.json lacks, languages in their place and elsewhere."""
+    transformers = pytest.importorskip("transformers", reason="Hugging Face's tokenizers are the oracle")
+    target = ["Le chat est là.", "Comment vas-tu, mon ami ?", "漢字は難しい", "Il ne sait pas ce qu'elle veut."]
+    models = [train(tmp_path / f"{side}.spm", texts) for side, texts in (("source", TEXTS[:4]), ("target", target))]
+    words = [m.id_to_piece(i) for m in models for i in range(36) if i % 7]
+    words = list(dict.fromkeys(["</s>", "<unk>", *words, ">>fra<<", "漢字", "<pad>"]))
+    (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    ours, theirs = nn.text.load(tmp_path), transformers.MarianTokenizer.from_pretrained(tmp_path)
+    parts = [
+        *"thecasond .,'?▁漢字難éq<>",
+        ">>fra<<",
+        ">>deu<<",
+        ">>",
+        "</s>",
+        "<s>",
+        "<unk>",
+        "<pad>",
+        "\n",
+        "the ",
+        "chat",
+    ]
+    rng = np.random.default_rng(0)
+    mixed = ["".join(parts[i] for i in rng.integers(len(parts), size=size)) for size in rng.integers(20, size=300)]
+    for text in [*TEXTS, *mixed, *(f">>{code}<<{text}" for code in ("fra", "deu") for text in mixed[:50])]:
+        ids = ours.encode(text)
+        assert ids == theirs(text).input_ids and ours.encode(text, special=False) == ids[:-1], text
+        assert ours.encode(text, max_len=5) == theirs(text, truncation=True, max_length=5).input_ids, text
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True), text
+        assert ours.encode(text, "the cat") == theirs(text, "the cat").input_ids, text

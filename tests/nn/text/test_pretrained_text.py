@@ -259,12 +259,21 @@ def test_marian_folders(tmp_path: Path) -> None:
     assert text.decode([2, 5, 0, 7]) == "the chat" and text.decode([[2], [5]]) == ["the", "chat"]
     ids, real, _ = text.batch(["the", "the cat"])
     assert ids.tolist() == [[2, 0, 7], [2, 3, 0]] and real.tolist() == [[True, True, False], [True] * 3]
+    with pytest.raises(
+        ValueError, match="puts no such token around a text; one such as '>>fra<<' is written before it"
+    ):
+        text.encode("the cat", language=">>fra<<")
     text.save(tmp_path / "again")
     assert (tmp_path / "again/source.spm").read_bytes() == (tmp_path / "source.spm").read_bytes()
     whole = (tmp_path / "source.spm").read_bytes()
     for data in (b"", b"\x0f", whole[:11], b"\xff" * 20, b"{}"):
         (tmp_path / "source.spm").write_bytes(data)
         with pytest.raises(ValueError, match="source.spm: not a SentencePiece model"):
+            nn.text.load(tmp_path)
+    (tmp_path / "source.spm").write_bytes(whole)
+    for words in ({"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "the": 2}):
+        (tmp_path / "vocab.json").write_text(json.dumps(words))
+        with pytest.raises(ValueError, match="vocab.json: expected tokens numbered from 0 to 2, </s>, <unk>, <pad> am"):
             nn.text.load(tmp_path)
 
 
