@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,18 @@ from minigrad.files.safetensors import SafetensorsFile, listed, write_safetensor
 
 from ..layers import init
 from ..layers.linear import Linear
+from ..layers.module import Module
 from .base import Model
-from .lora import LoRALinear, adapt, ends_in, heads_of, linears_of
+from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
 from .pretrained.origin import Origin, adopted
-from .pretrained.tables import Place
-from .weights import misfit
+from .pretrained.tables import Place, read_table
+from .weights import fit_weights
 
 __all__ = ["load_adapter", "save_adapter"]
 
 _STEM = "base_model.model."
+_UNSUPPORTED = "=bias:none =use_dora:false =use_qalora:false =lora_bias:false =alora_invocation_tokens:null"
 
 
 def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
@@ -58,7 +60,8 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             ranks[theirs] = len(a)
         if theirs in heads:
-            arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in parts[0].named_parameters()}
+            whole = {"weight": parts[0].weight, "bias": parts[0].bias}
+            arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in whole.items() if p is not None}
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
 
@@ -66,14 +69,13 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
 def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
     """One adapter for maps of one array: their A below one another, their B along a diagonal, in its order of rows."""
     a = np.concatenate([part.lora_a.data for part in parts if isinstance(part, LoRALinear)])
-    b = np.zeros((sum(part.out_features for part in parts), len(a)), a.dtype)
-    row = column = 0
+    rows, column = list[np.ndarray](), 0
     for part in parts:
+        rows.append(np.zeros((part.out_features, len(a)), a.dtype))
         if isinstance(part, LoRALinear):
-            b[row : row + part.out_features, column : column + part.rank] = part.lora_b.data
+            rows[-1][:, column : column + part.rank] = part.lora_b.data
             column += part.rank
-        row += part.out_features
-    return a, place.rows.join(np.split(b, np.cumsum([part.out_features for part in parts])[:-1]))
+    return a, place.rows.join(rows)
 
 
 def _adapter_settings(
@@ -92,6 +94,7 @@ def _adapter_settings(
     }  # fmt: skip
 
 
+@init.skipped()
 def load_adapter(directory: str | Path, model: Model) -> Model:
     """Add the adapters of a folder that PEFT or `save_adapter` wrote to a model, in place.
 
@@ -102,57 +105,54 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         directory / "adapter_config.json", "expected a folder with adapter_config.json and adapter_model.safetensors"
     )
     settings.text("peft_type", choices=["LORA"])
-    settings.text("bias", "none", choices=["none"])
-    if settings.flag("use_dora", False):
-        settings.fail("use_dora", "false (others are not supported)")
-    if settings.number("lora_dropout", 0.0, 0) >= 1:
+    read_table(object, _UNSUPPORTED, settings)
+    if (dropout := settings.number("lora_dropout", 0.0, 0)) >= 1:
         settings.fail("lora_dropout", "less than 1")
-    file = SafetensorsFile(directory / "adapter_model.safetensors")
+    check_plain(model)
+    file, expected = SafetensorsFile(directory / "adapter_model.safetensors"), Module()
     origin = model.origin or adopted(model)
     maps = _their_maps(model, origin)
-    parts = {path: list(ours.values()) for path, ours in maps.items()}
-    arrays, scales = _arrays(file, parts, settings)
+    modules, pairs = _expected(file, maps, settings)
+    vars(expected).update(modules)
+    fit_weights(expected, {name: file.read(name) for name in file}, file.path)
     adapters: dict[str, LoRALinear] = {}
-    for path, scale in scales.items():
-        a, b = (arrays[f"{path}.lora_{x}.weight"] for x in "AB")
-        shapes = [(part.out_features, len(a)) for part in parts[path]]
-        rows = origin.places[f"{path}.weight"].rows.split(b, shapes)
-        adapters |= zip(maps[path], _adapters(a, rows, parts[path], scale, settings.number("lora_dropout", 0.0)))
-    adapt(model, adapters)
-    for path in maps:
-        for leaf, own in parts[path][0].named_parameters():
-            if (name := f"{path}.{leaf}") in arrays:  # of a head
-                own.replace(arrays[name])
-    return model
+    for path, (a, b, scale) in pairs.items():
+        shapes = [(part.out_features, a.out_features) for part in maps[path].values()]
+        rows = origin.places[f"{path}.weight"].rows.split(b.weight.data, shapes)
+        for (name, part), own in zip(maps[path].items(), rows):  # all of A, and its own rows of B
+            adapters[name] = adapter = LoRALinear(part, a.out_features, scale, dropout)
+            adapter.lora_a.data[...], adapter.lora_b.data[...] = a.weight.data, own
+    return adapt(model, adapters)
 
 
-def _arrays(
-    file: SafetensorsFile, parts: Mapping[str, Sequence[Linear]], settings: Settings
-) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """The arrays of the file, all of which fit the maps, by name; and the scales of the maps that have adapters."""
-    names, saved = {name.removeprefix(_STEM): name for name in file}, settings.list("modules_to_save", str, None) or ()
-    if wrong := {re.sub(r"\.(lora_[AB]\.weight|weight|bias)$", "", name) for name in names} - parts.keys():
-        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(parts, 4)}")
-    _check_targets(file, [path for path in parts if any(f"{path}.lora_{x}.weight" in names for x in "AB")], settings)
-    shapes: dict[str, tuple[int, ...]] = {}
-    scales: dict[str, float] = {}
-    for path, maps in parts.items():
-        if f"{path}.weight" in names or f"{path}.bias" in names or any(f".{name}." in f".{path}." for name in saved):
-            shapes |= {f"{path}.{leaf}": p.shape for leaf, p in maps[0].named_parameters()}
-        pair = [f"{path}.lora_{x}.weight" for x in "AB"]
-        if there := [names[name] for name in pair if name in names]:
-            rank = _of(settings, "rank_pattern", path, settings.integer("r"))
-            alpha = _of(settings, "alpha_pattern", path, settings.number("lora_alpha", 8, 0, 1e30))
-            if rank < 1 or rank not in file[there[0]].shape:
-                raise ValueError(f"{settings.where}: r: {rank} for {path}, but its adapter in {file.path} has another")
-            shapes |= zip(pair, ((rank, maps[0].in_features), (sum(part.out_features for part in maps), rank)))
-            scales[path] = alpha / (math.sqrt(rank) if settings.flag("use_rslora", False) else rank)
-    if missing := shapes.keys() - names.keys():
-        raise ValueError(f"{file.path}: {listed(missing)} is missing")
-    if unknown := names.keys() - shapes.keys():
-        raise ValueError(f"{file.path}: the model has no {listed(unknown)}")
-    dtype = next(iter(parts.values()))[0].weight.dtype
-    return {name: _fitting(file, names[name], shape, dtype) for name, shape in shapes.items()}, scales
+def _expected(
+    file: SafetensorsFile, maps: Mapping[str, Mapping[str, Linear]], settings: Settings
+) -> tuple[dict[str, Linear], dict[str, tuple[Linear, Linear, float]]]:
+    """The modules whose weights the file must hold, by its names for them; for each adapted map A, B and the scale."""
+    stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
+    saved = settings.list("modules_to_save", str, None) or ()
+    found = {re.sub(r"\.(lora_[AB]\.weight|weight|bias)$", "", name.removeprefix(stem)) for name in file}
+    if wrong := found - maps.keys():
+        raise ValueError(f"{file.path}: the model has no map {listed(wrong)}; it has {listed(maps, 4)}")
+    adapted = [path for path in maps if {f"{stem}{path}.lora_{x}.weight" for x in "AB"} & file.keys()]
+    _check_targets(file, adapted, settings)
+    modules, pairs = dict[str, Linear](), dict[str, tuple[Linear, Linear, float]]()
+    for path, ours in maps.items():
+        told = any(f".{part}." in f".{path}." for part in saved)
+        if told or {f"{stem}{path}.weight", f"{stem}{path}.bias"} & file.keys():  # of a head
+            modules[stem + path] = next(iter(ours.values()))
+    for path in adapted:
+        name, parts = stem + path, list(maps[path].values())
+        rank = _of(settings, "rank_pattern", path, settings.integer("r"))
+        alpha = _of(settings, "alpha_pattern", path, settings.number("lora_alpha", 8, 0, 1e30))
+        entry = file.get(f"{name}.lora_A.weight") or file[f"{name}.lora_B.weight"]
+        if rank < 1 or rank not in entry.shape:
+            raise ValueError(f"{settings.where}: r: {rank} for {path}, but its adapter in {file.path} has another")
+        a = Linear(parts[0].in_features, int(rank), False, parts[0].weight.dtype)
+        b = Linear(int(rank), sum(part.out_features for part in parts), False, parts[0].weight.dtype)
+        modules |= {f"{name}.lora_A": a, f"{name}.lora_B": b}
+        pairs[path] = a, b, alpha / (math.sqrt(rank) if settings.flag("use_rslora", False) else rank)
+    return modules, pairs
 
 
 def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settings) -> None:
@@ -165,28 +165,6 @@ def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settin
             raise ValueError(f"{settings.where}: target_modules: {listed(idle)} has no adapter in {file.path}")
         if apart := [path for path in paths if not ends_in(path, targets)]:
             raise ValueError(f"{settings.where}: target_modules: {listed(apart)} is not among them, but in {file.path}")
-
-
-def _fitting(file: SafetensorsFile, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array of the file, which must have this shape, and finite numbers."""
-    if file[name].shape != shape:
-        raise ValueError(f"{file.path}: {name}: expected {shape}, got {file[name].shape}")
-    array = file.read(name)
-    if wrong := misfit(name, array, dtype):
-        raise ValueError(f"{file.path}: {wrong}")
-    return array.astype(dtype, copy=False)
-
-
-def _adapters(
-    a: np.ndarray, b: Sequence[np.ndarray], parts: Sequence[Linear], scale: float, dropout: float
-) -> Iterator[LoRALinear]:
-    """Those of maps that are one of theirs: each has all of A, and its own rows of B."""
-    for part, rows in zip(parts, b):
-        with init.skipped():
-            adapter = LoRALinear(part, len(a), scale, dropout)
-        adapter.lora_a.replace(a.copy())
-        adapter.lora_b.replace(rows.copy())
-        yield adapter
 
 
 def _of(settings: Settings, patterns: str, path: str, default: float) -> Any:

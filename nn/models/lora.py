@@ -78,10 +78,15 @@ def heads_of(model: Model) -> dict[str, Module]:
     return {name: child for name, child in model.named_children() if name in trained}
 
 
-def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
-    """The model with these adapters; nothing else is trained but a classifier's head."""
+def check_plain(model: Model) -> None:
+    """An error for a model that has adapters."""
     if linears_of(model, LoRALinear):
         raise ValueError("lora: there are adapters already; merge_lora makes them part of the weights")
+
+
+def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
+    """The model with these adapters; nothing else is trained but a classifier's head."""
+    check_plain(model)
     model.requires_grad_(False)
     _put(model, adapters)
     for part in heads_of(model).values():
