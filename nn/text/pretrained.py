@@ -157,7 +157,8 @@ class ModelText:
         """The text that a chat model expects for messages such as `{"role": "user", "content": "Hello"}`.
 
         With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has the
-        special tokens. Needs `jinja2`; the template comes with the folder, and runs in a sandbox and within bounds.
+        special tokens. `variables` are for the template, such as `tools=` (JSON schemas). Needs `jinja2`; the template
+        comes with the folder, and runs in a sandbox, in a process of its own (`nn.text.templates`).
         """
         if not all(isinstance(message, Mapping) for message in messages):
             raise ValueError(
@@ -168,8 +169,8 @@ class ModelText:
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
         file = "chat_template.jinja" if "chat_template.jinja" in self.files else Path(self.settings.where).name
         special = {name: self.settings[name] for name in SPECIAL if isinstance(self.settings.get(name), str)}
-        given = {"messages": messages, "add_generation_prompt": reply, **special, **variables}
-        return render(template, str(Path(self.settings.where).with_name(file)), given)
+        given = {"messages": [*messages], "tools": None, "documents": None, "add_generation_prompt": reply}
+        return render(template, str(Path(self.settings.where).with_name(file)), {**given, **special, **variables})
 
     def save(self, directory: str | Path) -> None:
         """Write the files that it was loaded from, byte by byte."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+import collections
 import datetime
+import enum
+import gc
 import json
+import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import Popen
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from damage import INTENSE, Judge
 from tiny_folders import text_files
 
 import nn
+from minigrad.core.errors import MissingExtraError
+from nn.text import rendering, templates
 from nn.text.templates import render
 
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
@@ -21,61 +32,204 @@ sandbox = pytest.importorskip("jinja2.sandbox", reason="chat templates need it")
 
 BIG = "{% set big = 'x' * 100000 %}"
 TWINS = "{% set x = [1] %}{% set y = [1] %}" + "{% set x = [x, x] %}{% set y = [y, y] %}" * 60
-KEYS = "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60
 SPACE = "{% set ns = namespace(x='ab', n=7) %}"
-WITHOUT_END = {
+WITHOUT_END = {  # of each kind the first two, unless all are asked for
     "loops": ["{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
               "{% for i in range(99999) %}" + "x" * 90_000 + "{% endfor %}", "{% for i in range(10**12) %}{% endfor %}",
-              "{% macro m() %}" + "x" * 90_000 + "{% endmacro %}{% for i in range(99999) %}{% set y = m() %}{% endfor %}",
-              "{% set x = [1] * 200000 %}{% for i in range(9999) %}{% set y = x[1:] %}{% endfor %}",
-              "{% set x = [1] * 200000 %}{% for i in range(9999) %}{% set y = x|list %}{% endfor %}",
-              "{% for i in range(9999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}"],
+              "{% set x = [1] * 200000 %}{% for i in range(99999) %}{% set y = x[1:] %}{% endfor %}",
+              "{% for i in range(99999) %}{{ ('a' * 200000).find('a' * 90000 ~ 'b') }}{% endfor %}"],
     "recursion": ["{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% block a %}{{ self.a() }}{% endblock %}",
                   "{% macro m(n) %}{% if n < 60 %}{{ m(n + 1) }}{{ m(n + 1) }}{% endif %}{% endmacro %}{{ m(0) }}",
                   "{% for i in [1] recursive %}{{ loop([1, 2]) }}{% endfor %}",
-                  "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}",
-                  "{% macro m() %}{{ varargs }}{% endmacro %}{% set x = [1] * 99999 %}{% for i in range(9000) %}{% set y = m(*x) %}{% endfor %}"],
-    "operators": ["{{ 10 ** 100000000 }}", "{{ 'x' * 10**11 }}", "{{ 10**11 * 'x' }}", "{{ ([1] * 10**10)|length }}",
-                  "{{ '%9999999999d' % 1 }}", "{{ '%*d' % (10**10, 1) }}", "{{ '%(a)9999999999d' % {'a': 1} }}",
-                  "{{ ('%99999d' * 1000) % ((1,) * 1000) }}", BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}",
-                  SPACE + "{% for i in range(999) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}",
-                  "{{ 'x'.encode() * 10**11 }}", "{% set a = ('f' * 900000)|int(base=16) %}{{ a // 7 }}"],
-    "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, "{% set x = 'ab' %}" + "{% set x = x + x %}" * 60,
-                 SPACE + "{% for i in range(999) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", TWINS + "{{ x }}",
-                 TWINS + "{{ x|tojson }}", TWINS + "{{ x == y }}", TWINS + "{{ x in [y] }}", TWINS + "{{ x is eq(y) }}",
-                 TWINS + "{{ [x]|select('in', [y])|list|length }}", KEYS + "{{ {x: 1}|length }}", KEYS + "{{ {}[x] }}",
-                 TWINS + "{% for z in [x, y] %}{{ loop.changed(z) }}{% endfor %}",
-                 "{% set ns = namespace(x=[1]) %}" + "{% set ns.x = [ns.x, ns.x] %}" * 60 + "{{ ns }}"],
-    "filters": ["{{ 'x'|center(10**10) }}", BIG + "{{ big|replace('x', big) }}", BIG + "{{ ([big] * 99999)|join }}",
-                BIG + "{{ ([big] * 99999)|select|join }}", BIG + "{{ ([big] * 99999)|map('trim')|join }}",
-                BIG + "{{ big|join(big) }}", "{{ '%9999999999d'|format(1) }}", "{{ ('x\n' * 99999)|indent(99999) }}",
-                "{{ messages|tojson(10**10) }}", "{{ [1]|batch(10**9, 'x')|list }}", "{{ [1]|slice(10**9)|list }}",
-                "{{ ([[1]] * 200000)|sum(start=[])|length }}", BIG + "{{ big|wordwrap(1, true, big) }}",
-                BIG + "{% filter replace('x', big) %}{{ big }}{% endfilter %}", "{{ lipsum(10**9) }}"],
-    "methods": ["{{ 'x'.ljust(10**10) }}", "{{ ('\t' * 99999).expandtabs(99999) }}", BIG + "{{ big.replace('', big) }}",
-                BIG + "{{ big.join([big]) }}", BIG + "{{ big.translate({120: big}) }}", "{{ '{:>9999999999}'.format(1) }}",
-                "{{ '{:{}}'.format(1, 10**10) }}", BIG + "{{ ('{0}' * 99999).format(big) }}",
-                "{{ '{a:>9999999999}'.format_map({'a': 1}) }}", "{{ (1).to_bytes(10**10, 'big') }}",
-                "{{ strftime_now('%9999999999Y') }}"],
-    "faults": ["{{ 1 / 0 }}", "{{ 'a' + 1 }}", "{{ {}.x.y }}", "{% include 'x' %}", "{% extends 'x' %}", "{{ 1e999 }}",
-               "{{ '" + "x" * 100_000 + "' }}", "{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ nothing() }}", "{% for %}",
-               "{{ 1" + " + 1" * 2_000 + " }}", "{% for i in [1] %}" * 40 + "{% endfor %}" * 40,
-               "{{ raise_exception('no\n\n' * 9999) }}", "{{ raise_exception(1, 2) }}", "{{ " + "9" * 9999 + " }}"],
+                  "{% set x = range(19000) %}{% for i in x recursive %}{% if not loop.depth0 %}{{ loop(x) }}{% endif %}{% endfor %}"],
+    "operators": ["{{ 'x' * 10**11 }}", "{{ '%9999999999d' % 1 }}", "{{ 10 ** 100000000 }}", "{{ ([1] * 10**10)|length }}",
+                  BIG + "{{ ('%(a)s' * 100000) % {'a': big} }}", "{{ 'x'.encode() * 10**11 }}",
+                  SPACE + "{% for i in range(999) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}"],
+    "doubling": ["{% set x = 'ab' %}" + "{% set x = x ~ x %}" * 60, TWINS + "{{ x }}", TWINS + "{{ x|tojson }}",
+                 TWINS + "{{ x == y }}", "{% set x = (1,) %}" + "{% set x = (x, x) %}" * 60 + "{{ {x: 1}|length }}",
+                 SPACE + "{% for i in range(999) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}"],
+    "filters": ["{{ 'x'|center(10**10) }}", BIG + "{{ big|replace('x', big) }}", BIG + "{{ ([big] * 99999)|map('trim')|join }}",
+                "{{ ('x\n' * 99999)|indent(99999) }}", "{{ [1]|batch(10**9, 'x')|list }}", "{{ [1]|slice(10**9)|list }}",
+                "{{ ([[1]] * 200000)|sum(start=[])|length }}", BIG + "{{ big|wordwrap(1, true, big) }}", "{{ lipsum(10**9) }}"],
+    "methods": ["{{ 'x'.ljust(10**10) }}", "{{ '{:>9999999999}'.format(1) }}", BIG + "{{ big.replace('', big) }}",
+                BIG + "{{ big.translate({120: big}) }}", BIG + "{{ ('{0}' * 99999).format(big) }}", "{{ (1).to_bytes(10**10, 'big') }}"],
+    "faults": ["{{ 1 / 0 }}", "{{ " + "(" * 40_000 + ")" * 40_000 + "}}", "{{ 'a' + 1 }}", "{{ {}.x.y }}", "{% include 'x' %}",
+               "{% extends 'x' %}", "{{ '" + "x" * 100_000 + "' }}", "{{ nothing() }}", "{% for %}", "{{ 1" + " + 1" * 2_000 + " }}",
+               "{% for i in [1] %}" * 40 + "{% endfor %}" * 40, "{{ raise_exception('no\n\n' * 9999) }}",
+               "{{ raise_exception(1, 2) }}", "{{ " + "9" * 9999 + " }}", "{{ namespace(__call__=1) }}", "{% set x.y = 1 %}",
+               SPACE + "{% set ns._x = 1 %}", "{{ messages|tojson(default=1) }}"],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", ["tokenizer_config.json", "chat_template.jinja"])
-def test_templates_that_would_not_end(tmp_path: Path, file: str, tell: Callable[[str], None]) -> None:
-    judge, config = Judge((ValueError,)), file == "tokenizer_config.json"
-    for kind, templates in WITHOUT_END.items():
-        for number, template in enumerate(templates if config or INTENSE else templates[::3]):
-            if file.endswith(".jinja"):
-                (tmp_path / file).write_text(template)
-            text_files(tmp_path, **({} if file.endswith(".jinja") else {"chat_template": template}))
-            text = nn.text.load(tmp_path)
-            read = lambda text=text: text.chat([{"role": "user", "content": "the cat"}])
-            judge.case(f"{kind} {number}", read, lambda said: False, str(tmp_path / file))
-    judge.report(f"chat templates without end, in {file}", 70 if config else 25, tell)
+def test_templates_that_would_not_end(
+    tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(templates, "SECONDS", 0.4)
+    monkeypatch.setattr(templates, "MEMORY", 1 << 28)
+    judge = Judge((ValueError,))
+    for kind, sources in WITHOUT_END.items():
+        for number, source in enumerate(sources if INTENSE else sources[:2]):
+            read = lambda source=source: render(source, "a/file", {"messages": [{"role": "user"}]})
+            judge.case(f"{kind} {number}", read, lambda said: False, "a/file: ")
+    judge.report("chat templates without end", 14, tell)
+
+
+def test_the_file_is_named(tmp_path: Path) -> None:
+    text_files(tmp_path, chat_template="{{ 1 / 0 }}")
+    for file in ("tokenizer_config.json", "chat_template.jinja"):
+        if file.endswith(".jinja"):
+            (tmp_path / file).write_text("{{ 1 / 0 }}")
+        with pytest.raises(ValueError) as error:
+            nn.text.load(tmp_path).chat([{"role": "user", "content": "the cat"}])
+        assert str(error.value) == f"{tmp_path / file}: chat_template: division by zero"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (WITHOUT_END["loops"][0], "chat_template: it takes more than 0.3 s"),
+        ("{{ 'x' * 10**11 }}", "chat_template: it takes too much memory"),
+        ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
+        ("{{ 1 / 0 }}", "chat_template: division by zero"),
+    ],
+)
+def test_what_went_wrong(source: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templates, "SECONDS", 0.3 if "0.3" in said else 60)
+    with pytest.raises(ValueError) as error:
+        render(source, "a/file", {})
+    assert str(error.value).startswith(f"a/file: {said}")
+
+
+def test_a_process_that_dies_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho Fatal >&2\nkill -SEGV $$\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(
+        ValueError, match="^a/file: chat_template: it ended the process that renders it \\(code -11\\)$"
+    ):
+        render("a", "a/file", {"x": "x" * 1_000_000})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_after_an_interrupt_no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Interrupted(Popen):  # type: ignore[type-arg]
+        def communicate(self, *args: Any, **options: Any) -> Any:
+            started.append(self)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(templates, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        render("a", "a/file", {})
+    assert started.pop().returncode == -9
+    gc.collect()  # would tell of a process that still runs
+
+
+def test_a_process_left_alone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource", reason="Windows has no such bounds")
+    set_to = {}
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, most: set_to.update({kind: most[0]}))
+    rendering._bound(2.5, 1000)
+    assert set_to == {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: 4, resource.RLIMIT_AS: 1000}
+
+
+class Role(str, enum.Enum):
+    USER = "user"
+
+
+def draw(rng: np.random.Generator, depth: int) -> Any:
+    """A value that JSON carries: odd texts and numbers, nested."""
+    kind = int(rng.integers(8 if depth else 6))
+    if kind < 2:
+        return "".join(
+            chr(c) for c in rng.choice([0, 10, 34, 39, 92, 127, 0x2028, 0xD83D, 0xDE00, 0xFFFF, 0x1F600, 97], 5)
+        )
+    if kind < 6:
+        values = [None, True, False, -0.0, 5e-324, 1e308, float("nan"), float("-inf"), 2**200, -7, 0.1]
+        return values[int(rng.integers(len(values)))]
+    inside = [draw(rng, depth - 1) for _ in range(int(rng.integers(4)))]
+    return inside if kind == 6 else {draw(rng, 0) if i == "x" else f"{i} \ud800": i for i in inside}
+
+
+def test_values_arrive_exactly() -> None:
+    rng = np.random.default_rng(0)
+    values = [draw(rng, 3) for _ in range(300)]
+    assert render("{{ x }}", "a/file", {"x": values}) == str(values)
+    assert render("{{ x }}", "a/file", {"x": {"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}}) == str(
+        {"\ud83d\ude00": {"a": 0.1}}
+    )
+    given = {"x": collections.OrderedDict(a=Role.USER), "y": np.str_("b")}
+    assert render("{{ x }} {{ y }}", "a/file", given) == "{'a': 'user'} b"
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+
+
+NO_VALUES = [
+    (1,), {1: 2}, {None: 1}, {"a": 1, True: 2}, {1}, b"x", np.int64(1), np.bool_(True), np.zeros(2), object(), len, 1j,
+    10**5000, CYCLE, datetime.date(2020, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(NO_VALUES)))
+def test_values_that_would_not_arrive_are_refused(number: int) -> None:
+    expected = (
+        r"^chat: (messages\[0\].content: expected a text, a number, .*, got |maximum recursion|Exceeds the limit)"
+    )
+    with pytest.raises(ValueError, match=expected):
+        render("a", "a/file", {"messages": [{"content": NO_VALUES[number]}]})
+
+
+def test_nothing_around_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the locale and Python's variables, nor modules with the names of Python's."""
+    for name, value in (
+        ("LC_ALL", "C"),
+        ("PYTHONIOENCODING", "ascii"),
+        ("PYTHONUTF8", "0"),
+        ("PYTHONHOME", "/nowhere"),
+    ):
+        monkeypatch.setenv(name, value)
+    inside = Path(templates.__file__).parent
+    assert (inside / "tokenize.py").exists()
+    monkeypatch.chdir(inside)
+    for entry in (Path(), str(inside), ""):
+        monkeypatch.setattr(sys, "path", [entry, *sys.path])
+    assert render("{{ x }} 漢", "a/file", {"x": "🙂\udc80"}) == "🙂\udc80 漢"
+
+
+def test_several_threads() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [*map(str, range(6))]
+
+
+def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a browser: within this one. Without jinja2, none is started."""
+    monkeypatch.setattr(templates, "Popen", None)
+    for where, name, value in ((sys, "executable", ""), (sys, "platform", "emscripten"), (sys, "frozen", True)):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, value, raising=False)
+            assert render("{{ x }}", "a/file", {"x": "\ud800"}) == "\ud800"
+            with pytest.raises(ValueError, match="^a/file: the chat template refuses: no$"):
+                render("{{ raise_exception('no') }}", "a/file", {})
+    monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
+    with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"):
+        render("a", "a/file", {})
+
+
+def test_the_process_imports_python_and_jinja2_alone() -> None:
+    tree = ast.parse(Path(rendering.__file__).read_text(encoding="utf-8"))
+    nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    names = {
+        name.partition(".")[0]
+        for n in nodes
+        for name in ([n.module or "."] if isinstance(n, ast.ImportFrom) else [a.name for a in n.names])
+    }
+    assert names <= {*sys.stdlib_module_names, "jinja2"}
 
 
 SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen='') %}
@@ -96,7 +250,6 @@ SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen
 
 @pytest.mark.parametrize("times", [1, 300])
 def test_a_template_says_what_it_says_without_bounds(times: int) -> None:
-    """Long conversations may cost more."""
     call = {"name": "f", "arguments": {"a": "b", "c": "d"}}
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "Be kind."}, {"role": "user", "content": "Why is the sky blue? " * times},
