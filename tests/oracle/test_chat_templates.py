@@ -20,143 +20,98 @@ CHATML = """{% for message in messages %}{% generation %}{% set said = message.c
 """
 
 LLAMA = """{{- bos_token }}
-{%- if not date_string is defined %}
-    {%- set date_string = strftime_now("%Y") if strftime_now is defined else "2024" %}
-{%- endif %}
-{%- if messages[0]['role'] == 'system' %}
-    {%- set system_message = messages[0]['content']|trim %}
-    {%- set messages = messages[1:] %}
-{%- else %}
-    {%- set system_message = "" %}
-{%- endif %}
-{{- "<|start_header_id|>system<|end_header_id|>\n\n" }}
+{%- macro header(role) %}{{ '<|start_header_id|>' ~ role ~ '<|end_header_id|>\n\n' }}{% endmacro %}
+{%- set day = day or strftime_now('%Y') %}
+{%- set told = messages[0].content|trim if messages[0].role == 'system' else '' %}
+{%- set messages = messages[1:] if told else messages %}
+{{- header('system') }}
 {%- if builtin_tools is defined or tools is not none %}
-    {{- "Environment: ipython\n" }}
+    {{- 'Environment: ipython\n' }}
 {%- endif %}
 {%- if builtin_tools is defined %}
-    {{- "Tools: " + builtin_tools | reject('equalto', 'code_interpreter') | join(", ") + "\n\n" }}
+    {{- 'Tools: ' + builtin_tools | reject('equalto', 'search') | join(', ') + '\n\n' }}
 {%- endif %}
-{{- "Today: " + date_string + "\n\n" + system_message + "<|eot_id|>" }}
-{%- if tools is not none %}
-    {%- for tool in tools %}
-        {{- tool | tojson(indent=4) }}
-        {{- "\n\n" }}
-    {%- endfor %}
-{%- endif %}
+{{- 'Today: ' + day + '\n\n' + told + '<|eot_id|>' }}
+{%- for tool in tools or [] %}{{ tool | tojson(indent=4) }}{{ '\n\n' }}{% endfor %}
 {%- for message in messages %}
-    {%- if message.role not in ['ipython', 'tool'] and 'tool_calls' not in message %}
-        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}
-        {%- generation %}
-        {{- message['content'] | trim + '<|eot_id|>' }}
-        {%- endgeneration %}
-    {%- elif 'tool_calls' in message %}
-        {%- if not message.tool_calls|length == 1 %}{{- raise_exception("Only one call at once!") }}{%- endif %}
+    {%- if message.tool_calls is defined %}
+        {%- if message.tool_calls|length > 1 %}{{ raise_exception('one call at a time, please') }}{% endif %}
         {%- set call = message.tool_calls[0].function %}
-        {{- call.name + "(" }}
-        {%- for name, value in call.arguments | items %}
-            {{- name + '="' + value | string + '"' }}
-            {%- if not loop.last %}{{- ", " }}{%- endif %}
-        {%- endfor %}
-        {{- ")<|eom_id|>" }}
-    {%- elif message.content is mapping or message.content is iterable %}
-        {{- message.content | tojson }}
+        {{- call.name + '(' }}
+        {%- for name, value in call.arguments | items %}{{ name ~ '="' ~ value ~ '"' }}{{ ', ' if not loop.last }}{% endfor %}
+        {{- ')<|eom_id|>' }}
+    {%- elif message.role == 'tool' %}
+        {{- header('ipython') + (message.content | tojson if message.content is mapping or message.content is iterable else '') }}
+    {%- else %}
+        {{- header(message.role) }}
+        {%- generation %}
+        {{- message.content | trim + '<|eot_id|>' }}
+        {%- endgeneration %}
     {%- endif %}
 {%- endfor %}
-{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{%- endif %}"""
+{{- header('assistant') if add_generation_prompt }}"""
 
 QWEN = """{%- if tools %}
     {{- '<|im_start|>system\n# Tools\n<tools>' }}
     {%- for tool in tools %}
-        {{- "\n" }}
-        {{- tool | tojson(sort_keys=true, separators=(',', ':')) }}{{ tool | tojson(ensure_ascii=true) }}
+        {{- '\n' ~ tool | tojson(sort_keys=true, separators=(',', ':')) ~ tool | tojson(ensure_ascii=true) }}
     {%- endfor %}
-    {{- "\n</tools><|im_end|>\n" }}
+    {{- '\n</tools><|im_end|>\n' }}
 {%- endif %}
-{%- set ns = namespace(searching=true, last=messages|length - 1) %}
-{%- for message in messages[::-1] %}
-    {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.searching and message.role == "user" and not (message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
-        {%- set ns.searching = false %}
-        {%- set ns.last = index %}
-    {%- endif %}
+{%- set ns = namespace(asked=-1) %}
+{%- for message in messages[::-1] if message.role == 'user' and not message.content.startswith('<tool_response>') %}
+    {%- set ns.asked = messages.index(message) %}
+    {%- break %}
 {%- endfor %}
 {%- for message in messages %}
-    {%- if message.role == "assistant" %}
-        {%- set content, thoughts = message.content or '', '' %}
-        {%- if message.reasoning_content is string %}
-            {%- set thoughts = message.reasoning_content %}
-        {%- elif '</think>' in content %}
-            {%- set thoughts = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
-            {%- set content = content.split('</think>')[-1].lstrip('\n') %}
+    {%- if message.role == 'assistant' %}
+        {%- set said = message.content or '' %}
+        {%- if '</think>' in said %}
+            {%- set thoughts = said.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+            {%- set said = said.split('</think>')[-1].lstrip('\n') %}
         {%- endif %}
-        {{- '<|im_start|>' + message.role + '\n' }}
-        {%- if loop.index0 > ns.last and (loop.last or thoughts) %}
-            {{- '<think>\n' + thoughts.strip('\n') + '\n</think>\n\n' }}
-        {%- endif %}
-        {{- content }}
+        {{- '<|im_start|>assistant\n' + ('<think>\n' ~ thoughts ~ '\n</think>\n\n' if loop.index0 > ns.asked else '') + said }}
         {%- for call in message.tool_calls or [] %}
-            {%- if (loop.first and content) or not loop.first %}{{- '\n' }}{%- endif %}
-            {{- '<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}
+            {{- '\n<tool_call>\n{"name": "' ~ call.function.name ~ '", "arguments": ' ~ call.function.arguments | tojson ~ '}\n</tool_call>' }}
         {%- endfor %}
         {{- '<|im_end|>\n' }}
-    {%- elif message.role == "tool" %}
-        {%- if loop.first or (messages[loop.index0 - 1].role != "tool") %}{{- '<|im_start|>user' }}{%- endif %}
+    {%- elif message.role == 'tool' %}
+        {%- if messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}
         {{- '\n<tool_response>\n' ~ message.content ~ '\n</tool_response>' }}
-        {%- if loop.last or (messages[loop.index0 + 1].role != "tool") %}{{- '<|im_end|>\n' }}{%- endif %}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}
     {%- else %}
         {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
     {%- endif %}
 {%- endfor %}
 {%- if add_generation_prompt %}
-    {{- '<|im_start|>assistant\n' }}
-    {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
+    {{- '<|im_start|>assistant\n' }}{{ '<think>\n\n</think>\n\n' if enable_thinking is defined and enable_thinking is false }}
 {%- endif %}"""
 
-MISTRAL = """{%- if messages[0]["role"] == "system" %}
-    {%- set system_message = messages[0]["content"] %}
-    {%- set loop_messages = messages[1:] %}
-{%- else %}
-    {%- set loop_messages = messages %}
-{%- endif %}
-{%- set user_messages = loop_messages | selectattr("role", "equalto", "user") | list %}
-{%- for message in loop_messages | rejectattr("role", "equalto", "tool") | selectattr("tool_calls", "undefined") %}
-    {%- if (message["role"] == "user") != (loop.index0 % 2 == 0) %}
-        {{- raise_exception("roles must alternate: user, assistant, ...") }}
-    {%- endif %}
+MISTRAL = """{%- set rest = messages | rejectattr('role', 'equalto', 'system') | list %}
+{%- set asked = rest | selectattr('role', 'equalto', 'user') | list | last %}
+{%- for message in rest | rejectattr('role', 'equalto', 'tool') | selectattr('tool_calls', 'undefined') %}
+    {%- if (message.role == 'user') == (loop.index0 % 2 == 1) %}{{ raise_exception('user and assistant must take turns') }}{% endif %}
 {%- endfor %}
 {{- bos_token }}
-{%- for message in loop_messages %}
-    {%- if message["role"] == "user" %}
-        {%- if tools is not none and (message == user_messages[-1]) %}
-            {{- "[AVAILABLE_TOOLS] [" }}
-            {%- for tool in tools %}
-                {%- set tool = tool.function %}
-                {{- '{"type": "function", "function": {' }}
-                {%- for key, val in tool.items() if key != "return" %}
-                    {%- if val is string %}{{- '"' + key + '": "' + val + '"' }}
-                    {%- else %}{{- '"' + key + '": ' + val|tojson }}{%- endif %}
-                    {%- if not loop.last %}{{- ", " }}{%- endif %}
+{%- for message in rest %}
+    {%- if message.role == 'user' %}
+        {%- if tools is not none and message == asked %}
+            {{- '[AVAILABLE_TOOLS] [' }}
+            {%- for tool in tools | map(attribute='function') %}
+                {%- for key, value in tool.items() if key != 'return' %}
+                    {{- '"%s": ' % key ~ ('"' + value + '"' if value is string else value|tojson) }}{{ ', ' if not loop.last }}
                 {%- endfor %}
-                {{- "}}" }}{% if not loop.last %}{{- ", " }}{% else %}{{- "]" }}{% endif %}
+                {{- ', ' if not loop.last else ']' }}
             {%- endfor %}
-            {{- "[/AVAILABLE_TOOLS]" }}
+            {{- '[/AVAILABLE_TOOLS]' }}
         {%- endif %}
-        {%- if loop.last and system_message is defined %}{{- "[INST] " + system_message + "\n\n" + message["content"] + "[/INST]" }}
-        {%- else %}{{- "[INST] " + message["content"] + "[/INST]" }}{%- endif %}
-    {%- elif message.tool_calls is defined and message.tool_calls is not none %}
-        {{- "[TOOL_CALLS] [" }}
-        {%- for call in message.tool_calls %}
-            {%- set out = call.function|tojson %}
-            {{- out[:-1] }}
-            {%- if not call.id is defined or call.id|length != 9 %}{{- raise_exception("ids have 9 characters!") }}{%- endif %}
-            {{- ', "id": "' + call.id + '"}' }}{% if not loop.last %}{{- ", " }}{% else %}{{- "]" + eos_token }}{% endif %}
-        {%- endfor %}
-    {%- elif message["role"] == "assistant" %}
-        {{- " " + message["content"]|trim + eos_token }}
-    {%- elif message["role"] == "tool" %}
-        {{- '[TOOL_RESULTS] {"content": ' + message.content|string + ", " }}{{- '"call_id": "' + message.tool_call_id + '"}[/TOOL_RESULTS]' }}
+        {{- '[INST] ' ~ (messages[0].content ~ '\n\n' if loop.last and messages[0].role == 'system' else '') ~ message.content ~ '[/INST]' }}
+    {%- elif message.tool_calls %}
+        {%- for call in message.tool_calls %}{{ '[TOOL_CALLS] ' + (call.function|tojson)[:-1] + ', "id": "' + call.id + '"}' }}{% endfor %}
+    {%- elif message.role == 'assistant' %}
+        {{- ' ' + message.content|trim + eos_token }}
     {%- else %}
-        {{- raise_exception("Only user and assistant roles are supported!") }}
+        {{- '[TOOL_RESULTS] {"content": ' + message.content|string + ', "call_id": "' + message.tool_call_id + '"}' }}
     {%- endif %}
 {%- endfor %}"""
 
@@ -204,6 +159,6 @@ def test_chats_are_those_of_transformers(tmp_path: Path, template: str) -> None:
         except Exception as error:
             with pytest.raises(ValueError, match=f"the chat template refuses: {error}"):
                 text.chat(messages, reply=reply, **variables)
-            assert template is MISTRAL
+            assert template is MISTRAL and messages is ODD
         else:
             assert text.chat(messages, reply=reply, **variables) == expected
