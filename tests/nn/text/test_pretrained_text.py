@@ -154,6 +154,7 @@ def test_chats(tmp_path: Path) -> None:
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}", "{{ messages.__class__ }}",
         "{{ cycler.__init__.__globals__.os.system('true') }}", "{% for x in %}",
+        "{{ namespace(__call__=1) }}", "{{ namespace({'_x': 1}) }}", "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
     ],
 )  # fmt: skip
 def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
