@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import json
 import math
 import signal
@@ -23,12 +24,8 @@ def rendered(source: str, given: dict[str, Any]) -> tuple[str, str]:
     except MemoryError:
         return "chat_template", "it takes too much memory (loops, or repeated text, without a bound)"
     except Exception as error:  # a template is a program of somebody else's: it can raise anything
-        what = "the chat template refuses" if type(error) is _Refusal else "chat_template"
+        what = "the chat template refuses" if type(error).__name__ == "TemplateError" else "chat_template"
         return what, " ".join(str(error).split())[:1000] or type(error).__name__
-
-
-class _Refusal(Exception):
-    """A template's own, of messages that are none for its model."""
 
 
 def _environment() -> Any:
@@ -57,18 +54,13 @@ def _environment() -> Any:
                 raise jinja2.sandbox.SecurityError(f"a namespace has no names that begin with _, got {name!r}")
             super().__setitem__(name, value)
 
-    def tojson(
-        x: Any, ensure_ascii: Any = False, indent: Any = None, separators: Any = None, sort_keys: Any = False
-    ) -> str:
-        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
     def raise_exception(message: str) -> None:
-        raise _Refusal(message)
+        raise jinja2.TemplateError(message)
 
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = tojson
+    environment.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
     environment.globals |= {"namespace": Namespace, "raise_exception": raise_exception}
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return environment
