@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,6 @@ from ..layers.module import Module, Parameter
 from .base import Model
 
 __all__ = ["LoRALinear", "lora", "merge_lora"]
-
-HEADS = ("dense", "output")
-"""The parts of a classifier that are trained whole beside the adapters."""
 
 
 class LoRALinear(Linear):
@@ -67,14 +63,15 @@ def linears_of(model: Module, kind: type[Linear] = Linear) -> dict[str, Any]:
 
 def _put(model: Module, linears: Mapping[str, Linear]) -> None:
     """Other linear maps in the places of these names."""
+    holders = dict(model.named_modules())
     for name, linear in linears.items():
         holder, _, leaf = name.rpartition(".")
-        setattr(attrgetter(holder)(model) if holder else model, leaf, linear)
+        setattr(holders[holder], leaf, linear)
 
 
 def heads_of(model: Model) -> dict[str, Module]:
     """What is trained whole: the head of a classifier."""
-    trained = HEADS if getattr(model.config, "num_classes", 0) else ()
+    trained = ("dense", "output") if getattr(model.config, "num_classes", 0) else ()
     return {name: child for name, child in model.named_children() if name in trained}
 
 

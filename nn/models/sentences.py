@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,29 +100,29 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     if kind is TransformerConfig:
         settings.fail("model_type", "an encoder or a language model")
     path, model = directory / "modules.json", load(directory, "none" if kind is EncoderConfig else "")
-    longest = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
-    pool, normalize, maps = "mean", True, list[tuple[Linear, Any]]()
     if os.path.lexists(path):
-        normalize = False
-        for module in (Settings(data, str(path)) for data in read_list(path, dict)):
-            folder, width = (
-                directory / module.text("path", ""),
-                maps[-1][0].out_features if maps else model.config.d_model,
-            )
-            match module.text("type").rpartition(".")[2]:
-                case "Transformer":
-                    pass
-                case "Pooling":
-                    pool = _pool(read_json(folder / "config.json"), width)
-                case "Dense":
-                    maps.append(_dense(folder, width))
-                case "Normalize":
-                    normalize = True
-                case _:
-                    module.fail("type", "Transformer, Pooling, Dense or Normalize (others are not supported)")
+        pool, maps, normalize = _modules(path, model.config.d_model)
     elif (directory / "1_Pooling").exists():
         raise FileNotFoundError(f"{path}: no such file, though there is 1_Pooling, which it would tell of")
+    else:
+        pool, maps, normalize = "mean", [], True
+    longest = read_if_any(directory / "sentence_bert_config.json").integer("max_seq_length", None)
     return SentenceEncoder(model, load_text(directory), pool, normalize, longest, maps)
+
+
+def _modules(path: Path, width: int) -> tuple[str, list[tuple[Linear, Any]], bool]:
+    """What follows vectors of this width: how they become one, linear maps, and whether the length is made 1."""
+    modules = [Settings(data, str(path)) for data in read_list(path, dict)]
+    kinds = [module.text("type").rpartition(".")[2] for module in modules]
+    if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
+        order = "Transformer, Pooling, Dense (any number) and Normalize (or not), in this order"
+        raise ValueError(f"{path}: expected {order}, got {', '.join(kinds)}")
+    folders = [path.parent / module.text("path", "") for module in modules]
+    pool, maps = _pool(read_json(folders[1] / "config.json"), width), list[tuple[Linear, Any]]()
+    for folder in folders[2 : 2 + kinds.count("Dense")]:
+        maps.append(_dense(folder, width))
+        width = maps[-1][0].out_features
+    return pool, maps, "Normalize" in kinds
 
 
 def _pool(settings: Settings, width: int) -> str:

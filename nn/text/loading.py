@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ FILES = (
     "tokenizer.model",
 )  # fmt: skip
 """What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
+KINDS = (("tokenizer.json",), ("source.spm", "vocab.json"), ("vocab.txt",), ("vocab.json", "merges.txt"))
+"""What a tokenizer is made of: the first of these whose files are all there."""
 
 
 def load(directory: str | Path) -> ModelText:
@@ -32,28 +35,26 @@ def load(directory: str | Path) -> ModelText:
     files = {name: found_file(directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # an error for what is no text, which the library would take
-    path = directory / "tokenizer.json"
-    if path.name not in files and {"source.spm", "vocab.json"} <= files.keys():
-        return ModelText(marian_tokenizer(directory), _settings(directory, eos_token="</s>", pad_token="<pad>"), files)
     library = require("tokenizers", "the tokenizer of a published model")
-    if path.name not in files:
-        path = directory / ("vocab.txt" if "vocab.txt" in files else "vocab.json")
-    if path.name not in files or (path.name == "vocab.json" and "merges.txt" not in files):
-        path = directory / "tokenizer.json"
-        raise FileNotFoundError(f"{path}: no such file, nor vocab.txt, nor vocab.json and merges.txt")
+    name = next((names[0] for names in KINDS if files.keys() >= set(names)), "tokenizer.json")
+    path = found_file(directory / name, "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm")
     try:
         tokenizer = _tokenizer(path, library)
     except Exception as error:
-        raise ValueError(f"{path}: not the file of a tokenizer ({error})") from None
-    if path.name == "tokenizer.json":
+        text = str(error) if str(error).startswith(str(directory)) else f"{path}: not the file of a tokenizer ({error})"
+        raise ValueError(text) from None
+    if name == "tokenizer.json":
         _check_tokenizer(read_json(path), tokenizer)
-    return ModelText(tokenizer, _settings(directory), files)
+    special = {"eos_token": "</s>", "pad_token": "<pad>"} if name == "source.spm" else {}
+    return ModelText(tokenizer, _settings(directory, special), files)
 
 
 def _tokenizer(path: Path, library: Any) -> Any:
     """A tokenizer from tokenizer.json, or from the files that were customary before."""
     if path.name == "tokenizer.json":
         return library.Tokenizer.from_file(str(path))
+    if path.name == "source.spm":
+        return marian_tokenizer(path.parent)
     if path.name == "vocab.txt":
         lower = read_if_any(path.with_name("tokenizer_config.json")).flag("do_lower_case", True)
         return library.BertWordPieceTokenizer(str(path), lowercase=lower)._tokenizer
@@ -82,7 +83,7 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
             )
 
 
-def _settings(directory: Path, **special: str) -> Settings:
+def _settings(directory: Path, special: Mapping[str, str]) -> Settings:
     """tokenizer_config.json, with what special_tokens_map.json has beyond it, the chat template, and vocab_size."""
     found = read_if_any(directory / "tokenizer_config.json")
     found |= {**read_if_any(directory / "special_tokens_map.json"), **found}

@@ -271,6 +271,9 @@ def test_marian_folders(tmp_path: Path) -> None:
         (tmp_path / "source.spm").write_bytes(data)
         with pytest.raises(ValueError, match="source.spm: not a SentencePiece model"):
             nn.text.load(tmp_path)
+    (tmp_path / "source.spm").write_bytes(whole + message((3, message((2, b"no charsmap")))))
+    with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: not the file of a tokenizer .*charsmap"):
+        nn.text.load(tmp_path)
     (tmp_path / "source.spm").write_bytes(whole)
     for words in ({"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "the": 2}):
         (tmp_path / "vocab.json").write_text(json.dumps(words))
@@ -279,7 +282,7 @@ def test_marian_folders(tmp_path: Path) -> None:
 
 
 def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="tokenizer.json: no such file, nor vocab.txt, nor vocab.json and"):
+    with pytest.raises(FileNotFoundError, match="tokenizer.json: no such file; expected it, or vocab.txt, or"):
         nn.text.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="tokenizer.json: not the file of a tokenizer"):
