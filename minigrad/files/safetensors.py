@@ -22,7 +22,7 @@ from .atomic import write_atomically
 from .found import found_file
 from .json import unique
 
-__all__ = ["SafetensorsFile", "from_bfloat16", "listed", "stored_as", "to_bfloat16", "write_safetensors"]
+__all__ = ["SafetensorsFile", "from_bfloat16", "listed", "misfit", "stored_as", "to_bfloat16", "write_safetensors"]
 
 # From narrow to wide, in the order of the reference library: a file has it the other way round, so that all is aligned.
 DTYPES = {
@@ -253,6 +253,17 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
     if found is None:
         raise TypeError(f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold")
     return found
+
+
+def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
+    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold finite numbers."""
+    if (array.dtype.kind == "f") != (dtype.kind == "f"):
+        return f"{name}: expected {dtype}, got {array.dtype}"
+    if dtype.kind != "f":
+        return ""
+    with np.errstate(over="ignore"):
+        bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
+    return f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}" if bad else ""
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

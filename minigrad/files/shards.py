@@ -11,7 +11,7 @@ import numpy as np
 
 from .found import found_file
 from .json import read_json, write_json
-from .safetensors import DTYPES, Entry, SafetensorsFile, listed, stored_as, write_safetensors
+from .safetensors import DTYPES, Entry, SafetensorsFile, listed, misfit, stored_as, write_safetensors
 
 __all__ = ["SafetensorsFolder", "write_shards"]
 
@@ -42,16 +42,24 @@ class SafetensorsFolder(dict[str, Entry]):
             self.where, self.files = whole, dict.fromkeys(file, file)
         super().__init__({name: file[name] for name, file in self.files.items()})
 
-    def is_mapped(self, name: str, dtype: Any) -> bool:
-        """Whether `array` maps the file: it has this dtype there, and the file can be replaced meanwhile."""
+    def _is_mapped(self, name: str, dtype: Any) -> bool:
+        """Whether an array can stay in the file: it is of this dtype there, and the file can be replaced meanwhile."""
         return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
         """An array to be written to, in its own memory or mapped; what is too large for the dtype is infinite."""
-        if self.is_mapped(name, dtype):
+        if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)
+
+    def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """The `array` in this dtype, if all its numbers are finite in it; else a ValueError."""
+        array, file = self.array(name, dtype), self.files[name]
+        looked_at = self._is_mapped(name, dtype) and file.is_finite(name)  # without its pages being mapped
+        if not looked_at and (wrong := misfit(name, array, dtype)):
+            raise ValueError(f"{file.path}: {wrong}")
+        return array.astype(dtype, copy=False)
 
 
 def _indexed(index: Path) -> dict[str, SafetensorsFile]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.files.safetensors import Entry, SafetensorsFile
+from minigrad.files.safetensors import Entry, SafetensorsFile, misfit
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
@@ -85,17 +85,6 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
         model.load_state_dict(arrays)
     except KeyError as error:
         raise ValueError(f"{path}: {error.args[0]}") from None
-
-
-def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
-    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold finite numbers."""
-    if (array.dtype.kind == "f") != (dtype.kind == "f"):
-        return f"{name}: expected {dtype}, got {array.dtype}"
-    if dtype.kind != "f":
-        return ""
-    with np.errstate(over="ignore"):
-        bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
-    return f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}" if bad else ""
 
 
 def load_model(data: Any, where: str, path: str | Path | None) -> Any:

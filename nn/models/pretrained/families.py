@@ -16,7 +16,7 @@ from minigrad.files.shards import SafetensorsFolder
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..weights import check_sizes
-from .tables import ACTIVATIONS, read_table, renamed
+from .tables import ACTIVATIONS, named, read_table
 
 __all__ = ["FAMILIES", "HEADS", "Family"]
 
@@ -35,8 +35,7 @@ class Family:
     them, of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
     depends on our configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens"
     of an encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
-    last that of a bare model. `activation` is that of a classifier's further map, `ignored` are patterns of names that
-    are not used; `pooler` is a map that their bare models have and ours do not: it is kept, or saved as zeros.
+    last that of a bare model. `activation` is that of a classifier's further map.
     """
 
     base: str
@@ -48,8 +47,6 @@ class Family:
     prefixes: tuple[str, ...]
     heads: Mapping[str, str]
     activation: str = "none"
-    ignored: tuple[str, ...] = ()
-    pooler: str = ""
 
     def but(self, base: str, settings: str = "", **changes: Any) -> Family:
         """Another family, which differs from this one in so much; its settings are added."""
@@ -58,13 +55,11 @@ class Family:
     def config(self, s: Settings, weights: SafetensorsFolder | None = None) -> Any:
         """Our configuration for theirs, which must fit the sizes of the weights; a ValueError begins with the file."""
         values = read_table(self.kind, self.settings, s)
-        try:
+        with named(self.settings, s):
             config = self.kind(**{**values, **self.more(s, values)})
             if weights is not None:
                 check_sizes(config.to_dict(), weights, weights.where.name)
             return config
-        except ValueError as error:
-            raise renamed(error, self.settings, s.where) from None
 
     @property
     def classes(self) -> dict[str, str]:
@@ -89,7 +84,9 @@ embedding.{norm,projection}         @{embeddings.LayerNorm,embeddings_project}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attention.self.{query,key,value}
 encoder.layers.#.{self_attention.out_proj,norm1}        @encoder.layer.#.attention.output.{dense,LayerNorm}
 encoder.layers.#.{feed_forward.linear1,feed_forward.linear2,norm2}  @encoder.layer.#.{intermediate.dense,output.dense,output.LayerNorm}
+-                                   @embeddings.position_ids
 """  # noqa: E501
+_POOLER = "- @pooler.dense zeros\n"
 
 
 def _heads(mlm: str, classes: str) -> dict[str, str]:
@@ -110,7 +107,8 @@ def _after_padding(s: Settings, v: dict[str, Any], counted: bool = False) -> dic
 _GELU = "activation:=gelu =hidden_act:gelu"  # their heads have no other, whatever config.json says
 _LIKE_BERT = "positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
 FAMILIES["bert"] = Family(
-    base="Bert", kind=EncoderConfig, names=_BERT, prefixes=("bert.", ""), activation="tanh", pooler="pooler.dense",
+    base="Bert", kind=EncoderConfig, prefixes=("bert.", ""), activation="tanh",
+    names=f"{_POOLER} - cls.seq_relationship {_BERT}",
     suffixes={"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification",
               "tokens": "ForTokenClassification"},
     settings=f"{_LIKE_BERT} vocab_size {_SIZES} d_ff=intermediate_size num_types=type_vocab_size:2 "
@@ -120,7 +118,6 @@ FAMILIES["bert"] = Family(
              "=position_embedding_type:absolute|null =is_decoder:false =add_cross_attention:false",
     heads=_heads("{dense,norm} cls.predictions.transform.{dense,LayerNorm}\n"
                  "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
-    ignored=("@embeddings.position_ids", "@pooler.*", "cls.seq_relationship.*"),
 )  # fmt: skip
 FAMILIES["roberta"] = FAMILIES["bert"].but(
     "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=partial(_after_padding, counted=True),
@@ -131,18 +128,18 @@ FAMILIES["xlm-roberta"] = FAMILIES["roberta"].but("XLMRoberta")
 FAMILIES["mpnet"] = FAMILIES["roberta"].but(
     "MPNet", "positions:=learned_relative num_types:=0 =relative_attention_num_buckets:32 pad_id:=1 =pad_token_id:1",
     prefixes=("mpnet.", ""),
-    names="encoder.layers.0.self_attention.position_bias @encoder.relative_attention_bias\n"
+    names=_POOLER + "encoder.layers.0.self_attention.position_bias @encoder.relative_attention_bias\n"
           "encoder.layers.#.self_attention.{q,k,v,out}_proj @encoder.layer.#.attention.attn.{q,k,v,o}\n"
           "encoder.layers.#.norm1 @encoder.layer.#.attention.LayerNorm" + _BERT,
 )  # fmt: skip
 FAMILIES["electra"] = FAMILIES["bert"].but(
-    "Electra", f"{_GELU} embedding_size:128", prefixes=("electra.", ""), activation="gelu", pooler="",
+    "Electra", f"{_GELU} embedding_size:128", prefixes=("electra.", ""), activation="gelu",
+    names="- discriminator_predictions.{dense,dense_prediction}" + _BERT,
     heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
                  "classifier.{dense,out_proj}"),
-    ignored=("@embeddings.position_ids", "discriminator_predictions.*"),
 )  # fmt: skip
 FAMILIES["distilbert"] = replace(
-    FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), pooler="", activation="relu",
+    FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), activation="relu",
     settings=f"{_LIKE_BERT} norm_eps:=1e-12 vocab_size d_model=dim num_heads=n_heads num_layers=n_layers "
              "d_ff=hidden_dim activation:gelu max_len=max_position_embeddings:512 pad_id=pad_token_id:0 dropout:0.1 "
              "attention_dropout:0.1",
@@ -150,40 +147,41 @@ FAMILIES["distilbert"] = replace(
 embedding.{tokens,positions,norm}  @embeddings.{word_embeddings,position_embeddings,LayerNorm}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @transformer.layer.#.attention.{q_lin,k_lin,v_lin,out_lin}
 encoder.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @transformer.layer.#.{sa_layer_norm,ffn.lin1,ffn.lin2,output_layer_norm}
+-  @embeddings.position_ids
 """,  # noqa: E501
     heads=_heads("{dense,norm,output} vocab_{transform,layer_norm,projector}", "{pre_classifier,classifier}"),
-    ignored=("@embeddings.position_ids",),
 )  # fmt: skip
 FAMILIES["albert"] = FAMILIES["bert"].but(
     "Albert", "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 shared_layers:=true "
               "attention_dropout=attention_probs_dropout_prob:0 =num_hidden_groups:1 =inner_group_num:1",
-    prefixes=("albert.", ""), pooler="pooler",
+    prefixes=("albert.", ""),
     names="""
 embedding.{tokens,positions,types}  @embeddings.{word_embeddings,position_embeddings,token_type_embeddings}
 embedding.{norm,projection}         @{embeddings.LayerNorm,encoder.embedding_hidden_mapping_in}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @encoder.albert_layer_groups.#.albert_layers.0.attention.{query,key,value,dense}
 encoder.layers.#.{norm1,norm2}                @encoder.albert_layer_groups.#.albert_layers.0.{attention.LayerNorm,full_layer_layer_norm}
 encoder.layers.#.feed_forward.linear{1,2}     @encoder.albert_layer_groups.#.albert_layers.0.{ffn,ffn_output}
+-                                   @pooler zeros
+-                                   {@embeddings.position_ids,sop_classifier.classifier}
 """,  # noqa: E501
     heads=_heads("{dense,norm,output.bias,output} predictions.{dense,LayerNorm,bias,decoder}", "{@pooler,classifier}"),
-    ignored=("@embeddings.position_ids", "@pooler.*", "sop_classifier.*"),
 )  # fmt: skip
 FAMILIES["vit"] = Family(
     base="ViT", suffixes={"none": "Model", "classes": "ForImageClassification"}, kind=EncoderConfig,
-    prefixes=("vit.", ""), heads={"classes": "output classifier"}, pooler="pooler.dense",
+    prefixes=("vit.", ""), heads={"classes": "output classifier"},
     settings="norm_first:=true positions:=learned scale_embedding:=false activation_dropout:=0.0 =qkv_bias:true "
              f"{_SIZES} d_ff=intermediate_size activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 "
              "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
              "image_size:224 patch_size:16 num_channels:3",
-    names="""
+    names=_POOLER + """
 embedding.{first,positions.weight}  @embeddings.{cls_token,position_embeddings} row
 embedding.{weight,bias}             @embeddings.patch_embeddings.projection.{weight,bias}
 encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attention.attention.{query,key,value}
 encoder.layers.#.{self_attention.out_proj,norm1,norm2}  @encoder.layer.#.{attention.output.dense,layernorm_before,layernorm_after}
 encoder.layers.#.feed_forward.linear{1,2}               @encoder.layer.#.{intermediate,output}.dense
 encoder.norm                        @layernorm
+-                                   @embeddings.mask_token
 """,  # noqa: E501
-    ignored=("@pooler.*", "@embeddings.mask_token"),
 )  # fmt: skip
 
 
@@ -197,6 +195,7 @@ layers.layers.#.self_attention.out_proj                @layers.#.self_attn.o_pro
 layers.layers.#.feed_forward.{linear1,gate,linear2}    @layers.#.mlp.{gate,up,down}_proj
 layers.layers.#.{norm1,norm2}                          @layers.#.{input_layernorm,post_attention_layernorm}
 layers.norm                @norm
+-                          @layers.#.self_attn.rotary_emb.inv_freq
 """
 
 
@@ -247,7 +246,6 @@ FAMILIES["llama"] = Family(
              "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false pad_id=pad_token_id:null "
              "bos_id=bos_token_id:null eos_id=eos_token_id:null rotary_base=rope_theta:10000 "
              "rotary_scaling=rope_scaling:null =partial_rotary_factor:1.0|null",
-    ignored=("@layers.*.self_attn.rotary_emb.inv_freq",),
 )  # fmt: skip
 FAMILIES["mistral"] = FAMILIES["llama"].but("Mistral", more=partial(_llama, windowed=True))
 FAMILIES["phi3"] = FAMILIES["mistral"].but(
@@ -267,7 +265,7 @@ FAMILIES["gemma"] = FAMILIES["llama"].but(
 FAMILIES["gpt2"] = Family(
     **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
     settings="vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
-             "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions|n_ctx:1024 "
+             "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions:1024 "
              "tie=tie_word_embeddings:true dropout=resid_pdrop:0.1 attention_dropout=attn_pdrop:0.1 "
              "pad_id=pad_token_id:null bos_id=bos_token_id:50256 eos_id=eos_token_id:50256 activation_dropout:=0.0 "
              "=scale_attn_weights:true =scale_attn_by_inverse_layer_idx:false =add_cross_attention:false",
@@ -278,8 +276,8 @@ layers.layers.#.{norm1,norm2}  @h.#.{ln_1,ln_2}
 layers.layers.#.self_attention.{q,k,v}_proj  @h.#.attn.c_attn T
 layers.layers.#.{self_attention.out_proj,feed_forward.linear1,feed_forward.linear2}  @h.#.{attn.c_proj,mlp.c_fc,mlp.c_proj} T
 layers.norm  @ln_f
+-  @h.#.attn.{bias,masked_bias}
 """,  # noqa: E501
-    ignored=("@h.*.attn.bias", "@h.*.attn.masked_bias"),
 )  # fmt: skip
 FAMILIES["gpt_neox"] = Family(
     **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
@@ -296,8 +294,8 @@ layers.layers.#.self_attention.out_proj  @layers.#.attention.dense
 layers.layers.#.feed_forward.linear{{1,2}}  @layers.#.mlp.dense_{{h_to_4h,4h_to_h}}
 layers.layers.#.norm{{1,2}}  @layers.#.{{input_layernorm,post_attention_layernorm}}
 layers.norm  @final_layer_norm
+-  @layers.#.attention.{{bias,masked_bias,rotary_emb.inv_freq}}
 """,
-    ignored=("@layers.*.attention.bias", "@layers.*.attention.masked_bias", "@layers.*.attention.rotary_emb.inv_freq"),
 )  # fmt: skip
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
@@ -329,6 +327,7 @@ _BART = """
 encoder.layers.#.norm2                       @encoder.layers.#.final_layer_norm
 decoder.layers.#.cross_attention.{q,k,v,out}_proj  @decoder.layers.#.encoder_attn.{q,k,v,out}_proj
 decoder.layers.#.norm{2,3}                   @decoder.layers.#.{encoder_attn_layer_norm,final_layer_norm}
+-                                            @{encoder,decoder}.embed_positions.{weight,weights}
 """
 _T5 = """
 {source,target}_embedding.tokens  shared
@@ -363,7 +362,7 @@ def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 FAMILIES["bart"] = Family(
     base="Bart", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("model.", ""),
-    names=_BART, heads={"": "output.bias final_logits_bias buffer\n output lm_head"}, ignored=("final_logits_bias",),
+    names=_BART, heads={"": "{output.bias,-} final_logits_bias buffer\n output lm_head"},
     settings="positions:=learned position_offset:=2 embedding_norm:=true tie:=all "
              "source_vocab_size=vocab_size target_vocab_size=decoder_vocab_size:source_vocab_size d_model "
              "num_heads=encoder_attention_heads,decoder_attention_heads d_ff=encoder_ffn_dim,decoder_ffn_dim "
@@ -375,14 +374,13 @@ FAMILIES["mbart"] = FAMILIES["bart"].but("MBart", "norm_first:=true")
 FAMILIES["m2m_100"] = FAMILIES["bart"].but(
     "M2M100", "positions:=sinusoidal_last embedding_norm:=false norm_first:=true output_bias:=false "
               "activation=activation_function:relu scale_embedding:true",
-    more=_after_padding, ignored=("@encoder.embed_positions.weights", "@decoder.embed_positions.weights"),
+    more=_after_padding, heads={"": "output lm_head"},
 )  # fmt: skip
 FAMILIES["marian"] = FAMILIES["bart"].but(
     "Marian", "positions:=sinusoidal_halves position_offset:=0 embedding_norm:=false pad_id=pad_token_id:58100 "
               "bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
     suffixes={"": "MTModel"}, more=_marian_tie,
     names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
-    ignored=("final_logits_bias", "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"),
 )  # fmt: skip
 FAMILIES["t5"] = Family(
     base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("",), more=_t5,

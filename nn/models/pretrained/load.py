@@ -16,13 +16,12 @@ from minigrad.runtime import in_parallel
 
 from ...layers import init
 from ..base import Model
-from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
 from ..language_model import LanguageModel
 from ..transformer import Transformer
-from ..weights import misfit
-from .families import FAMILIES, HEADS, Family
+from .families import FAMILIES, HEADS
 from .origin import Origin, new_origin
-from .tables import Place, Rule, places, read_table, renamed, rules_of, translated
+from .tables import Place, Rule, is_unused, named, new_name, places, read_table, rules_of, theirs_of
 
 __all__ = ["load"]
 
@@ -50,81 +49,21 @@ def load(
         dtype = np.dtype(dtype).name
     except TypeError:
         raise ValueError(f"load: dtype: expected float32, float64 or float16, got {dtype!r}") from None
-    directory = Path(directory)
-    settings = read_json(directory / "config.json", HOW)
-    name, family = _family(settings)
-    weights = SafetensorsFolder(directory, HOW)
-    head, native = _heads(name, family, settings, head)
-    config = replace(family.config(settings, weights), dtype=dtype)
-    names = _Names(family, family.table(config), weights, head, native)
-    if head in ("classes", "tokens"):
-        config = _with_classes(config, names, num_classes, settings)
-    elif num_classes is not None:
-        raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={head!r}")
-    generation = read_if_any(directory / "generation_config.json")
-    config = _with_output(_with_ends(config, generation), names.rules, weights)
-    options = _options(settings, generation, words=config.vocabulary)
+    folder = _Folder(Path(directory), head, num_classes)
+    options = _options(folder.settings, folder.generation, words=folder.config.vocabulary)
+    kind = HEADS[folder.head] if folder.head else MODELS[folder.family.kind]
     try:
-        model = (HEADS[head] if head else MODELS[family.kind])(config, init=False)
+        model = kind(replace(folder.config, dtype=dtype), init=False)
     except MemoryError as error:
-        raise ValueError(f"{settings.where}: there is no memory for its sizes: {error}") from None
-    origin = Origin(name, dict(settings), head, *_fill(model, names, generator))
-    if not names.native:
-        origin = new_origin(name, model, head, settings)
+        raise ValueError(f"{folder.settings.where}: there is no memory for its sizes: {error}") from None
+    origin = folder.fill(model, generator)
+    if not folder.native:
+        origin = new_origin(folder.name, model, folder.head, folder.settings)
     origin.generation = options
-    if (path := Path(generation.where)).is_file():
+    if (path := Path(folder.generation.where)).is_file():
         origin.files = {path.name: path.read_bytes()}
     model.origin = origin
     return model.eval()
-
-
-def _family(settings: Settings) -> tuple[str, Family]:
-    name = settings.text("model_type", "")
-    if name not in FAMILIES:
-        raise ValueError(f"{settings.where}: model_type: expected one of {', '.join(sorted(FAMILIES))}, got {name!r}")
-    if settings.get("quantization_config") is not None:
-        raise ValueError(
-            f"{settings.where}: quantization_config: quantised weights are not supported; get the original"
-        )
-    return name, FAMILIES[name]
-
-
-def _heads(name: str, family: Family, settings: Settings, asked: str) -> tuple[str, str]:
-    """The head of an encoder that is asked for, and that of the folder; "" for models that are not encoders."""
-    if family.kind is not EncoderConfig:
-        if asked:
-            raise ValueError(f"{settings.where}: a {name} model takes no other head, got head={asked!r}")
-        return "", ""
-    if asked and asked not in family.suffixes:
-        raise ValueError(f"head: expected one of {', '.join(family.suffixes)} for {name}, got {asked!r}")
-    heads = {family.base + suffix: head for head, suffix in family.suffixes.items()} | {"BertForPreTraining": "mlm"}
-    native = next((heads[n] for n in settings.list("architectures", str, []) if n in heads), "none")
-    return asked or native, native
-
-
-def _with_classes(config: Any, names: _Names, num_classes: int | None, settings: Settings) -> Any:
-    """The configuration with so many classes, or with those of the weights; `names` is told if the head is another."""
-    entry = names.weights.get(next(r.theirs for r in names.head_rules if r.ours == "output") + ".weight")
-    found = entry.shape[0] if entry and entry.shape else None
-    names.native = names.native and num_classes in (None, found)
-    count = found if names.native else num_classes
-    if count is None:
-        told = f"{settings.where}: architectures: the weights have no such head; " if names.native else ""
-        raise ValueError(f"{told}head={names.head!r}: expected num_classes")
-    labels = settings.object("id2label", None) if names.native else None
-    if labels and len(labels) != count:
-        settings.fail("id2label", f"as many as the {count} classes of the weights")
-    return replace(config, num_classes=count, **(names.family.classes if names.head == "classes" else {}))
-
-
-def _with_ends(config: Any, generation: Settings) -> Any:
-    """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
-    if generation.get("eos_token_id") is None or isinstance(config, EncoderConfig):
-        return config
-    try:
-        return replace(config, **read_table(type(config), "eos_id=eos_token_id", generation))
-    except ValueError as error:
-        raise renamed(error, "eos_id=eos_token_id", generation.where) from None
 
 
 def _options(*sources: Settings, words: int) -> dict[str, Any]:
@@ -144,105 +83,136 @@ def _options(*sources: Settings, words: int) -> dict[str, Any]:
     return options
 
 
-def _with_output(config: Any, rules: list[Rule], weights: SafetensorsFolder) -> Any:
-    """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
-    tied = getattr(config, "tie", False)
-    if tied == "embeddings" and "lm_head.weight" not in weights:
-        config = replace(config, tie="all")
-    elif tied in (True, "all") and "lm_head.weight" in weights:
-        names = (r.theirs + ".weight" for r in rules if r.ours.endswith(".tokens"))
-        tokens = next(name for name in names if name in weights)
-        if not np.array_equal(weights.array("lm_head.weight"), weights.array(tokens)):
-            config = replace(config, tie="embeddings" if tied == "all" else False)
-    if isinstance(config, TransformerConfig) and config.output_bias:
-        used = "final_logits_bias" in weights and weights.array("final_logits_bias").any()
-        config = replace(config, output_bias=bool(used))
-    return config
+class _Folder:
+    """A folder of which all is read but the arrays; `native`: it has the `head` that is asked for.
 
-
-class _Names:
-    """The names of a folder's arrays, by `rules`, and of a model with a head; `native`: the folder has that head."""
-
-    def __init__(self, family: Family, table: str, weights: SafetensorsFolder, head: str, native: str) -> None:
-        self.family, self.weights, self.head, self.native = family, weights, head, head == native
-        tables = [r.theirs for r in rules_of(table, "@") if "embedding." in r.ours]
-        begin = {p: tuple(t.replace("@", p) for t in tables) for p in family.prefixes}
-        found = [p for p in family.prefixes if any(name.startswith(begin[p]) for name in weights)]
-        if not found:
-            expected = " or ".join(names[0] for names in begin.values())
-            raise ValueError(f"{weights.where}: expected {expected}, got {listed(weights, 4)}")
-        self.prefix = found[0]
-        self.head_rules = rules_of(family.heads.get(head, ""), self.prefix)
-        self.rules = rules_of(table, self.prefix)
-
-    def is_unused(self, name: str) -> bool:
-        """Whether an array of the file is known, and not used: of other heads, or of what we do not have."""
-        others = "" if self.native else "\n".join(self.family.heads.values())
-        patterns = [*self.family.ignored, *(rule.theirs + "*" for rule in rules_of(others, self.prefix))]
-        return any(re.fullmatch(re.escape(p.replace("@", self.prefix)).replace(r"\*", ".*"), name) for p in patterns)
-
-    def places(self, model: Model) -> dict[str, Place]:
-        """Which parameters of the model each array of the file holds; of another head, those inside the model below."""
-        rules = [rule for rule in self.head_rules if self.native or rule.inside] + self.rules
-        own = {id(parameter): name for name, parameter in model.named_parameters()}
-
-        def at(path: str) -> str:
-            found: object = model
-            for part in path.split("."):
-                found = getattr(found, part, None)
-            return own.get(id(found), "")
-
-        found = {}
-        for name in self.weights:
-            if ours := {at(path): mark for path, mark in translated(name, rules, back=True) if at(path)}:
-                found[name] = Place(tuple(ours), next(iter(ours.values())))
-        return found
-
-
-def _fill(
-    model: Model, names: _Names, generator: np.random.Generator | None
-) -> tuple[dict[str, Place], dict[str, np.ndarray]]:
-    """Read the weights into the model; where each array went, and those that it does not use.
-
-    An array that is missing, unknown or misshaped is a ValueError, before anything is read. A new head starts
-    by BERT's rule.
+    `body` and `top` are the rules for the arrays of the model below a head, and of the head.
     """
-    weights, found, own = names.weights, names.places(model), dict(model.named_parameters())
-    left = [name for name in own if not any(name in place.ours for place in found.values())]
-    missing = [n for n in left if names.native or not any(translated(n, names.head_rules))]  # but for a new head
-    shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
-    unused = [name for name in weights if name not in found]
-    kinds = {
-        "missing": places(names.head_rules + names.rules, missing),
-        "unknown": [name for name in unused if not names.is_unused(name)],
-        "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
-                      for name, shape in shapes.items() if weights[name].shape != shape],
-    }  # fmt: skip
-    if any(kinds.values()):
-        text = "; ".join(f"{kind}: {listed(wrong)}" for kind, wrong in kinds.items() if wrong)
-        raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
-    for name in left:
-        mean, std = float(name.endswith("norm.weight")), 0.02 if own[name].ndim > 1 else 0.0
-        init.normal_(own[name], mean, std, generator)
-    largest = sorted(found, key=lambda name: weights[name].start - weights[name].end)  # first, for even shares
-    dtype = np.dtype(model.config.dtype)
-    arrays = dict(zip(largest, in_parallel(lambda name: _checked(weights, name, dtype), largest)))  # by all cores
-    done: set[str] = set()
-    for name, place in found.items():
-        for ours, part in zip(place.ours, place.split(arrays[name], [own[o].shape for o in place.ours])):
-            if ours not in done:
-                own[ours].replace(part)
-                own[ours].requires_grad = place.mark != "buffer"
-            elif not np.array_equal(part, own[ours].data):
-                raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
-        done.update(place.ours)
-    return found, {name: weights.array(name) for name in unused}
+
+    def __init__(self, directory: Path, asked: str, num_classes: int | None) -> None:
+        self.settings = read_json(directory / "config.json", HOW)
+        self.generation = read_if_any(directory / "generation_config.json")
+        self.name = self.settings.text("model_type", choices=sorted(FAMILIES))
+        if self.settings.get("quantization_config") is not None:
+            self.settings.fail("quantization_config", "null (quantised weights are not supported; get the original)")
+        self.family, self.weights = FAMILIES[self.name], SafetensorsFolder(directory, HOW)
+        self.head, self.native = self._heads(asked)
+        config, prefixes = self.family.config(self.settings, self.weights), self.family.prefixes
+        self.prefix = next((p for p in prefixes if any(name.startswith(p) for name in self.weights)), prefixes[-1])
+        self.body = rules_of(self.family.table(config), self.prefix)
+        self.top = rules_of(self.family.heads.get(self.head, ""), self.prefix)
+        self.output = next((rule.theirs + ".weight" for rule in self.top if rule.ours == "output"), "")
+        if self.head in ("classes", "tokens"):
+            config = self._with_classes(config, num_classes)
+        elif num_classes is not None:
+            raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={self.head!r}")
+        self.config = config if self.head else self._with_ends(self._with_output(config))
+
+    def _heads(self, asked: str) -> tuple[str, bool]:
+        """The head that is asked for, or the folder's, and whether it is that."""
+        base, suffixes = self.family.base, self.family.suffixes
+        if asked not in ("", *suffixes):
+            choices = " or ".join(filter(None, suffixes)) or "nothing"
+            raise ValueError(f"{self.settings.where}: head: expected {choices} for {base}, got {asked!r}")
+        heads = {base + suffix: head for head, suffix in suffixes.items()} | {"BertForPreTraining": "mlm"}
+        known = [heads[name] for name in self.settings.list("architectures", str, []) if name in heads]
+        native = known[0] if known else next(iter(suffixes))
+        return asked or native, asked in ("", native)
+
+    def _with_classes(self, config: Any, asked: int | None) -> Any:
+        """The configuration with as many classes as are asked for, or as the folder has."""
+        entry = self.weights.get(self.output) if self.native else None
+        found = entry.shape[0] if entry and entry.shape else None
+        count, where = found if asked is None else asked, self.settings.where
+        if count is None:
+            raise ValueError(f"{where}: the folder has no such head; head={self.head!r}: expected num_classes")
+        self.native = count == found
+        labels = self.settings.object("id2label", None) if self.native else None
+        if labels and len(labels) != count:
+            self.settings.fail("id2label", f"as many as the {count} classes of the weights")
+        return replace(config, num_classes=count, **(self.family.classes if self.head == "classes" else {}))
+
+    def _with_output(self, config: Any) -> Any:
+        """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
+        tie, bias, weights = config.tie, config.output_bias, self.weights
+        if self.output not in weights:
+            tie = "all" if tie == "embeddings" else tie
+        elif tie in (True, "all"):
+            names = (rule.theirs + ".weight" for rule in self.body if rule.ours.endswith(".tokens"))
+            tokens = next((name for name in names if name in weights), self.output)
+            if not np.array_equal(weights.array(self.output), weights.array(tokens)):
+                tie = {True: False, "all": "embeddings"}[tie]
+        if isinstance(config, TransformerConfig) and bias:
+            bias = "final_logits_bias" in weights and bool(weights.array("final_logits_bias").any())
+        return replace(config, tie=tie, output_bias=bias)
+
+    def _with_ends(self, config: Any) -> Any:
+        """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
+        if self.generation.get("eos_token_id") is None:
+            return config
+        with named("eos_id=eos_token_id", self.generation):
+            return replace(config, **read_table(type(config), "eos_id=eos_token_id", self.generation))
+
+    def _rules(self) -> list[Rule]:
+        """Those by which the arrays are read: of another head only those that are inside the model are used."""
+        if self.native:
+            return self.body + self.top
+        inside = [rule for rule in self.top if rule.inside and rule.theirs + ".weight" in self.weights]
+        others = rules_of("\n".join(self.family.heads.values()), self.prefix)
+        return self.body + inside + [rule._replace(ours="-") for rule in others]
+
+    def fill(self, model: Model, generator: np.random.Generator | None) -> Origin:
+        """Read the weights into the model.
+
+        An array that is missing, unknown or misshaped is a ValueError, before anything is read. Parameters of a new
+        head begin by BERT's rule.
+        """
+        weights, rules, own = self.weights, self._rules(), dict(model.named_parameters())
+        found = _found(model, rules, weights)
+        used = {ours for place in found.values() for ours in place.ours}
+        left = [name for name in own if name not in used]
+        shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
+        kinds = {
+            "missing": {new_name(n, rules)[0] for n in left if self.native or any(theirs_of(n, rules))},
+            "unknown": [n for n in weights if n not in found and not is_unused(_today(n), rules)],
+            "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
+                          for name, shape in shapes.items() if weights[name].shape != shape],
+        }  # fmt: skip
+        if any(kinds.values()):
+            text = "; ".join(f"{kind}: {listed(wrong)}" for kind, wrong in kinds.items() if wrong)
+            raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
+        for name in left:
+            mean, std = float(name.endswith("norm.weight")), 0.02 if own[name].ndim > 1 else 0.0
+            init.normal_(own[name], mean, std, generator)
+        largest = sorted(found, key=lambda name: weights[name].start - weights[name].end)  # first, for even shares
+        dtype = np.dtype(model.config.dtype)
+        arrays = dict(zip(largest, in_parallel(lambda name: weights.checked(name, dtype), largest)))  # by all cores
+        for name, place in found.items():
+            for ours, part in zip(place.ours, place.split(arrays[name], [own[o].shape for o in place.ours])):
+                if ours in used:
+                    used.remove(ours)
+                    own[ours].replace(part)
+                    own[ours].requires_grad = place.mark != "buffer"
+                elif not np.array_equal(part, own[ours].data):
+                    raise ValueError(f"{weights.where}: {name} differs from the array that config.json ties it to")
+        kept = {name: weights.array(name) for name in weights if name not in found}
+        return Origin(self.name, dict(self.settings), self.head, found, kept)
 
 
-def _checked(weights: SafetensorsFolder, name: str, dtype: np.dtype) -> np.ndarray:
-    """An array as a parameter of this dtype: a ValueError unless its numbers are finite."""
-    array, file = weights.array(name, dtype), weights.files[name]
-    looked_at = weights.is_mapped(name, dtype) and file.is_finite(name)  # without its pages being mapped
-    if not looked_at and (wrong := misfit(name, array, dtype)):
-        raise ValueError(f"{file.path}: {wrong}")
-    return array.astype(dtype, copy=False)
+def _found(model: Model, rules: list[Rule], weights: SafetensorsFolder) -> dict[str, Place]:
+    """The arrays of the file that the model has, by any of their names: one that is tied has several."""
+    first = {id(parameter): name for name, parameter in model.named_parameters()}
+    there = {_today(name): name for name in weights}
+    return places(
+        (first[id(value)], there[theirs], mark)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if id(value) in first
+        for theirs, mark in theirs_of(f"{path}.{name}", rules)
+        if theirs in there
+    )
+
+
+def _today(name: str) -> str:
+    """What an array of theirs is called today: the parameters of norms were once gamma and beta."""
+    return re.sub(r"\.(gamma|beta)$", lambda match: {"gamma": ".weight", "beta": ".bias"}[match[1]], name)

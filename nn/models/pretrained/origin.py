@@ -13,7 +13,7 @@ from minigrad.files.json import Settings
 from ..base import Model
 from ..config import LanguageModelConfig, TransformerConfig
 from .families import FAMILIES, HEADS
-from .tables import Place, places, rules_of, write_table
+from .tables import Place, new_name, places, rules_of, write_table
 
 __all__ = ["Origin", "adopted", "new_origin"]
 
@@ -46,13 +46,14 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
     if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
         settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
-    if head == "none" and family.pooler:
-        shapes = {"weight": (config.d_model,) * 2, "bias": (config.d_model,)}
-        kept = {f"{family.pooler}.{leaf}": np.zeros(shape, config.dtype) for leaf, shape in shapes.items()}
     table = family.heads.get(head, "") + "\n" + family.table(config)
     rules = rules_of(table, family.prefixes[-1 if head == "none" else 0])
+    for rule in rules:
+        if head == "none" and rule.mark == "zeros":
+            kept[f"{rule.theirs}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
+            kept[f"{rule.theirs}.bias"] = np.zeros(config.d_model, config.dtype)
     names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
-    return Origin(name, settings, head, places(rules, names), kept)
+    return Origin(name, settings, head, places((name, *new_name(name, rules)) for name in names), kept)
 
 
 def adopted(model: Model) -> Origin:

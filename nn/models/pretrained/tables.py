@@ -2,11 +2,13 @@
 
 Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@" what the
 names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of theirs that
-several lines name holds ours one below the other, in the order of the model. Marks: "T", theirs is stored (in, out);
-"row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained; a number of heads: for
-each head its rows of each of ours.
+several lines name holds ours one below the other, in the order of the model; of several names of theirs for one of ours
+a file may have any, and a new one has the first. "-" in place of ours: it is known, and not used.
+Marks: "T", theirs is stored (in, out); "row", theirs has one more axis, of size 1, before ours; "buffer", a row that is
+not trained; a number of heads: for each head its rows of each of ours; "zeros", a map (d_model, d_model) that is not
+used, and of zeros in a new file of a bare model.
 
-Settings. A word is `ours=theirs`, or `name` where both have it. `a|b`: the first that is there; `a,b`: both, which must
+Settings. A word is `ours=theirs`, or `name` where both have it. `a,b`: both, which must
 agree. Behind a colon is what holds where config.json does not tell: JSON, a word, or another of our settings.
 `ours:=value` always holds; `=theirs:a|b` has the only values that are supported, first that where there is none.
 Of two words for one setting of ours the last counts.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -24,9 +27,10 @@ import numpy as np
 
 from minigrad.files.json import REQUIRED, Settings, kinds_of
 
-__all__ = ["ACTIVATIONS", "Place", "Rule", "places", "read_table", "renamed", "rules_of", "translated", "write_table"]
-
-_OLDER = {".gamma": ".weight", ".beta": ".bias"}  # what the parameters of norms were once called
+__all__ = [
+    "ACTIVATIONS", "Place", "Rule", "is_unused", "named", "new_name", "places", "read_table", "rules_of", "theirs_of",
+    "write_table",
+]  # fmt: skip
 
 
 class Rule(NamedTuple):
@@ -56,19 +60,24 @@ class Place(NamedTuple):
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Ours from theirs, as views, but for those that lie head by head."""
-        if self.mark.isdecimal():
-            heads = theirs.reshape(int(self.mark), len(shapes), -1, *theirs.shape[1:])
-            return [heads[:, i].reshape(shape) for i, shape in enumerate(shapes)]
-        whole = {"": theirs, "T": theirs.T}[self.mark] if self.mark in ("", "T") else theirs[0]
-        return np.split(whole, np.cumsum([s[0] for s in shapes])[:-1]) if len(shapes) > 1 else [whole]
+        whole = theirs.T if self.mark == "T" else theirs[0] if self.mark in ("row", "buffer") else theirs
+        if len(shapes) == 1:
+            return [whole]
+        heads = whole.reshape(self._heads, -1, *whole.shape[1:])
+        ends = np.cumsum([shape[0] for shape in shapes]) // self._heads
+        return [part.reshape(shape) for part, shape in zip(np.split(heads, ends[:-1], 1), shapes)]
 
     def join(self, ours: Sequence[np.ndarray]) -> np.ndarray:
         """Theirs from ours."""
-        if self.mark.isdecimal():
-            heads = [x.reshape(int(self.mark), -1, *x.shape[1:]) for x in ours]
-            return np.stack(heads, 1).reshape(-1, *ours[0].shape[1:])
-        whole = np.concatenate(ours) if len(ours) > 1 else ours[0]
-        return {"": whole, "T": whole.T}.get(self.mark, whole[None])
+        whole = ours[0]
+        if len(ours) > 1:
+            heads = [x.reshape(self._heads, -1, *x.shape[1:]) for x in ours]
+            whole = np.concatenate(heads, 1).reshape(-1, *whole.shape[1:])
+        return whole.T if self.mark == "T" else whole[None] if self.mark in ("row", "buffer") else whole
+
+    @property
+    def _heads(self) -> int:
+        return int(self.mark) if self.mark.isdecimal() else 1
 
 
 def _lines(text: str) -> list[str]:
@@ -92,28 +101,37 @@ def rules_of(table: str, prefix: str = "") -> list[Rule]:
 
 @lru_cache(maxsize=4096)
 def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias|\.gamma|\.beta)?")
+    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias)?")
 
 
-def translated(name: str, rules: Iterable[Rule], back: bool = False) -> Iterator[tuple[str, str]]:
-    """What a parameter of ours is called by theirs (`back`: the other way), by each rule that fits, and its mark."""
-    for ours, theirs, mark, _ in rules:
-        here, there = (theirs, ours) if back else (ours, theirs)
-        if match := _pattern(here).fullmatch(name):
+def theirs_of(name: str, rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
+    """What a parameter of ours is called by theirs, by each rule that fits, and its mark."""
+    for rule in rules:
+        if match := _pattern(rule.ours).fullmatch(name):
             *layers, leaf = match.groups("")
-            made = there.replace("#", "{}").format(*layers) + _OLDER.get(leaf, leaf)
             # a bias is a row whichever way the weight beside it is stored
-            yield made, "" if mark == "T" and leaf == ".bias" else mark
+            mark = "" if rule.mark == "T" and leaf == ".bias" else rule.mark
+            yield rule.theirs.replace("#", "{}").format(*layers) + leaf, mark
 
 
-def places(rules: Sequence[Rule], names: Iterable[str]) -> dict[str, Place]:
-    """Where each of our parameters is in a file: by the names there."""
+def new_name(name: str, rules: Iterable[Rule]) -> tuple[str, str]:
+    """What a parameter of ours is called in a new file, and its mark."""
+    for found in theirs_of(name, rules):
+        return found
+    raise ValueError(f"{name}: a published model has no such parameter")
+
+
+def is_unused(name: str, rules: Iterable[Rule]) -> bool:
+    """Whether an array of theirs is known, and not used."""
+    return any(rule.ours == "-" and _pattern(rule.theirs).fullmatch(name) for rule in rules)
+
+
+def places(parts: Iterable[tuple[str, str, str]]) -> dict[str, Place]:
+    """The arrays of theirs, from parameters of ours, each with its name there and the mark."""
     found: dict[str, Place] = {}
-    for name in names:
-        theirs, mark = next(translated(name, rules), ("", ""))
-        if not theirs:
-            raise ValueError(f"{name}: a published model has no such parameter")
-        found[theirs] = Place((*found[theirs].ours, name) if theirs in found else (name,), mark)
+    for ours, theirs, mark in parts:
+        before = found[theirs].ours if theirs in found else ()
+        found[theirs] = Place(tuple(dict.fromkeys((*before, ours))), mark)
     return found
 
 
@@ -153,28 +171,26 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
         else:
             first, *others = theirs.split(",")
             default = REQUIRED if rest == ":" else values.get(rest, _value(rest))
-            values[ours] = _taken(s, ours, first.split("|"), default, kinds_of(hints[ours]))
+            values[ours] = _taken(s, ours, first, default, kinds_of(hints[ours]))
             for other in others:
                 if s.get(other, s.get(first)) != s.get(first):
                     s.fail(other, f"{s.get(first)}, as {first} (others are not supported)")
     return values
 
 
-def _taken(s: Settings, ours: str, names: Sequence[str], default: Any, kinds: tuple[Any, ...]) -> Any:
+def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ...]) -> Any:
     if ours == "activation":
-        return ACTIVATIONS[s.text(names, default, choices=tuple(ACTIVATIONS))]
-    if type(None) in kinds and any(n in s for n in names) and all(s.get(n) is None for n in names):
+        return ACTIVATIONS[s.text(name, default, choices=tuple(ACTIVATIONS))]
+    if type(None) in kinds and s.get(name, default) is None:
         return None  # null says that there is none
-    value = s.take(names, tuple(kind for kind in kinds if kind is not type(None)), default)
-    return tuple(s.list(names, int)) if isinstance(value, list) else value
+    value = s.take(name, tuple(kind for kind in kinds if kind is not type(None)), default)
+    return tuple(s.list(name, int)) if isinstance(value, list) else value
 
 
 def _written(table: str) -> dict[str, list[str]]:
     """The names of theirs for each of our settings that is written."""
     return {
-        ours: theirs.partition("|")[0].split(",")
-        for ours, (theirs, rest) in _entries(table).items()
-        if "=" not in (ours[0], rest[:1])
+        ours: theirs.split(",") for ours, (theirs, rest) in _entries(table).items() if "=" not in (ours[0], rest[:1])
     }
 
 
@@ -188,9 +204,14 @@ def write_table(table: str, config: Any) -> dict[str, Any]:
     return {name: values[ours] for ours, names in _written(table).items() for name in names}
 
 
-def renamed(error: ValueError, table: str, where: str) -> ValueError:
-    """The error of a configuration, with the settings by their names and the file before it."""
-    text, theirs = str(error), _written(table)
-    if text.startswith(where):
-        return error
-    return ValueError(f"{where}: " + re.sub(r"\w+_\w+|^\w+(?=:)", lambda m: theirs.get(m[0], [m[0]])[0], text))
+@contextmanager
+def named(table: str, s: Settings) -> Iterator[None]:
+    """The errors of a configuration, with the settings by their names and the file before them."""
+    try:
+        yield
+    except ValueError as error:
+        text, theirs = str(error), _written(table)
+        if not text.startswith(s.where):
+            text = re.sub(r"\w+_\w+|^\w+(?=:)", lambda m: theirs.get(m[0], [m[0]])[0], text)
+            raise ValueError(f"{s.where}: {text}") from None
+        raise
