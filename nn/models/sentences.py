@@ -65,10 +65,8 @@ class SentenceEncoder:
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
         found = in_parallel(lambda part: self._vectors([rows[i] for i in part]), parts)
-        result = np.empty((len(rows), found[0].shape[1] if found else 0), np.float32)
-        for part, vectors in zip(parts, found):
-            result[part] = vectors
-        return result
+        vectors = np.concatenate(found, dtype=np.float32) if found else np.empty((0, 0), np.float32)
+        return vectors[np.argsort(order)]
 
     def _vectors(self, rows: list[list[int]]) -> np.ndarray:
         ids, real = padded(rows, self.text.pad_id or 0), padded([[1] * len(row) for row in rows], 0) > 0  # (n, L)

@@ -73,13 +73,8 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
     too; else a ValueError tells of all that is wrong, and the model is as it was.
     """
     own = model.state_dict()
-    wrong = []
-    for name in own:
-        if name not in arrays:
-            continue
-        if found := misfit(name, arrays[name], own[name].dtype):
-            wrong.append(found)
-    if wrong:
+    both = [name for name in own if name in arrays]
+    if wrong := [found for name in both if (found := misfit(name, arrays[name], own[name].dtype))]:
         raise ValueError(f"{path}: {'; '.join(wrong[:5])}" + (f"; and {len(wrong) - 5} more" if wrong[5:] else ""))
     try:
         model.load_state_dict(arrays)

@@ -26,22 +26,21 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """The fields of a message: numbers, and what they hold (an integer, a float, or bytes)."""
     stream = io.BytesIO(data)
 
-    def varint() -> int:
-        value = shift = 0
-        while (byte := stream.read(1)[0]) >= 0x80:
-            value |= (byte & 0x7F) << shift
-            shift += 7
-        return value | byte << shift
+    def take(size: int) -> bytes:
+        if size > len(data) - stream.tell():
+            raise ValueError("it ends within a field")
+        return stream.read(size)
 
+    def varint() -> int:
+        byte = take(1)[0]
+        return byte if byte < 0x80 else byte & 0x7F | varint() << 7
+
+    kinds = {0: varint, 1: lambda: take(8), 2: lambda: take(varint()), 5: lambda: struct.unpack("<f", take(4))[0]}
     while stream.tell() < len(data):
         number, kind = divmod(varint(), 8)
-        if kind not in (0, 1, 2, 5):
+        if kind not in kinds:
             raise ValueError(f"a field of kind {kind}")
-        length = {0: 0, 1: 8, 5: 4}[kind] if kind != 2 else varint()
-        if stream.tell() + length > len(data):
-            raise IndexError("a field is longer than the file")
-        value = stream.read(length)
-        yield number, varint() if kind == 0 else struct.unpack("<f", value)[0] if kind == 5 else value
+        yield number, kinds[kind]()
 
 
 def pieces_of(path: str | Path) -> tuple[list[tuple[str, float, int]], dict[str, Any]]:
@@ -52,7 +51,7 @@ def pieces_of(path: str | Path) -> tuple[list[tuple[str, float, int]], dict[str,
         found = [dict(_fields(value)) for number, value in fields if number == 1]
         pieces = [(piece[1].decode("utf-8"), float(piece.get(2, 0.0)), piece.get(3, NORMAL)) for piece in found]
         trainer, normalizer = (dict(_fields(dict(fields).get(number, b""))) for number in (2, 3))
-    except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a SentencePiece model ({error})") from None
     if not pieces or not {kind for *_, kind in pieces} <= set(range(1, 7)):
         raise ValueError(f"{path}: not a SentencePiece model (it has no pieces, or of unknown kinds)")
