@@ -43,25 +43,27 @@ def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
 def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     """Write the adapters of a model, and a classifier's head, as `adapter_model.safetensors` and `adapter_config.json`.
 
-    `base` is what PEFT is to take for the model below: the name or the folder of one.
+    `base` is what PEFT is to take for the model below: the name or the folder of one. The head is written whole: an
+    adapter in it becomes part of its weights.
     """
-    directory, first = Path(directory), next(iter(linears_of(model, LoRALinear).values()), None)
+    directory, own = Path(directory), heads_of(model).keys()
+    first = next((part for name, part in linears_of(model, LoRALinear).items() if name not in own), None)
     if first is None:
-        raise ValueError("save_adapter: the model has no adapters; nn.lora adds them")
+        raise ValueError("save_adapter: the model has no adapters, but for a head's; nn.lora adds them")
     origin = model.origin or adopted(model)
     maps = _their_maps(model, origin)
-    heads = [theirs for theirs, ours in maps.items() if heads_of(model).keys() & ours]
+    heads = [theirs for theirs, ours in maps.items() if own & ours]
     arrays: dict[str, np.ndarray] = {}
     ranks: dict[str, int] = {}
     for theirs, ours in maps.items():
         parts = list(ours.values())
-        if any(isinstance(part, LoRALinear) for part in parts):
+        if theirs in heads:
+            whole = parts[0].merged() if isinstance(parts[0], LoRALinear) else parts[0]
+            arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in whole.named_parameters()}
+        elif any(isinstance(part, LoRALinear) for part in parts):
             a, b = _joined(parts, origin.places[f"{theirs}.weight"])
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             ranks[theirs] = len(a)
-        if theirs in heads:
-            whole = {"weight": parts[0].weight, "bias": parts[0].bias}
-            arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in whole.items() if p is not None}
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
 

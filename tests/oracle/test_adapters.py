@@ -20,7 +20,7 @@ TARGETS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "llama": (["q_proj", "v_proj"], ("q_proj", "v_proj"), "CAUSAL_LM"),
     "gpt2": (["c_attn", "c_fc"], ("q_proj", "k_proj", "v_proj", "linear1"), "CAUSAL_LM"),
     "gpt_neox": (["query_key_value", "dense"], ("q_proj", "k_proj", "v_proj", "out_proj"), "CAUSAL_LM"),
-    "bert, classes": (["query", "value", "output.dense"], ("q_proj", "v_proj", "out_proj", "linear2"), "SEQ_CLS"),
+    "bert, classes": (["query", "value", "output.dense"], ("q_proj", "out_proj", "linear2", "dense"), "SEQ_CLS"),
     "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
     "mpnet, classes": (["q", "o"], ("q_proj", "out_proj"), "SEQ_CLS"),
     "marian": (["q_proj", "fc1"], ("q_proj", "linear1"), "SEQ_2_SEQ_LM"),

@@ -172,6 +172,8 @@ def test_errors(tmp_path: Path) -> None:
         nn.lora(nn.lora(model()))
     with pytest.raises(ValueError, match="the model has no adapters"):
         nn.save_adapter(tmp_path, model())
+    with pytest.raises(ValueError, match="the model has no adapters, but for a head's"):
+        nn.save_adapter(tmp_path, nn.lora(classifier(), targets="dense"))
     with pytest.raises(ValueError, match="merge_lora"):
         nn.save(tmp_path, nn.lora(model()))
     with pytest.raises(FileNotFoundError, match="adapter_config.json: no such file"):
