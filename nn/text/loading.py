@@ -78,9 +78,8 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
         used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
         odd = [t["id"] for t in special.values() if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]]
         if wrong := sorted(used - set(special)) + odd:
-            raise ValueError(
-                f"{settings.where}: post_processor: special_tokens: expected {wrong[0]!r} with the id of the vocabulary"
-            )
+            wanted = f"expected {wrong[0]!r} with the id of the vocabulary"
+            raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
 
 
 def _settings(directory: Path, special: Mapping[str, str]) -> Settings:

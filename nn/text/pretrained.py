@@ -40,10 +40,8 @@ class ModelText:
         self.bos_id, self.eos_id, self.pad_id = map(self._special, ("bos_token", "eos_token", "pad_token"))
         self.vocab_size = settings.integer("vocab_size", None)  # that of the model, which may be rounded up
         if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
-            raise ValueError(
-                f"{settings.where}: the tokenizer knows {len(self):,} tokens, but the model, by config.json, "
-                f"{self.vocab_size:,}; is its vocabulary whole?"
-            )
+            told = f"the tokenizer knows {len(self):,} tokens, but the model, by config.json, {self.vocab_size:,}"
+            raise ValueError(f"{settings.where}: {told}; is its vocabulary whole?")
         longest = settings.take("model_max_length", (int, float), None)
         self.max_len = int(longest) if longest and longest < 1 << 30 else None  # others mean: no limit
 
@@ -100,10 +98,8 @@ class ModelText:
         rows = [e.ids if language is None else self._from(language, e) for e in found]
         largest = max((max(ids) for ids in rows if ids), default=0)
         if self.vocab_size is not None and largest >= self.vocab_size:
-            raise ValueError(
-                f"{self.settings.where}: {self.tokens([largest])[0]!r} has the id {largest}, but the model's "
-                f"vocabulary, in config.json, has {self.vocab_size:,} tokens"
-            )
+            told = f"{self.tokens([largest])[0]!r} has the id {largest}, but the model, by config.json,"
+            raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
         return rows, [e.type_ids for e in found]
 
     def _from(self, language: str, encoding: Any) -> list[int]:
@@ -114,10 +110,8 @@ class ModelText:
         tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
         ids = [wanted if special and shape(token) == shape(language) else i for i, token, special in tokens]
         if wanted not in ids:
-            raise ValueError(
-                f"language={language!r}: the model puts no such token around a text; one such as '>>fra<<' is "
-                "written before it"
-            )
+            told = "the model puts no such token around a text; one such as '>>fra<<' is written before it"
+            raise ValueError(f"language={language!r}: {told}")
         return ids
 
     def batch(
@@ -140,8 +134,7 @@ class ModelText:
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text of ids that come one after another, in pieces: each as soon as its characters are whole."""
-        seen: list[int] = []
-        said = ""
+        seen, said = list[int](), ""
         for i in ids:
             seen.append(int(i))
             text = self.decode(seen)
@@ -161,9 +154,8 @@ class ModelText:
         comes with the folder, and runs in a sandbox, in a process of its own (`nn.text.templates`).
         """
         if not all(isinstance(message, Mapping) for message in messages):
-            raise ValueError(
-                f'chat: expected messages such as {{"role": "user", "content": ...}}, got {messages!r:.60}'
-            )
+            expected = 'messages such as {"role": "user", "content": ...}'
+            raise ValueError(f"chat: expected {expected}, got {messages!r:.60}")
         template = self.settings.get("chat_template")
         if not isinstance(template, str):
             raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
