@@ -73,19 +73,20 @@ class Family:
 
 FAMILIES: dict[str, Family] = {}
 """By the `model_type` of a config.json."""
-_SIZES = "d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers "
+_SIZES = "d_model=hidden_size num_heads=num_attention_heads num_layers=num_hidden_layers d_ff=intermediate_size"
 
 
 # -- BERT and its kin: encoders, norm after each sublayer ------------------------------------------------------
 
 _BERT = """
-embedding.{tokens,positions,types}  @embeddings.{word_embeddings,position_embeddings,token_type_embeddings}
-embedding.{norm,projection}         @{embeddings.LayerNorm,embeddings_project}
-encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attention.self.{query,key,value}
-encoder.layers.#.{self_attention.out_proj,norm1}        @encoder.layer.#.attention.output.{dense,LayerNorm}
-encoder.layers.#.{feed_forward.linear1,feed_forward.linear2,norm2}  @encoder.layer.#.{intermediate.dense,output.dense,output.LayerNorm}
--                                   @embeddings.position_ids
-"""  # noqa: E501
+embedding.{tokens,positions,types}                @embeddings.{word,position,token_type}_embeddings
+embedding.{norm,projection}                       @{embeddings.LayerNorm,embeddings_project}
+encoder.layers.#.self_attention.{q,k,v}_proj      @encoder.layer.#.attention.self.{query,key,value}
+encoder.layers.#.{self_attention.out_proj,norm1}  @encoder.layer.#.attention.output.{dense,LayerNorm}
+encoder.layers.#.feed_forward.linear{1,2}         @encoder.layer.#.{intermediate,output}.dense
+encoder.layers.#.norm2                            @encoder.layer.#.output.LayerNorm
+-                                                 @embeddings.position_ids
+"""
 _POOLER = "- @pooler.dense zeros\n"
 
 
@@ -105,13 +106,13 @@ def _after_padding(s: Settings, v: dict[str, Any], counted: bool = False) -> dic
 
 
 _GELU = "activation:=gelu =hidden_act:gelu"  # their heads have no other, whatever config.json says
-_LIKE_BERT = "positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
 FAMILIES["bert"] = Family(
     base="Bert", kind=EncoderConfig, prefixes=("bert.", ""), activation="tanh",
     names=f"{_POOLER} - cls.seq_relationship {_BERT}",
     suffixes={"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification",
               "tokens": "ForTokenClassification"},
-    settings=f"{_LIKE_BERT} vocab_size {_SIZES} d_ff=intermediate_size num_types=type_vocab_size:2 "
+    settings="positions:=learned embedding_norm:=true scale_embedding:=false activation_dropout:=0.0 "
+             f"vocab_size {_SIZES} num_types=type_vocab_size:2 "
              "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 pad_id=pad_token_id:0 "
              "max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 "
              "attention_dropout=attention_probs_dropout_prob:0.1 "
@@ -138,17 +139,15 @@ FAMILIES["electra"] = FAMILIES["bert"].but(
     heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
                  "classifier.{dense,out_proj}"),
 )  # fmt: skip
-FAMILIES["distilbert"] = replace(
-    FAMILIES["bert"], base="DistilBert", prefixes=("distilbert.", ""), activation="relu",
-    settings=f"{_LIKE_BERT} norm_eps:=1e-12 vocab_size d_model=dim num_heads=n_heads num_layers=n_layers "
-             "d_ff=hidden_dim activation:gelu max_len=max_position_embeddings:512 pad_id=pad_token_id:0 dropout:0.1 "
-             "attention_dropout:0.1",
+FAMILIES["distilbert"] = FAMILIES["bert"].but(
+    "DistilBert", "d_model=dim num_heads=n_heads num_layers=n_layers d_ff=hidden_dim activation:gelu num_types:=0 "
+                  "norm_eps:=1e-12 dropout:0.1 attention_dropout:0.1",
+    prefixes=("distilbert.", ""), activation="relu",
     names="""
-embedding.{tokens,positions,norm}  @embeddings.{word_embeddings,position_embeddings,LayerNorm}
-encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @transformer.layer.#.attention.{q_lin,k_lin,v_lin,out_lin}
-encoder.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @transformer.layer.#.{sa_layer_norm,ffn.lin1,ffn.lin2,output_layer_norm}
--  @embeddings.position_ids
-""",  # noqa: E501
+encoder.layers.#.self_attention.{q,k,v,out}_proj  @transformer.layer.#.attention.{q,k,v,out}_lin
+encoder.layers.#.norm{1,2}                        @transformer.layer.#.{sa,output}_layer_norm
+encoder.layers.#.feed_forward.linear{1,2}         @transformer.layer.#.ffn.lin{1,2}
+""" + _BERT,
     heads=_heads("{dense,norm,output} vocab_{transform,layer_norm,projector}", "{pre_classifier,classifier}"),
 )  # fmt: skip
 FAMILIES["albert"] = FAMILIES["bert"].but(
@@ -156,32 +155,31 @@ FAMILIES["albert"] = FAMILIES["bert"].but(
               "attention_dropout=attention_probs_dropout_prob:0 =num_hidden_groups:1 =inner_group_num:1",
     prefixes=("albert.", ""),
     names="""
-embedding.{tokens,positions,types}  @embeddings.{word_embeddings,position_embeddings,token_type_embeddings}
-embedding.{norm,projection}         @{embeddings.LayerNorm,encoder.embedding_hidden_mapping_in}
-encoder.layers.#.self_attention.{q_proj,k_proj,v_proj,out_proj}  @encoder.albert_layer_groups.#.albert_layers.0.attention.{query,key,value,dense}
-encoder.layers.#.{norm1,norm2}                @encoder.albert_layer_groups.#.albert_layers.0.{attention.LayerNorm,full_layer_layer_norm}
-encoder.layers.#.feed_forward.linear{1,2}     @encoder.albert_layer_groups.#.albert_layers.0.{ffn,ffn_output}
--                                   @pooler zeros
--                                   {@embeddings.position_ids,sop_classifier.classifier}
-""",  # noqa: E501
+embedding.projection                              @encoder.embedding_hidden_mapping_in
+encoder.layers.#.self_attention.{q,k,v,out}_proj  @encoder.albert_layer_groups.#.albert_layers.0.attention.{query,key,value,dense}
+encoder.layers.#.norm{1,2}                        @encoder.albert_layer_groups.#.albert_layers.0.{attention.LayerNorm,full_layer_layer_norm}
+encoder.layers.#.feed_forward.linear{1,2}         @encoder.albert_layer_groups.#.albert_layers.0.{ffn,ffn_output}
+-                                                 @pooler zeros
+-                                                 sop_classifier.classifier
+""" + _BERT,  # noqa: E501
     heads=_heads("{dense,norm,output.bias,output} predictions.{dense,LayerNorm,bias,decoder}", "{@pooler,classifier}"),
 )  # fmt: skip
-FAMILIES["vit"] = Family(
-    base="ViT", suffixes={"none": "Model", "classes": "ForImageClassification"}, kind=EncoderConfig,
-    prefixes=("vit.", ""), heads={"classes": "output classifier"},
-    settings="norm_first:=true positions:=learned scale_embedding:=false activation_dropout:=0.0 =qkv_bias:true "
-             f"{_SIZES} d_ff=intermediate_size activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 "
-             "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
-             "image_size:224 patch_size:16 num_channels:3",
+FAMILIES["vit"] = FAMILIES["bert"].but(
+    "ViT", "norm_first:=true embedding_norm:=false num_types:=0 vocab_size:=0 pad_id:=0 max_len:=512 =qkv_bias:true "
+           "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
+           "image_size:224 patch_size:16 num_channels:3",
+    suffixes={"none": "Model", "classes": "ForImageClassification"}, heads={"classes": "output classifier"},
+    prefixes=("vit.", ""), activation="none",
     names=_POOLER + """
-embedding.{first,positions.weight}  @embeddings.{cls_token,position_embeddings} row
-embedding.{weight,bias}             @embeddings.patch_embeddings.projection.{weight,bias}
-encoder.layers.#.self_attention.{q_proj,k_proj,v_proj}  @encoder.layer.#.attention.attention.{query,key,value}
-encoder.layers.#.{self_attention.out_proj,norm1,norm2}  @encoder.layer.#.{attention.output.dense,layernorm_before,layernorm_after}
-encoder.layers.#.feed_forward.linear{1,2}               @encoder.layer.#.{intermediate,output}.dense
-encoder.norm                        @layernorm
--                                   @embeddings.mask_token
-""",  # noqa: E501
+embedding.{first,positions.weight}            @embeddings.{cls_token,position_embeddings} row
+embedding.{weight,bias}                       @embeddings.patch_embeddings.projection.{weight,bias}
+encoder.layers.#.self_attention.{q,k,v}_proj  @encoder.layer.#.attention.attention.{query,key,value}
+encoder.layers.#.self_attention.out_proj      @encoder.layer.#.attention.output.dense
+encoder.layers.#.norm{1,2}                    @encoder.layer.#.layernorm_{before,after}
+encoder.layers.#.feed_forward.linear{1,2}     @encoder.layer.#.{intermediate,output}.dense
+encoder.norm                                  @layernorm
+-                                             @embeddings.mask_token
+""",
 )  # fmt: skip
 
 
@@ -205,8 +203,7 @@ def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False, part: 
     And a sliding window (None: if use_sliding_window), in the layers that `layer_types` or `max_window_layers` tell.
     `part` is that of each head that turns, unless the parameters tell (None: all, and they must not differ).
     """
-    name = next((n for n in ("rope_parameters", "rope_scaling") if s.get(n) is not None), "")
-    scaling = s.object(name) if name else Settings({}, s.where)
+    scaling = s.object("rope_parameters", None) or s.object("rope_scaling", None) or Settings({}, s.where)
     kind = scaling.text(["rope_type", "type"], "default", choices=("default", "linear", "llama3", "yarn"))
     base = scaling.number("rope_theta", v["rotary_base"], low=1)
     if part is None:
@@ -240,7 +237,7 @@ def _smollm3(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 FAMILIES["llama"] = Family(
     **_LM, base="Llama", more=_llama, names=_LLAMA, prefixes=("model.", ""),
-    settings=f"norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} d_ff=intermediate_size "
+    settings=f"norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} "
              "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
              "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
              "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false pad_id=pad_token_id:null "
@@ -271,17 +268,18 @@ FAMILIES["gpt2"] = Family(
              "=scale_attn_weights:true =scale_attn_by_inverse_layer_idx:false =add_cross_attention:false",
     more=lambda s, v: {"d_ff": v["d_ff"] or 4 * v["d_model"]},
     names="""
-embedding.{tokens,positions}  @{wte,wpe}
-layers.layers.#.{norm1,norm2}  @h.#.{ln_1,ln_2}
+embedding.{tokens,positions}                 @{wte,wpe}
+layers.layers.#.norm{1,2}                    @h.#.ln_{1,2}
 layers.layers.#.self_attention.{q,k,v}_proj  @h.#.attn.c_attn T
-layers.layers.#.{self_attention.out_proj,feed_forward.linear1,feed_forward.linear2}  @h.#.{attn.c_proj,mlp.c_fc,mlp.c_proj} T
-layers.norm  @ln_f
--  @h.#.attn.{bias,masked_bias}
-""",  # noqa: E501
+layers.layers.#.self_attention.out_proj      @h.#.attn.c_proj T
+layers.layers.#.feed_forward.linear{1,2}     @h.#.mlp.c_{fc,proj} T
+layers.norm                                  @ln_f
+-                                            @h.#.attn.{bias,masked_bias}
+""",
 )  # fmt: skip
 FAMILIES["gpt_neox"] = Family(
     **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
-    settings=f"positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} d_ff=intermediate_size "
+    settings=f"positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} "
              "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 max_len=max_position_embeddings:2048 "
              "dropout=hidden_dropout:0.0 attention_dropout:0.0 parallel=use_parallel_residual:true "
              "attention_bias:true tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:0 "
@@ -306,11 +304,12 @@ FAMILIES["opt"] = Family(
              "=do_layer_norm_before:true =enable_bias:true =layer_norm_elementwise_affine:true "
              "=_remove_final_layer_norm:false",
     names="""
-embedding.{tokens,positions}  @embed_{tokens,positions}
+embedding.{tokens,positions}                     @embed_{tokens,positions}
 layers.layers.#.self_attention.{q,k,v,out}_proj  @layers.#.self_attn.{q,k,v,out}_proj
-layers.layers.#.{norm1,feed_forward.linear1,feed_forward.linear2,norm2}  @layers.#.{self_attn_layer_norm,fc1,fc2,final_layer_norm}
-layers.norm  @final_layer_norm
-""",  # noqa: E501
+layers.layers.#.norm{1,2}                        @layers.#.{self_attn,final}_layer_norm
+layers.layers.#.feed_forward.linear{1,2}         @layers.#.fc{1,2}
+layers.norm                                      @final_layer_norm
+""",
 )  # fmt: skip
 
 
@@ -330,22 +329,22 @@ decoder.layers.#.norm{2,3}                   @decoder.layers.#.{encoder_attn_lay
 -                                            @{encoder,decoder}.embed_positions.{weight,weights}
 """
 _T5 = """
-{source,target}_embedding.tokens  shared
-{source,target}_embedding.tokens  {encoder,decoder}.embed_tokens
-{encoder,decoder}.layers.#.self_attention.{position_bias,q_proj,k_proj,v_proj,out_proj}  {encoder,decoder}.block.#.layer.0.SelfAttention.{relative_attention_bias,q,k,v,o}
-{encoder,decoder}.layers.#.norm{1,2}  {encoder,decoder}.block.#.layer.{0,1}.layer_norm
-{encoder,decoder}.norm                {encoder,decoder}.final_layer_norm
+{source,target}_embedding.tokens                   shared
+{source,target}_embedding.tokens                   {encoder,decoder}.embed_tokens
+{encoder,decoder}.layers.#.self_attention.{q,k,v,out}_proj  {encoder,decoder}.block.#.layer.0.SelfAttention.{q,k,v,o}
+{encoder,decoder}.layers.#.self_attention.position_bias  {encoder,decoder}.block.#.layer.0.SelfAttention.relative_attention_bias
+{encoder,decoder}.layers.#.norm{1,2}               {encoder,decoder}.block.#.layer.{0,1}.layer_norm
+{encoder,decoder}.norm                             {encoder,decoder}.final_layer_norm
 encoder.layers.#.feed_forward.{linear1,gate,linear2}  encoder.block.#.layer.1.DenseReluDense.{wi_0,wi_1,wo}
-decoder.layers.#.cross_attention.{q_proj,k_proj,v_proj,out_proj}  decoder.block.#.layer.1.EncDecAttention.{q,k,v,o}
+decoder.layers.#.cross_attention.{q,k,v,out}_proj  decoder.block.#.layer.1.EncDecAttention.{q,k,v,o}
 decoder.layers.#.feed_forward.{linear1,gate,linear2}  decoder.block.#.layer.2.DenseReluDense.{wi_0,wi_1,wo}
-decoder.layers.#.norm3                decoder.block.#.layer.2.layer_norm
+decoder.layers.#.norm3                             decoder.block.#.layer.2.layer_norm
 """  # noqa: E501
 
 
 def _marian_tie(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
-    if s.flag("share_encoder_decoder_embeddings", True):
-        return {"tie": "all"}
-    return {"tie": "target" if s.flag("tie_word_embeddings", True) else "none"}
+    alone = "target" if s.flag("tie_word_embeddings", True) else "none"
+    return {"tie": "all" if s.flag("share_encoder_decoder_embeddings", True) else alone}
 
 
 def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,7 +173,7 @@ class _Folder:
         shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
         kinds = {
             "missing": {new_name(n, rules)[0] for n in left if self.native or any(theirs_of(n, rules))},
-            "unknown": [n for n in weights if n not in found and not is_unused(_today(n), rules)],
+            "unknown": [n for n in weights if n not in found and not is_unused(n, rules)],
             "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
                           for name, shape in shapes.items() if weights[name].shape != shape],
         }  # fmt: skip
@@ -202,17 +201,11 @@ class _Folder:
 def _found(model: Model, rules: list[Rule], weights: SafetensorsFolder) -> dict[str, Place]:
     """The arrays of the file that the model has, by any of their names: one that is tied has several."""
     first = {id(parameter): name for name, parameter in model.named_parameters()}
-    there = {_today(name): name for name in weights}
     return places(
-        (first[id(value)], there[theirs], mark)
+        (first[id(value)], theirs, mark)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
         if id(value) in first
         for theirs, mark in theirs_of(f"{path}.{name}", rules)
-        if theirs in there
+        if theirs in weights
     )
-
-
-def _today(name: str) -> str:
-    """What an array of theirs is called today: the parameters of norms were once gamma and beta."""
-    return re.sub(r"\.(gamma|beta)$", lambda match: {"gamma": ".weight", "beta": ".bias"}[match[1]], name)

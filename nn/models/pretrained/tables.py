@@ -32,6 +32,8 @@ __all__ = [
     "write_table",
 ]  # fmt: skip
 
+_OLDER = {".weight": ".gamma", ".bias": ".beta"}  # what the parameters of norms were once called
+
 
 class Rule(NamedTuple):
     """A line of a table; `inside`: theirs begins with what the names of the family begin with."""
@@ -101,17 +103,18 @@ def rules_of(table: str, prefix: str = "") -> list[Rule]:
 
 @lru_cache(maxsize=4096)
 def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias)?")
+    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias|\.gamma|\.beta)?")
 
 
 def theirs_of(name: str, rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
-    """What a parameter of ours is called by theirs, by each rule that fits, and its mark."""
+    """What a parameter of ours is called by theirs, by each rule that fits, today and once; and its mark."""
     for rule in rules:
         if match := _pattern(rule.ours).fullmatch(name):
             *layers, leaf = match.groups("")
             # a bias is a row whichever way the weight beside it is stored
             mark = "" if rule.mark == "T" and leaf == ".bias" else rule.mark
-            yield rule.theirs.replace("#", "{}").format(*layers) + leaf, mark
+            for end in (leaf, _OLDER.get(leaf, leaf)):
+                yield rule.theirs.replace("#", "{}").format(*layers) + end, mark
 
 
 def new_name(name: str, rules: Iterable[Rule]) -> tuple[str, str]:
