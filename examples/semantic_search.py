@@ -39,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> list[list[str]]:
         raise ValueError(f"{args.file}: no text")
     encoder = nn.sentence_encoder(args.model)
     began = time.perf_counter()
-    index = encoder.encode(lines)  # (lines, d), each of length 1
+    index = encoder.encode(lines)  # (lines, d)
     print(f"{len(lines):,} lines in {time.perf_counter() - began:.1f} s")
     found = []
     for question in args.question or asked("? "):
-        similarity = index @ encoder.encode(question)
+        similarity = encoder.similarity(index, encoder.encode(question))[:, 0]
         best = np.argsort(-similarity, kind="stable")[: args.top]
         print(f"\n{question}")
         for i in best:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,17 @@ WORDS = [
 ]  # fmt: skip
 
 
-def text_files(path: Path, marks: tuple[int, int] | None = (1, 2), **settings: Any) -> None:
+def text_files(path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any) -> None:
     """tokenizer.json and tokenizer_config.json."""
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]")
+        tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]")
     )
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     if marks:
         tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+            single="[CLS] $A [SEP]", special_tokens=[(mark, words.index(mark)) for mark in ("[CLS]", "[SEP]")]
         )
     tokenizer.add_special_tokens(WORDS[:3])
     tokenizer.save(str(path / "tokenizer.json"))
@@ -49,7 +50,7 @@ def language_model_folder(path: Path) -> Path:
     """A GPT-2 that chats."""
     config = nn.LanguageModelConfig(len(WORDS), 16, 4, 2, 32, max_len=40, eos_id=2)
     nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
-    text_files(path, None, chat_template="{% for m in messages %}{{ m.content }} {% endfor %}")
+    text_files(path, False, chat_template="{% for m in messages %}{{ m.content }} {% endfor %}")
     return path
 
 

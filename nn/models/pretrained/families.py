@@ -185,6 +185,7 @@ encoder.norm                                  @layernorm
 
 # -- language models --------------------------------------------------------------------------------------------
 
+_CAUSAL = "=is_causal:true|null =use_bidirectional_attention:false|null "  # some are made into encoders
 _LM: dict[str, Any] = {"kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"}}
 _LLAMA = """
 embedding.tokens           @embed_tokens
@@ -237,7 +238,7 @@ def _smollm3(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 FAMILIES["llama"] = Family(
     **_LM, base="Llama", more=_llama, names=_LLAMA, prefixes=("model.", ""),
-    settings=f"norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} "
+    settings=f"{_CAUSAL} norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} "
              "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
              "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
              "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false pad_id=pad_token_id:null "
@@ -261,7 +262,7 @@ FAMILIES["gemma"] = FAMILIES["llama"].but(
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
     **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
-    settings="vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
+    settings=f"{_CAUSAL} vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
              "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions:1024 "
              "tie=tie_word_embeddings:true dropout=resid_pdrop:0.1 attention_dropout=attn_pdrop:0.1 "
              "pad_id=pad_token_id:null bos_id=bos_token_id:50256 eos_id=eos_token_id:50256 activation_dropout:=0.0 "
@@ -279,7 +280,7 @@ layers.norm                                  @ln_f
 )  # fmt: skip
 FAMILIES["gpt_neox"] = Family(
     **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
-    settings=f"positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} "
+    settings=f"{_CAUSAL} positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} "
              "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 max_len=max_position_embeddings:2048 "
              "dropout=hidden_dropout:0.0 attention_dropout:0.0 parallel=use_parallel_residual:true "
              "attention_bias:true tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:0 "
@@ -297,7 +298,7 @@ layers.norm  @final_layer_norm
 )  # fmt: skip
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
-    settings="vocab_size d_model=hidden_size,word_embed_proj_dim num_heads=num_attention_heads d_ff=ffn_dim "
+    settings=f"{_CAUSAL} vocab_size d_model=hidden_size,word_embed_proj_dim num_heads=num_attention_heads d_ff=ffn_dim "
              "num_layers=num_hidden_layers activation=activation_function:relu max_len=max_position_embeddings "
              "tie=tie_word_embeddings:true dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
              "pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2 position_offset:=2 "

@@ -126,8 +126,13 @@ def sentences(path: Path) -> None:
 
 
 def mpnet(path: Path) -> None:
-    """The modules of sentence-transformers again, with an MPNet."""
+    """The modules of sentence-transformers again, as newer ones are written, with an MPNet and a prompt."""
     sentences(path)
+    write(path / "1_Pooling" / "config.json", {"embedding_dimension": 8, "pooling_mode": "cls", "include_prompt": True})
+    write(path / "config_sentence_transformers.json", {
+        "model_type": "SentenceTransformer", "prompts": {"query": "the ", "document": ""},
+        "default_prompt_name": "query", "similarity_fn_name": "cosine",
+    })  # fmt: skip
     config = nn.EncoderConfig(
         *SIZES, **{**ENCODER, "positions": "learned_relative", "position_offset": 2, "pad_id": 1, "max_len": 18}
     )
@@ -193,7 +198,7 @@ def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
 # What no other file tells: numbers that any model could have, words, and what is not there.
 FREE = (
     "'num_attention_heads'", "'decoder_start_token_id'", "'type_id') = 1", "'normalized'", "vocab.json without",
-    "modules.json without",
+    "modules.json without", "config_sentence_transformers.json",
     "'n_head'", "'sliding_window'", "'rope_scaling',) = None", "'rope_scaling',) = {}", "'eos_token',) = None", "('post_processor',) = None",
     "_eps", "epsilon", "rope_theta", "'factor'", "generation_config.json", "chat_template", "source.spm character",
     "vocab.txt character", "vocab.txt cut at 0.9", "continuing_subword_prefix", "config.json without", "tokenizer.json without",
