@@ -195,14 +195,17 @@ def test_errors(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             nn.load_adapter(tmp_path, plain)
     assert not any(isinstance(m, nn.LoRALinear) for m in plain.modules())
+
+
+def test_what_other_adapters_do_is_refused(tmp_path: Path) -> None:
+    nn.save_adapter(tmp_path, nn.lora(model(), 2, 4))
+    settings = json.loads((tmp_path / "adapter_config.json").read_text())
     for setting, message in (
         ({"peft_type": "IA3"}, 'peft_type: expected one of LORA, got "IA3"'),
         ({"use_dora": True}, "use_dora: expected false"),
         ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens: expected null"),
         ({"bias": "all"}, "bias: expected none"),
     ):
-        settings = json.loads((tmp_path / "adapter_config.json").read_text())
-        (tmp_path / "x").mkdir(exist_ok=True)
-        (tmp_path / "x/adapter_config.json").write_text(json.dumps({**settings, **setting}))
+        (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, **setting}))
         with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
-            nn.load_adapter(tmp_path / "x", plain)
+            nn.load_adapter(tmp_path, model())
