@@ -32,13 +32,14 @@ from .weights import load_weights
 __all__ = ["SentenceEncoder", "sentence_encoder"]
 
 _POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}
-_OF_TOKENS = (
-    "=transformer_task:feature-extraction =module_output_name:token_embeddings|null =processing_kwargs:null|{} "
-)
-_OF_TOKENS += "=query_length:null =document_length:null =query_expansion:null =modality_config:null|"
-_OF_TOKENS += '{"text":{"method":"forward","method_output_name":"last_hidden_state"}}'
-_OF_VECTORS = "=module_input_name:sentence_embedding|null =module_output_name:sentence_embedding|null "
-_OF_VECTORS += "=use_residual:false"
+_OF_TOKENS = """
+=transformer_task:feature-extraction =module_output_name:token_embeddings|null =processing_kwargs:null|{}
+=query_length:null =document_length:null =query_expansion:null
+=modality_config:null|{"text":{"method":"forward","method_output_name":"last_hidden_state"}}
+"""
+_OF_VECTORS = """
+=module_input_name:sentence_embedding|null =module_output_name:sentence_embedding|null =use_residual:false
+"""
 """What the settings of modules must be, where they tell."""
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
@@ -84,9 +85,11 @@ class SentenceEncoder:
         if isinstance(sentences, str):
             return self.encode([sentences], prompt=prompt, prompt_name=prompt_name)[0]
         before, sentences = self._prompt(prompt, prompt_name), list(sentences)
-        check_texts(sentences)
+        check_texts([before, *sentences])
         checked_count("encode", "batch_size", batch_size)
         rows = self.text.encode([before + s for s in sentences], max_len=self.max_len) if len(sentences) else []
+        if [] in rows:
+            raise ValueError(f"encode: the tokenizer makes no tokens of {sentences[rows.index([])]!r:.60}")
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
         found = in_parallel(lambda part: self._vectors([rows[i] for i in part]), parts)

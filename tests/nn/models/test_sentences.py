@@ -115,14 +115,23 @@ def test_prompts(folder: Path) -> None:
         encoder.encode("a", prompt="x", prompt_name="query")
     with pytest.raises(ValueError, match="prompt_name: expected one of query, document, got 'answer'"):
         encoder.encode("a", prompt_name="answer")
-    with pytest.raises(TypeError, match="expected texts, got 3"):
-        encoder.encode(["a", 3])
+    for sentences, prompt in ((["a", 3], None), (["a"], 3)):
+        with pytest.raises(TypeError, match="expected texts, got 3"):
+            encoder.encode(sentences, prompt=prompt)  # type: ignore[arg-type]
     change(folder / "1_Pooling/config.json", include_prompt=False)
     change(folder / OURS, default_prompt_name=None)
     encoder = nn.sentence_encoder(folder)
     np.testing.assert_array_equal(encoder.encode(SENTENCES), plain)
     with pytest.raises(ValueError, match="a pooling without the prompt's tokens is not supported, got 'why '"):
         encoder.encode(SENTENCES, prompt_name="query")
+
+
+def test_a_sentence_without_tokens(tmp_path: Path) -> None:
+    """Of an encoder that puts no marks around them."""
+    encoder = nn.sentence_encoder(language_model_folder(tmp_path))
+    for sentences in ([""], ["the cat", " "]):
+        with pytest.raises(ValueError, match="encode: the tokenizer makes no tokens of ' ?'"):
+            encoder.encode(sentences)
 
 
 def test_similarities() -> None:
