@@ -5,7 +5,7 @@ To add one: a table of names, one of settings, and an entry in `FAMILIES`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,8 +31,8 @@ class Family:
     """What the models of one `model_type` have in common.
 
     `base` is the stem of their classes, and `suffixes` what follows it for each head: `BertModel`, `BertForMaskedLM`.
-    `kind` is our configuration, `settings` the table of its settings (see `tables`), and `more` makes the rest of
-    them, of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
+    `kind` is our configuration, `settings` the table of its settings (see `tables`), and `more` make the rest of
+    them, each of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
     depends on our configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens"
     of an encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
     last that of a bare model. `activation` is that of a classifier's further map.
@@ -42,7 +42,7 @@ class Family:
     suffixes: Mapping[str, str]
     kind: type[ModelConfig]
     settings: str
-    more: Callable[[Settings, dict[str, Any]], Mapping[str, Any]] = lambda s, v: {}
+    more: Sequence[Callable[[Settings, dict[str, Any]], Mapping[str, Any]]] = ()
     names: str | Callable[[Any], str]
     prefixes: tuple[str, ...]
     heads: Mapping[str, str]
@@ -56,7 +56,9 @@ class Family:
         """Our configuration for theirs, which must fit the sizes of the weights; a ValueError begins with the file."""
         values = read_table(self.kind, self.settings, s)
         with named(self.settings, s):
-            config = self.kind(**{**values, **self.more(s, values)})
+            for rest in self.more:
+                values |= rest(s, values)
+            config = self.kind(**values)
             if weights is not None:
                 check_sizes(config.to_dict(), weights, weights.where.name)
             return config
@@ -121,7 +123,8 @@ FAMILIES["bert"] = Family(
                  "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
 )  # fmt: skip
 FAMILIES["roberta"] = FAMILIES["bert"].but(
-    "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefixes=("roberta.", ""), more=partial(_after_padding, counted=True),
+    "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefixes=("roberta.", ""),
+    more=(partial(_after_padding, counted=True),),
     heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
                  "classifier.{dense,out_proj}"),
 )  # fmt: skip
@@ -185,7 +188,10 @@ encoder.norm                                  @layernorm
 
 # -- language models --------------------------------------------------------------------------------------------
 
-_CAUSAL = "=is_causal:true|null =use_bidirectional_attention:false|null "  # some are made into encoders
+_TEXT = (
+    "vocab_size tie=tie_word_embeddings:true pad_id=pad_token_id:null bos_id=bos_token_id:null eos_id=eos_token_id:null"
+    " =is_causal:true|null =use_bidirectional_attention:false|null"  # some are made into encoders
+)
 _LM: dict[str, Any] = {"kind": LanguageModelConfig, "suffixes": {"": "ForCausalLM"}, "heads": {"": "output lm_head"}}
 _LLAMA = """
 embedding.tokens           @embed_tokens
@@ -198,10 +204,9 @@ layers.norm                @norm
 """
 
 
-def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False, part: float | None = None) -> dict[str, Any]:
+def _rotary(s: Settings, v: dict[str, Any], part: float | None = None) -> dict[str, Any]:
     """Rotary positions: `rope_parameters` as files have them today, rope_theta and rope_scaling as before.
 
-    And a sliding window (None: if use_sliding_window), in the layers that `layer_types` or `max_window_layers` tell.
     `part` is that of each head that turns, unless the parameters tell (None: all, and they must not differ).
     """
     scaling = s.object("rope_parameters", None) or s.object("rope_scaling", None) or Settings({}, s.where)
@@ -218,43 +223,47 @@ def _llama(s: Settings, v: dict[str, Any], windowed: bool | None = False, part: 
     if part is not None:
         whole = v["d_model"] // max(v["num_heads"], 1)
         found["rotary_dim"] = int(whole * scaling.number("partial_rotary_factor", part, low=0, high=1))
+    return found
+
+
+def _window(s: Settings, v: dict[str, Any], always: bool = True) -> dict[str, Any]:
+    """A sliding window (`always`, or if use_sliding_window); layer_types or max_window_layers tell in which layers."""
     window = s.integer("sliding_window", None)
-    if window is None or not (s.flag("use_sliding_window", False) if windowed is None else windowed):
-        return found
-    first = s.integer("max_window_layers", 0, low=0) if windowed is None else 0
+    if window is None or not (always or s.flag("use_sliding_window", False)):
+        return {}
+    first = 0 if always else s.integer("max_window_layers", 0, low=0)
     count = s.integer("num_hidden_layers", high=10_000)
     kinds = s.list("layer_types", str, None) or [""] * first + ["sliding_attention"] * (count - first)
-    layers = tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
-    return {**found, "window": window, "window_layers": layers}
+    return {"window": window, "window_layers": tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")}
 
 
-def _smollm3(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
+def _turning(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     turns = s.list("no_rope_layers", int, None)  # 1 where a layer has rotary positions
     if turns is None:
         every = s.integer("no_rope_layer_interval", 4)
         turns = [(i + 1) % every for i in range(s.integer("num_hidden_layers", high=10_000))]
-    return {**_llama(s, v, None), "no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
+    return {"no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
 
 
+_QWEN = (_rotary, partial(_window, always=False))
 FAMILIES["llama"] = Family(
-    **_LM, base="Llama", more=_llama, names=_LLAMA, prefixes=("model.", ""),
-    settings=f"{_CAUSAL} norm:=rms gated:=true dropout:=0.0 positions:=rotary vocab_size {_SIZES} "
+    **_LM, base="Llama", more=(_rotary,), names=_LLAMA, prefixes=("model.", ""),
+    settings=f"{_TEXT} {_SIZES} norm:=rms gated:=true dropout:=0.0 positions:=rotary "
              "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
              "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
-             "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false pad_id=pad_token_id:null "
-             "bos_id=bos_token_id:null eos_id=eos_token_id:null rotary_base=rope_theta:10000 "
+             "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false rotary_base=rope_theta:10000 "
              "rotary_scaling=rope_scaling:null =partial_rotary_factor:1.0|null",
 )  # fmt: skip
-FAMILIES["mistral"] = FAMILIES["llama"].but("Mistral", more=partial(_llama, windowed=True))
+FAMILIES["mistral"] = FAMILIES["llama"].but("Mistral", more=(_rotary, _window))
 FAMILIES["phi3"] = FAMILIES["mistral"].but(
     "Phi3",
     names="layers.layers.#.self_attention.{q,k,v}_proj @layers.#.self_attn.qkv_proj\n"
           "layers.layers.#.feed_forward.{linear1,gate} @layers.#.mlp.gate_up_proj\n" + _LLAMA,
 )  # fmt: skip
-FAMILIES["qwen2"] = FAMILIES["llama"].but("Qwen2", "attention_bias:=qkv", more=partial(_llama, windowed=None))
-FAMILIES["qwen3"] = FAMILIES["llama"].but("Qwen3", "qk_norm:=true head_dim:128", more=partial(_llama, windowed=None))
+FAMILIES["qwen2"] = FAMILIES["llama"].but("Qwen2", "attention_bias:=qkv", more=_QWEN)
+FAMILIES["qwen3"] = FAMILIES["llama"].but("Qwen3", "qk_norm:=true head_dim:128", more=_QWEN)
 FAMILIES["smollm3"] = FAMILIES["llama"].but(
-    "SmolLM3", "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true", more=_smollm3
+    "SmolLM3", "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true", more=(*_QWEN, _turning)
 )
 FAMILIES["gemma"] = FAMILIES["llama"].but(
     "Gemma", "norm:=rms_zero_centred scale_embedding:=true head_dim:256 pad_id=pad_token_id:0 bos_id=bos_token_id:2 "
@@ -262,12 +271,12 @@ FAMILIES["gemma"] = FAMILIES["llama"].but(
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
     **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
-    settings=f"{_CAUSAL} vocab_size d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null "
-             "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 max_len=n_positions:1024 "
-             "tie=tie_word_embeddings:true dropout=resid_pdrop:0.1 attention_dropout=attn_pdrop:0.1 "
-             "pad_id=pad_token_id:null bos_id=bos_token_id:50256 eos_id=eos_token_id:50256 activation_dropout:=0.0 "
-             "=scale_attn_weights:true =scale_attn_by_inverse_layer_idx:false =add_cross_attention:false",
-    more=lambda s, v: {"d_ff": v["d_ff"] or 4 * v["d_model"]},
+    settings=f"{_TEXT} d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null max_len=n_positions:1024 "
+             "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 dropout=resid_pdrop:0.1 "
+             "attention_dropout=attn_pdrop:0.1 activation_dropout:=0.0 bos_id=bos_token_id:50256 "
+             "eos_id=eos_token_id:50256 =scale_attn_weights:true =scale_attn_by_inverse_layer_idx:false "
+             "=add_cross_attention:false",
+    more=(lambda s, v: {"d_ff": v["d_ff"] or 4 * v["d_model"]},),
     names="""
 embedding.{tokens,positions}                 @{wte,wpe}
 layers.layers.#.norm{1,2}                    @h.#.ln_{1,2}
@@ -280,12 +289,11 @@ layers.norm                                  @ln_f
 )  # fmt: skip
 FAMILIES["gpt_neox"] = Family(
     **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
-    settings=f"{_CAUSAL} positions:=rotary activation_dropout:=0.0 vocab_size {_SIZES} "
-             "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 max_len=max_position_embeddings:2048 "
-             "dropout=hidden_dropout:0.0 attention_dropout:0.0 parallel=use_parallel_residual:true "
-             "attention_bias:true tie=tie_word_embeddings:false pad_id=pad_token_id:null bos_id=bos_token_id:0 "
-             "eos_id=eos_token_id:2 rotary_base=rotary_emb_base:10000",
-    more=lambda s, v: _llama(s, v, part=s.number("rotary_pct", 0.25)),
+    settings=f"{_TEXT} {_SIZES} positions:=rotary activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 "
+             "max_len=max_position_embeddings:2048 dropout=hidden_dropout:0.0 attention_dropout:0.0 "
+             "activation_dropout:=0.0 parallel=use_parallel_residual:true attention_bias:true bos_id=bos_token_id:0 "
+             "eos_id=eos_token_id:2 tie=tie_word_embeddings:false rotary_base=rotary_emb_base:10000",
+    more=(lambda s, v: _rotary(s, v, s.number("rotary_pct", 0.25)),),
     names=lambda config: f"""
 embedding.tokens  @embed_in
 layers.layers.#.self_attention.{{q,k,v}}_proj  @layers.#.attention.query_key_value {config.num_heads}
@@ -298,9 +306,8 @@ layers.norm  @final_layer_norm
 )  # fmt: skip
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
-    settings=f"{_CAUSAL} vocab_size d_model=hidden_size,word_embed_proj_dim num_heads=num_attention_heads d_ff=ffn_dim "
-             "num_layers=num_hidden_layers activation=activation_function:relu max_len=max_position_embeddings "
-             "tie=tie_word_embeddings:true dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
+    settings=f"{_TEXT} {_SIZES} =word_embed_proj_dim:d_model d_ff=ffn_dim max_len=max_position_embeddings "
+             "activation=activation_function:relu dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
              "pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2 position_offset:=2 "
              "=do_layer_norm_before:true =enable_bias:true =layer_norm_elementwise_affine:true "
              "=_remove_final_layer_norm:false",
@@ -365,7 +372,8 @@ FAMILIES["bart"] = Family(
     names=_BART, heads={"": "{output.bias,-} final_logits_bias buffer\n output lm_head"},
     settings="positions:=learned position_offset:=2 embedding_norm:=true tie:=all "
              "source_vocab_size=vocab_size target_vocab_size=decoder_vocab_size:source_vocab_size d_model "
-             "num_heads=encoder_attention_heads,decoder_attention_heads d_ff=encoder_ffn_dim,decoder_ffn_dim "
+             "num_heads=encoder_attention_heads =decoder_attention_heads:num_heads "
+             "d_ff=encoder_ffn_dim =decoder_ffn_dim:d_ff "
              "num_encoder_layers=encoder_layers num_decoder_layers=decoder_layers activation=activation_function:gelu "
              "max_len=max_position_embeddings:1024 scale_embedding:false dropout:0.1 attention_dropout:0 "
              "activation_dropout:0 pad_id=pad_token_id:1 bos_id=decoder_start_token_id:2 eos_id=eos_token_id:2",
@@ -374,16 +382,16 @@ FAMILIES["mbart"] = FAMILIES["bart"].but("MBart", "norm_first:=true")
 FAMILIES["m2m_100"] = FAMILIES["bart"].but(
     "M2M100", "positions:=sinusoidal_last embedding_norm:=false norm_first:=true output_bias:=false "
               "activation=activation_function:relu scale_embedding:true",
-    more=_after_padding, heads={"": "output lm_head"},
+    more=(_after_padding,), heads={"": "output lm_head"},
 )  # fmt: skip
 FAMILIES["marian"] = FAMILIES["bart"].but(
     "Marian", "positions:=sinusoidal_halves position_offset:=0 embedding_norm:=false pad_id=pad_token_id:58100 "
               "bos_id=decoder_start_token_id:58100 eos_id=eos_token_id:0",
-    suffixes={"": "MTModel"}, more=_marian_tie,
+    suffixes={"": "MTModel"}, more=(_marian_tie,),
     names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
 )  # fmt: skip
 FAMILIES["t5"] = Family(
-    base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("",), more=_t5,
+    base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("",), more=(_t5,),
     settings="norm:=rms norm_first:=true bias:=false output_bias:=false attention_scale:=1.0 positions:=relative "
              "scale_embedding:=false source_vocab_size=vocab_size target_vocab_size=vocab_size d_model num_heads d_ff "
              "head_dim=d_kv:64 num_encoder_layers=num_layers num_decoder_layers:num_encoder_layers "

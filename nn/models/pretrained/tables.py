@@ -8,10 +8,9 @@ Marks: "T", theirs is stored (in, out); "row", theirs has one more axis, of size
 not trained; a number of heads: for each head its rows of each of ours; "zeros", a map (d_model, d_model) that is not
 used, and of zeros in a new file of a bare model.
 
-Settings. A word is `ours=theirs`, or `name` where both have it. `a,b`: both, which must
-agree. Behind a colon is what holds where config.json does not tell: JSON, a word, or another of our settings.
-`ours:=value` always holds; `=theirs:a|b` has the only values that are supported, first that where there is none.
-Of two words for one setting of ours the last counts.
+Settings. A word is `ours=theirs`, or `name` where both have it. Behind a colon is what holds where config.json does not
+tell: JSON, a word, or what another of our settings has. `ours:=value` always holds; `=theirs:a|b` has the only values
+that are supported, first that where there is none. Of two words for one setting of ours the last counts.
 """
 
 from __future__ import annotations
@@ -167,17 +166,16 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
     hints, values = get_type_hints(kind), dict[str, Any]()
     for ours, (theirs, rest) in _entries(table).items():
         if ours.startswith("="):
-            if s.get(theirs, _value(rest.split("|")[0])) not in map(_value, rest.split("|")):
-                s.fail(theirs, f"{rest.replace('|', ' or ')} (others are not supported)")
+            words = rest.split("|")
+            supported = [values.get(word, _value(word)) for word in words]
+            if s.get(theirs, supported[0]) not in supported:
+                expected = " or ".join(str(values.get(word, word)) for word in words)
+                s.fail(theirs, f"{expected} (others are not supported)")
         elif rest.startswith("="):
             values[ours] = _value(rest[1:])
         else:
-            first, *others = theirs.split(",")
             default = REQUIRED if rest == ":" else values.get(rest, _value(rest))
-            values[ours] = _taken(s, ours, first, default, kinds_of(hints[ours]))
-            for other in others:
-                if s.get(other, s.get(first)) != s.get(first):
-                    s.fail(other, f"{s.get(first)}, as {first} (others are not supported)")
+            values[ours] = _taken(s, ours, theirs, default, kinds_of(hints[ours]))
     return values
 
 
@@ -190,13 +188,6 @@ def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ..
     return tuple(s.list(name, int)) if isinstance(value, list) else value
 
 
-def _written(table: str) -> dict[str, list[str]]:
-    """The names of theirs for each of our settings that is written."""
-    return {
-        ours: theirs.split(",") for ours, (theirs, rest) in _entries(table).items() if "=" not in (ours[0], rest[:1])
-    }
-
-
 def write_table(table: str, config: Any) -> dict[str, Any]:
     """Theirs from ours."""
     ends, activations = config.end_ids, {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
@@ -204,7 +195,8 @@ def write_table(table: str, config: Any) -> dict[str, Any]:
         **config.explicit(), "activation": activations.get(config.activation),
         "eos_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }  # fmt: skip
-    return {name: values[ours] for ours, names in _written(table).items() for name in names}
+    words = [(rest if ours.startswith("=") else ours, theirs, rest) for ours, (theirs, rest) in _entries(table).items()]
+    return {theirs: values[ours] for ours, theirs, rest in words if ours in values and not rest.startswith("=")}
 
 
 @contextmanager
@@ -213,8 +205,8 @@ def named(table: str, s: Settings) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        text, theirs = str(error), _written(table)
-        if not text.startswith(s.where):
-            text = re.sub(r"\w+_\w+|^\w+(?=:)", lambda m: theirs.get(m[0], [m[0]])[0], text)
-            raise ValueError(f"{s.where}: {text}") from None
-        raise
+        if str(error).startswith(s.where):
+            raise
+        theirs = {ours: theirs for ours, (theirs, _) in _entries(table).items()}
+        text = re.sub(r"\w+_\w+|^\w+(?=:)", lambda match: theirs.get(match[0], match[0]), str(error))
+        raise ValueError(f"{s.where}: {text}") from None
