@@ -156,7 +156,7 @@ class _Folder:
         """Those by which the arrays are read: of another head only those that are inside the model are used."""
         if self.native:
             return self.body + self.top
-        inside = [rule for rule in self.top if rule.inside and rule.theirs + ".weight" in self.weights]
+        inside = [rule for rule in self.top if rule.inside]
         others = rules_of("\n".join(self.family.heads.values()), self.prefix)
         return self.body + inside + [rule._replace(ours="-") for rule in others]
 
@@ -172,7 +172,7 @@ class _Folder:
         left = [name for name in own if name not in used]
         shapes = {name: place.shape([own[o].shape for o in place.ours]) for name, place in found.items()}
         kinds = {
-            "missing": {new_name(n, rules)[0] for n in left if self.native or any(theirs_of(n, rules))},
+            "missing": {new_name(n, rules)[0] for n in left if self.native or not any(theirs_of(n, self.top))},
             "unknown": [n for n in weights if n not in found and not is_unused(n, rules)],
             "misshaped": [f"{name} (expected {shape}, got {weights[name].shape})"
                           for name, shape in shapes.items() if weights[name].shape != shape],

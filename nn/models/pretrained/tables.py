@@ -1,4 +1,4 @@
-"""The two tables of a family, each walked in both directions: names of weights, and settings.
+"""The two tables of a family, each for loading and for saving: names of weights, and settings.
 
 Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@" what the
 names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of theirs that
@@ -163,13 +163,13 @@ def _entries(table: str) -> dict[str, tuple[str, str]]:
 
 def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
     """Our settings, of the types that the configuration `kind` expects, from theirs."""
-    hints, values = get_type_hints(kind), dict[str, Any]()
-    for ours, (theirs, rest) in _entries(table).items():
+    hints, entries, values = get_type_hints(kind), _entries(table), dict[str, Any]()
+    for ours, (theirs, rest) in entries.items():
         if ours.startswith("="):
             words = rest.split("|")
             supported = [values.get(word, _value(word)) for word in words]
             if s.get(theirs, supported[0]) not in supported:
-                expected = " or ".join(str(values.get(word, word)) for word in words)
+                expected = " or ".join(f"{values[w]}, as {entries[w][0]}" if w in values else w for w in words)
                 s.fail(theirs, f"{expected} (others are not supported)")
         elif rest.startswith("="):
             values[ours] = _value(rest[1:])

@@ -326,6 +326,21 @@ def test_tied_projections(tmp_path: Path) -> None:
     assert (tmp_path / "again/model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_an_output_projection_without_an_embedding(tmp_path: Path, name: str) -> None:
+    """It is the embedding where config.json ties the two, and only there."""
+    for tied in (True, False):
+        file = SafetensorsFile(folder(tmp_path, name, tie_word_embeddings=tied) / "model.safetensors")
+        tokens = next(n for n in file if n.endswith(("wte.weight", "embed_tokens.weight")))
+        arrays = {n: file.read(n) for n in file if n != tokens} | {"lm_head.weight": file.read(tokens)}
+        write_safetensors(file.path, arrays, {"format": "pt"})
+        if tied:
+            np.testing.assert_array_equal(nn.load(tmp_path).embedding.tokens.weight.data, arrays["lm_head.weight"])
+            continue
+        with pytest.raises(ValueError, match=f"the weights do not fit config.json: missing: {tokens}$"):
+            nn.load(tmp_path)
+
+
 OLDER_BUFFERS: dict[str, tuple[str, dict[str, np.ndarray]]] = {
     "masks": ("gpt2", {"transformer.h.0.attn.bias": np.ones((1, 1, 20, 20), bool), "transformer.h.0.attn.masked_bias": np.float32([-1e4])}),
     "frequencies": ("llama", {"model.layers.1.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}),
