@@ -19,7 +19,7 @@ from ..layers.module import Module
 from .base import Model
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
-from .pretrained.origin import Origin, adopted
+from .pretrained.save import Origin, adopted
 from .pretrained.tables import Place, read_table
 from .weights import fit_weights
 

@@ -19,7 +19,7 @@ from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
 from ..language_model import LanguageModel
 from ..transformer import Transformer
 from .families import FAMILIES, HEADS
-from .origin import Origin, new_origin
+from .save import Origin, new_origin
 from .tables import Place, Rule, is_unused, named, new_name, places, read_table, rules_of, theirs_of
 
 __all__ = ["load"]
@@ -105,7 +105,12 @@ class _Folder:
             config = self._with_classes(config, num_classes)
         elif num_classes is not None:
             raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={self.head!r}")
-        self.config = config if self.head else self._with_ends(self._with_output(config))
+        elif not self.head:
+            config = self._with_output(config)
+            if self.generation.get("eos_token_id") is not None:  # for chats it has more than config.json
+                with named("eos_id=eos_token_id", self.generation):
+                    config = replace(config, **read_table(type(config), "eos_id=eos_token_id", self.generation))
+        self.config = config
 
     def _heads(self, asked: str) -> tuple[str, bool]:
         """The head that is asked for, or the folder's, and whether it is that."""
@@ -144,13 +149,6 @@ class _Folder:
         if isinstance(config, TransformerConfig) and bias:
             bias = "final_logits_bias" in weights and bool(weights.array("final_logits_bias").any())
         return replace(config, tie=tie, output_bias=bias)
-
-    def _with_ends(self, config: Any) -> Any:
-        """The EOS tokens of generation_config.json count: for chats it has more than config.json."""
-        if self.generation.get("eos_token_id") is None:
-            return config
-        with named("eos_id=eos_token_id", self.generation):
-            return replace(config, **read_table(type(config), "eos_id=eos_token_id", self.generation))
 
     def _rules(self) -> list[Rule]:
         """Those by which the arrays are read: of another head only those that are inside the model are used."""

@@ -17,7 +17,7 @@ from damage import INTENSE, Damage, Judge, array_damage, digit_damage, file_dama
 import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 from minigrad.serialization import load_arrays, save_arrays
-from nn.models.pretrained.origin import new_origin
+from nn.models.pretrained.save import new_origin
 from nn.models.weights import check_sizes
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
