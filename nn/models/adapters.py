@@ -86,7 +86,7 @@ def _adapter_settings(
     tasks = {"classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "none": "FEATURE_EXTRACTION", "mlm": None}
     task = tasks.get(origin.head, "SEQ_2_SEQ_LM" if "decoder_start_token_id" in origin.settings else "CAUSAL_LM")
     wider = {name: rank for name, rank in ranks.items() if rank != first.rank}
-    inside = tuple(p for p in FAMILIES[origin.family].prefixes if p)  # a pooler in the encoder, named whole
+    inside = FAMILIES[origin.family].prefix  # a pooler in the encoder, named whole
     whole = sorted({name if name.startswith(inside) else name.partition(".")[0] for name in heads})
     return {
         "peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "r": first.rank,

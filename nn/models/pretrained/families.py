@@ -34,8 +34,8 @@ class Family:
     `kind` is our configuration, `settings` the table of its settings (see `tables`), and `more` make the rest of
     them, each of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
     depends on our configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens"
-    of an encoder, "" of other models. "@" stands for one of `prefixes`: the first is that of models with a head, the
-    last that of a bare model. `activation` is that of a classifier's further map.
+    of an encoder, "" of other models. "@" stands for `prefix` in models with a head, for nothing in a bare one.
+    `activation` is that of a classifier's further map.
     """
 
     base: str
@@ -44,7 +44,7 @@ class Family:
     settings: str
     more: Sequence[Callable[[Settings, dict[str, Any]], Mapping[str, Any]]] = ()
     names: str | Callable[[Any], str]
-    prefixes: tuple[str, ...]
+    prefix: str
     heads: Mapping[str, str]
     activation: str = "none"
 
@@ -109,7 +109,7 @@ def _after_padding(s: Settings, v: dict[str, Any], counted: bool = False) -> dic
 
 _GELU = "activation:=gelu =hidden_act:gelu"  # their heads have no other, whatever config.json says
 FAMILIES["bert"] = Family(
-    base="Bert", kind=EncoderConfig, prefixes=("bert.", ""), activation="tanh",
+    base="Bert", kind=EncoderConfig, prefix="bert.", activation="tanh",
     names=f"{_POOLER} - cls.seq_relationship {_BERT}",
     suffixes={"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification",
               "tokens": "ForTokenClassification"},
@@ -123,7 +123,7 @@ FAMILIES["bert"] = Family(
                  "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
 )  # fmt: skip
 FAMILIES["roberta"] = FAMILIES["bert"].but(
-    "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefixes=("roberta.", ""),
+    "Roberta", f"{_GELU} pad_id=pad_token_id:1", prefix="roberta.",
     more=(partial(_after_padding, counted=True),),
     heads=_heads("{dense,norm,output.bias,output} lm_head.{dense,layer_norm,bias,decoder}",
                  "classifier.{dense,out_proj}"),
@@ -131,13 +131,13 @@ FAMILIES["roberta"] = FAMILIES["bert"].but(
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"].but("XLMRoberta")
 FAMILIES["mpnet"] = FAMILIES["roberta"].but(
     "MPNet", "positions:=learned_relative num_types:=0 =relative_attention_num_buckets:32 pad_id:=1 =pad_token_id:1",
-    prefixes=("mpnet.", ""),
+    prefix="mpnet.",
     names=_POOLER + "encoder.layers.0.self_attention.position_bias @encoder.relative_attention_bias\n"
           "encoder.layers.#.self_attention.{q,k,v,out}_proj @encoder.layer.#.attention.attn.{q,k,v,o}\n"
           "encoder.layers.#.norm1 @encoder.layer.#.attention.LayerNorm" + _BERT,
 )  # fmt: skip
 FAMILIES["electra"] = FAMILIES["bert"].but(
-    "Electra", f"{_GELU} embedding_size:128", prefixes=("electra.", ""), activation="gelu",
+    "Electra", f"{_GELU} embedding_size:128", prefix="electra.", activation="gelu",
     names="- discriminator_predictions.{dense,dense_prediction}" + _BERT,
     heads=_heads("{dense,norm} generator_predictions.{dense,LayerNorm}\n output generator_lm_head",
                  "classifier.{dense,out_proj}"),
@@ -145,7 +145,7 @@ FAMILIES["electra"] = FAMILIES["bert"].but(
 FAMILIES["distilbert"] = FAMILIES["bert"].but(
     "DistilBert", "d_model=dim num_heads=n_heads num_layers=n_layers d_ff=hidden_dim activation:gelu num_types:=0 "
                   "norm_eps:=1e-12 dropout:0.1 attention_dropout:0.1",
-    prefixes=("distilbert.", ""), activation="relu",
+    prefix="distilbert.", activation="relu",
     names="""
 encoder.layers.#.self_attention.{q,k,v,out}_proj  @transformer.layer.#.attention.{q,k,v,out}_lin
 encoder.layers.#.norm{1,2}                        @transformer.layer.#.{sa,output}_layer_norm
@@ -156,7 +156,7 @@ encoder.layers.#.feed_forward.linear{1,2}         @transformer.layer.#.ffn.lin{1
 FAMILIES["albert"] = FAMILIES["bert"].but(
     "Albert", "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 shared_layers:=true "
               "attention_dropout=attention_probs_dropout_prob:0 =num_hidden_groups:1 =inner_group_num:1",
-    prefixes=("albert.", ""),
+    prefix="albert.",
     names="""
 embedding.projection                              @encoder.embedding_hidden_mapping_in
 encoder.layers.#.self_attention.{q,k,v,out}_proj  @encoder.albert_layer_groups.#.albert_layers.0.attention.{query,key,value,dense}
@@ -172,7 +172,7 @@ FAMILIES["vit"] = FAMILIES["bert"].but(
            "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
            "image_size:224 patch_size:16 num_channels:3",
     suffixes={"none": "Model", "classes": "ForImageClassification"}, heads={"classes": "output classifier"},
-    prefixes=("vit.", ""), activation="none",
+    prefix="vit.", activation="none",
     names=_POOLER + """
 embedding.{first,positions.weight}            @embeddings.{cls_token,position_embeddings} row
 embedding.{weight,bias}                       @embeddings.patch_embeddings.projection.{weight,bias}
@@ -247,7 +247,7 @@ def _turning(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 _QWEN = (_rotary, partial(_window, always=False))
 FAMILIES["llama"] = Family(
-    **_LM, base="Llama", more=(_rotary,), names=_LLAMA, prefixes=("model.", ""),
+    **_LM, base="Llama", more=(_rotary,), names=_LLAMA, prefix="model.",
     settings=f"{_TEXT} {_SIZES} norm:=rms gated:=true dropout:=0.0 positions:=rotary "
              "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
              "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
@@ -270,7 +270,7 @@ FAMILIES["gemma"] = FAMILIES["llama"].but(
              "eos_id=eos_token_id:1 activation=hidden_activation:gelu_pytorch_tanh tie=tie_word_embeddings:true",
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
-    **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefixes=("transformer.", ""),
+    **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefix="transformer.",
     settings=f"{_TEXT} d_model=n_embd num_heads=n_head num_layers=n_layer d_ff=n_inner:null max_len=n_positions:1024 "
              "activation=activation_function:gelu_new norm_eps=layer_norm_epsilon:1e-5 dropout=resid_pdrop:0.1 "
              "attention_dropout=attn_pdrop:0.1 activation_dropout:=0.0 bos_id=bos_token_id:50256 "
@@ -288,7 +288,7 @@ layers.norm                                  @ln_f
 """,
 )  # fmt: skip
 FAMILIES["gpt_neox"] = Family(
-    **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefixes=("gpt_neox.", ""),
+    **{**_LM, "heads": {"": "output embed_out"}}, base="GPTNeoX", prefix="gpt_neox.",
     settings=f"{_TEXT} {_SIZES} positions:=rotary activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-5 "
              "max_len=max_position_embeddings:2048 dropout=hidden_dropout:0.0 attention_dropout:0.0 "
              "activation_dropout:=0.0 parallel=use_parallel_residual:true attention_bias:true bos_id=bos_token_id:0 "
@@ -305,18 +305,18 @@ layers.norm  @final_layer_norm
 """,
 )  # fmt: skip
 FAMILIES["opt"] = Family(
-    **_LM, base="OPT", prefixes=("model.decoder.", "decoder."),
+    **_LM, base="OPT", prefix="model.",
     settings=f"{_TEXT} {_SIZES} =word_embed_proj_dim:d_model d_ff=ffn_dim max_len=max_position_embeddings "
              "activation=activation_function:relu dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
              "pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2 position_offset:=2 "
              "=do_layer_norm_before:true =enable_bias:true =layer_norm_elementwise_affine:true "
              "=_remove_final_layer_norm:false",
     names="""
-embedding.{tokens,positions}                     @embed_{tokens,positions}
-layers.layers.#.self_attention.{q,k,v,out}_proj  @layers.#.self_attn.{q,k,v,out}_proj
-layers.layers.#.norm{1,2}                        @layers.#.{self_attn,final}_layer_norm
-layers.layers.#.feed_forward.linear{1,2}         @layers.#.fc{1,2}
-layers.norm                                      @final_layer_norm
+embedding.{tokens,positions}                     @decoder.embed_{tokens,positions}
+layers.layers.#.self_attention.{q,k,v,out}_proj  @decoder.layers.#.self_attn.{q,k,v,out}_proj
+layers.layers.#.norm{1,2}                        @decoder.layers.#.{self_attn,final}_layer_norm
+layers.layers.#.feed_forward.linear{1,2}         @decoder.layers.#.fc{1,2}
+layers.norm                                      @decoder.final_layer_norm
 """,
 )  # fmt: skip
 
@@ -368,7 +368,7 @@ def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
 
 
 FAMILIES["bart"] = Family(
-    base="Bart", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("model.", ""),
+    base="Bart", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefix="model.",
     names=_BART, heads={"": "{output.bias,-} final_logits_bias buffer\n output lm_head"},
     settings="positions:=learned position_offset:=2 embedding_norm:=true tie:=all "
              "source_vocab_size=vocab_size target_vocab_size=decoder_vocab_size:source_vocab_size d_model "
@@ -391,7 +391,7 @@ FAMILIES["marian"] = FAMILIES["bart"].but(
     names=lambda config: _BART if config.tie in ("all", "embeddings") else _BART.partition("@shared")[2],
 )  # fmt: skip
 FAMILIES["t5"] = Family(
-    base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefixes=("",), more=(_t5,),
+    base="T5", kind=TransformerConfig, suffixes={"": "ForConditionalGeneration"}, prefix="", more=(_t5,),
     settings="norm:=rms norm_first:=true bias:=false output_bias:=false attention_scale:=1.0 positions:=relative "
              "scale_embedding:=false source_vocab_size=vocab_size target_vocab_size=vocab_size d_model num_heads d_ff "
              "head_dim=d_kv:64 num_encoder_layers=num_layers num_decoder_layers:num_encoder_layers "

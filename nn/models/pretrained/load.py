@@ -96,8 +96,8 @@ class _Folder:
             self.settings.fail("quantization_config", "null (quantised weights are not supported; get the original)")
         self.family, self.weights = FAMILIES[self.name], SafetensorsFolder(directory, HOW)
         self.head, self.native = self._heads(asked)
-        config, prefixes = self.family.config(self.settings, self.weights), self.family.prefixes
-        self.prefix = next((p for p in prefixes if any(name.startswith(p) for name in self.weights)), prefixes[-1])
+        config, prefix = self.family.config(self.settings, self.weights), self.family.prefix
+        self.prefix = prefix if any(name.startswith(prefix) for name in self.weights) else ""
         self.body = rules_of(self.family.table(config), self.prefix)
         self.top = rules_of(self.family.heads.get(self.head, ""), self.prefix)
         self.output = next((rule.theirs + ".weight" for rule in self.top if rule.ours == "output"), "")

@@ -91,7 +91,7 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
         settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
     table = family.heads.get(head, "") + "\n" + family.table(config)
-    rules = rules_of(table, family.prefixes[-1 if head == "none" else 0])
+    rules = rules_of(table, "" if head == "none" else family.prefix)
     for rule in rules:
         if head == "none" and rule.mark == "zeros":
             kept[f"{rule.theirs}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
