@@ -15,9 +15,7 @@ from minigrad.runtime import in_parallel
 
 from ...layers import init
 from ..base import Model
-from ..config import LanguageModelConfig, ModelConfig, TransformerConfig
-from ..language_model import LanguageModel
-from ..transformer import Transformer
+from ..kinds import KINDS
 from .families import FAMILIES, HEADS
 from .save import Origin, new_origin
 from .tables import Place, Rule, is_unused, named, new_name, places, read_table, rules_of, theirs_of
@@ -28,7 +26,6 @@ HOW = (
     "expected a folder with config.json and model.safetensors, such as transformers' save_pretrained writes, or "
     "`hf download NAME --local-dir FOLDER`"
 )
-MODELS: dict[type[ModelConfig], type[Model]] = {LanguageModelConfig: LanguageModel, TransformerConfig: Transformer}
 
 
 def load(
@@ -50,7 +47,8 @@ def load(
         raise ValueError(f"load: dtype: expected float32, float64 or float16, got {dtype!r}") from None
     folder = _Folder(Path(directory), head, num_classes)
     options = _options(folder.settings, folder.generation, words=folder.config.vocabulary)
-    kind = HEADS[folder.head] if folder.head else MODELS[folder.family.kind]
+    kinds = [kind for kind, config in KINDS.values() if config is folder.family.kind]
+    kind: Any = HEADS[folder.head] if folder.head else kinds[0]
     try:
         model = kind(replace(folder.config, dtype=dtype), init=False)
     except MemoryError as error:
@@ -138,7 +136,7 @@ class _Folder:
 
     def _with_output(self, config: Any) -> Any:
         """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
-        tie, bias, weights = config.tie, config.output_bias, self.weights
+        tie, weights = config.tie, self.weights
         if self.output not in weights:
             tie = "all" if tie == "embeddings" else tie
         elif tie in (True, "all"):
@@ -146,9 +144,8 @@ class _Folder:
             tokens = next((name for name in names if name in weights), self.output)
             if not np.array_equal(weights.array(self.output), weights.array(tokens)):
                 tie = {True: False, "all": "embeddings"}[tie]
-        if isinstance(config, TransformerConfig) and bias:
-            bias = "final_logits_bias" in weights and bool(weights.array("final_logits_bias").any())
-        return replace(config, tie=tie, output_bias=bias)
+        used = "final_logits_bias" in weights and bool(weights.array("final_logits_bias").any())
+        return replace(config, tie=tie, output_bias=config.output_bias and used)
 
     def _rules(self) -> list[Rule]:
         """Those by which the arrays are read: of another head only those that are inside the model are used."""
