@@ -129,9 +129,13 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
             raise TypeError(refusal(name, option, value))
     if dtype is None:
         return function(*inputs)
-    like = [np.empty((1,) * np.ndim(x), getattr(x, "dtype", None)) for x in inputs]
-    ufunc(*like, **{**options, "dtype": dtype})  # may it?
-    return function(*[x.astype(dtype) if isinstance(x, (Tensor, np.ndarray)) else np.asarray(x, dtype) for x in inputs])
+    plain: list[Any] = [x if isinstance(x, (int, float, complex)) else np.asarray(unwrap(x)) for x in inputs]
+    like = [np.empty((1,) * x.ndim, x.dtype) if np.ndim(x) else x for x in plain]
+    ufunc(*like, **options, dtype=dtype)  # may it?
+    kinds = (*[getattr(x, "dtype", type(x)) for x in plain], *[None] * ufunc.nout)
+    signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
+    loop = ufunc.resolve_dtypes(kinds, signature=signature, casting="unsafe")  # an exponent stays an integer
+    return function(*[x.astype(d) if isinstance(x, Tensor) else np.asarray(x, d) for x, d in zip(inputs, loop)])
 
 
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

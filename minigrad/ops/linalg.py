@@ -256,8 +256,10 @@ def _np_tensorinv(a: Any, ind: int = 2) -> Tensor:
 @numpy_form(np.linalg.tensorsolve)
 def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     """The x with tensordot(a, x, x.ndim) = b; the `axes` of a are moved behind the others first."""
-    if axes is not None:
-        a = moveaxis(a, axes, range(np.ndim(a) - len(axes), np.ndim(a)))
+    order = list(range(np.ndim(a)))
+    for axis in axes or ():  # one after another, one of them even twice
+        order.append(order.pop(order.index(one_axis("np.linalg.tensorsolve", axis, np.ndim(a)))))
+    a = _transpose(a, axes=order)
     shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]
     size = math.prod(shape)
     if np.size(a) != size**2:

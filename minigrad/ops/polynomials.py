@@ -127,10 +127,11 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
 
     With `full` also the residuals, rank, singular values and `rcond`; with `cov` the covariances of the coefficients.
     """
+    kind = np.result_type(np.asarray(unwrap(x)), 0.0).type
     x, y = astype(x, float), astype(y, float)
     if deg < 0 or x.ndim != 1 or y.ndim not in (1, 2) or len(x) != len(y) or not len(x):
         raise ValueError(f"polyfit: expected deg >= 0 and as many x as y, got {deg}, shapes {x.shape} and {y.shape}")
-    rcond = len(x) * np.finfo(x.dtype).eps if rcond is None else rcond
+    rcond = len(x) * np.finfo(kind).eps if rcond is None else rcond
     left, right = vander(x, deg + 1), y
     if w is not None:
         left, right = left * expand_dims(w, 1), y * (expand_dims(w, 1) if y.ndim == 2 else w)

@@ -172,7 +172,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     widths = _pairs(pad_width, len(shape))
     given = options if constant_values is None else {"constant_values": constant_values, **options}
     if not shape:
-        np.pad(np.zeros(()), pad_width, mode, **given)  # type: ignore[call-overload]  # refuses what it refuses
+        np.pad(np.zeros(()), pad_width, mode, **{name: unwrap(value) for name, value in given.items()})  # type: ignore[call-overload]  # refuses what it refuses
         return clone(x)
     for name, value in given.items():
         if needs_gradient(value):

@@ -167,21 +167,25 @@ def root(squares: Tensor) -> Tensor:
     return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares))) if constant.any() else sqrt(squares)
 
 
-def _product_of_others(g: Any, y: Any, x: Any, axis: Axis) -> Any:
-    """g times the product of all other elements of the slice, also where some are 0."""
+def _product_of_others(g: Any, y: Any, x: Any, axis: Axis, initial: Any) -> Any:
+    """g times `initial` and the product of all other elements of the slice, also where some are 0."""
     shape = keepdims_shape(x.shape, axis)
     if np.all((np.abs(y) > np.finfo(y.dtype).tiny) & np.isfinite(y)):
         return restored(g, x.shape, axis) * restored(y, x.shape, axis) / x
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
     rows = last.reshape(last.shape[: x.ndim - len(axes)] + (1, -1))  # (..., 1, n)
-    others = np.prod(np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1)  # (..., n)
+    others = np.prod(np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1, initial=initial)  # (..., n)
     return g.reshape(shape) * np.moveaxis(others.reshape(last.shape), range(-len(axes), 0), axes)
 
 
-@op(x=_product_of_others)
-def _prod(x, /, axis=None, keepdims=False):
-    return np.multiply.reduce(x, axis=axis, keepdims=keepdims)
+def _product_of_all(g: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
+    return (g * np.prod(x, axis=axis, keepdims=keepdims)).sum()
+
+
+@op(x=_product_of_others, initial=_product_of_all)
+def _prod(x, initial, /, axis=None, keepdims=False):
+    return np.multiply.reduce(x, axis=axis, keepdims=keepdims, initial=initial)
 
 
 @function(numpy=np.prod, methods="prod")
@@ -189,8 +193,10 @@ def prod(
     x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
-    y = _prod(_counted(x, 1, dtype, where), axis=axis, keepdims=keepdims)
-    return y if initial is None else y * _in_dtype(initial, y)
+    x = _counted(x, 1, dtype, where)
+    if initial is not None and not hasattr(initial, "dtype"):  # a number, which must not lose its fraction
+        x = astype(x, np.result_type(np.asarray(unwrap(x)), initial))
+    return _prod(x, 1 if initial is None else initial, axis=axis, keepdims=keepdims)
 
 
 @function(numpy=np.average)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
-from .elementwise import divide, multiply, sqrt, subtract
+from .elementwise import divide, maximum, multiply, sqrt, subtract
 from .joining import concatenate
 from .linalg import diagonal, matmul
 from .reduction import average
@@ -68,7 +68,7 @@ def cov(
     total = total[0, 0]
     lost = divisor_less if importance is None else multiply(weights, importance).sum() / total * divisor_less
     d = astype(subtract(x, mean), x.dtype)
-    return squeeze(matmul(d * weights, d.mT) / (total - lost))
+    return squeeze(matmul(d * weights, d.mT) / maximum(total - lost, 0))
 
 
 @function(numpy=np.corrcoef)

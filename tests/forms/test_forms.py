@@ -158,7 +158,7 @@ def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random
         grads = mg.gradients(ys, leaves, gs, allow_unused=True)
     for x, g in zip(leaves, grads):
         assert g is None or (g.shape == x.shape and g.dtype == x.dtype), f"{call}: gradient {g!r} of {x!r}"
-    arrays = [v for v in [*call.args, *ys, *leaves] if isinstance(v, (np.ndarray, Tensor))]
+    arrays = [v for v in [*flat(call.args), *ys, *leaves] if isinstance(v, (np.ndarray, Tensor, int))]
     if any(x.dtype != np.float64 for x in [*leaves, *ys]) or not all((np.abs(plain(v)) < 1e6).all() for v in arrays):
         return
     vs = [rng.standard_normal(x.shape) for x in leaves]
@@ -248,6 +248,15 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
         Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
         Call(np.linalg.norm, [np.array([[1.674, 2.044, 0.194], [0.934, 0.564, 1.304]]), 1]),  # of two equal columns
+        Call(np.cov, [np.array([[-0.69]]), np.array([-0.562]), 4], {"aweights": np.array([0.914])}),
+        Call(np.ldexp, [np.array([1.491, 0.011]), 1], {"dtype": np.float64}),
+        Call(np.ldexp, [np.array([1.491, 0.011]), np.array([3, -1])], {"dtype": np.float32}),
+        Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
+        Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
+        Call(np.pad, [np.array(2, np.uint8), (1, 2)], {"constant_values": np.array(0.0)}),
+        Call(np.polyfit, [np.array([0.661, 0.291, 1.031], np.float16), np.array([4, 5, 3], np.uint8), 2], {"full": True}),
+        Call(np.linalg.tensorsolve, [np.array([-0.357]), np.array([0.064])], {"axes": (0, 0)}),
+        Call(np.linalg.tensorsolve, [np.arange(36.0).reshape(2, 6, 3) ** 2 % 7, np.arange(6.0)], {"axes": (0, 2)}),
     ],
     ids=str,
 )  # fmt: skip
