@@ -129,7 +129,7 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
             raise TypeError(refusal(name, option, value))
     if dtype is None:
         return function(*inputs)
-    plain: list[Any] = [x if isinstance(x, (int, float, complex)) else np.asarray(unwrap(x)) for x in inputs]
+    plain: list[Any] = [x if type(x) in (int, float, complex) else np.asarray(unwrap(x)) for x in inputs]
     like = [np.empty((1,) * x.ndim, x.dtype) if np.ndim(x) else x for x in plain]
     ufunc(*like, **options, dtype=dtype)  # may it?
     kinds = (*[getattr(x, "dtype", type(x)) for x in plain], *[None] * ufunc.nout)

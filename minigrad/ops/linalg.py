@@ -257,7 +257,7 @@ def _np_tensorinv(a: Any, ind: int = 2) -> Tensor:
 def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     """The x with tensordot(a, x, x.ndim) = b; the `axes` of a are moved behind the others first."""
     order = list(range(np.ndim(a)))
-    for axis in axes or ():  # one after another, one of them even twice
+    for axis in () if axes is None else axes:  # one after another, one of them even twice
         order.append(order.pop(order.index(one_axis("np.linalg.tensorsolve", axis, np.ndim(a)))))
     a = _transpose(a, axes=order)
     shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]

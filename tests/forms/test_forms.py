@@ -251,6 +251,8 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.cov, [np.array([[-0.69]]), np.array([-0.562]), 4], {"aweights": np.array([0.914])}),
         Call(np.ldexp, [np.array([1.491, 0.011]), 1], {"dtype": np.float64}),
         Call(np.ldexp, [np.array([1.491, 0.011]), np.array([3, -1])], {"dtype": np.float32}),
+        Call(np.divide, [True, np.array(-0.023)], {"dtype": np.float32}),
+        Call(np.linalg.tensorsolve, [np.ones((1, 2, 2)) + np.eye(2), np.ones((2, 1)), np.array([0, 2])]),
         Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
         Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
         Call(np.pad, [np.array(2, np.uint8), (1, 2)], {"constant_values": np.array(0.0)}),
