@@ -54,18 +54,18 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     maps = _their_maps(model, origin)
     heads = [theirs for theirs, ours in maps.items() if own & ours]
     arrays: dict[str, np.ndarray] = {}
-    ranks: dict[str, int] = {}
+    sizes: dict[str, tuple[int, float]] = {}  # rank and alpha
     for theirs, ours in maps.items():
         parts = list(ours.values())
         if theirs in heads:
             whole = parts[0].merged() if isinstance(parts[0], LoRALinear) else parts[0]
             arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in whole.named_parameters()}
-        elif any(isinstance(part, LoRALinear) for part in parts):
+        elif adapted := [part for part in parts if isinstance(part, LoRALinear)]:
             a, b = _joined(parts, origin.places[f"{theirs}.weight"])
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
-            ranks[theirs] = len(a)
+            sizes[theirs] = len(a), adapted[0].scale * len(a)
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
-    write_json(directory / "adapter_config.json", _adapter_settings(origin, first, ranks, heads, base), 2)
+    write_json(directory / "adapter_config.json", _adapter_settings(origin, first, sizes, heads, base), 2)
 
 
 def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
@@ -81,17 +81,18 @@ def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarr
 
 
 def _adapter_settings(
-    origin: Origin, first: LoRALinear, ranks: Mapping[str, int], heads: Sequence[str], base: str
+    origin: Origin, first: LoRALinear, sizes: Mapping[str, tuple[int, float]], heads: Sequence[str], base: str
 ) -> dict[str, Any]:
     tasks = {"classes": "SEQ_CLS", "tokens": "TOKEN_CLS", "none": "FEATURE_EXTRACTION", "mlm": None}
     task = tasks.get(origin.head, "SEQ_2_SEQ_LM" if "decoder_start_token_id" in origin.settings else "CAUSAL_LM")
-    wider = {name: rank for name, rank in ranks.items() if rank != first.rank}
+    alpha = first.scale * first.rank
     inside = FAMILIES[origin.family].prefix  # a pooler in the encoder, named whole
     whole = sorted({name if name.startswith(inside) else name.partition(".")[0] for name in heads})
     return {
         "peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "r": first.rank,
-        "lora_alpha": first.scale * first.rank, "lora_dropout": first.dropout, "target_modules": sorted(ranks),
-        "rank_pattern": wider, "alpha_pattern": {name: first.scale * rank for name, rank in wider.items()},
+        "lora_alpha": alpha, "lora_dropout": first.dropout, "target_modules": sorted(sizes),
+        "rank_pattern": {name: rank for name, (rank, _) in sizes.items() if rank != first.rank},
+        "alpha_pattern": {name: own for name, (_, own) in sizes.items() if own != alpha},
         "fan_in_fan_out": origin.family == "gpt2", "bias": "none", "modules_to_save": whole or None,
     }  # fmt: skip
 

@@ -116,6 +116,20 @@ def test_adapters_go_round(tmp_path: Path) -> None:
     np.testing.assert_array_equal(nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data)
 
 
+def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
+    lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
+    trained(lm)
+    nn.save_adapter(tmp_path, lm)
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}))
+    several = nn.load_adapter(tmp_path, model())
+    assert not np.allclose(several(IDS).data, lm(IDS).data, atol=1e-3)
+    nn.save_adapter(tmp_path / "again", several)
+    np.testing.assert_allclose(
+        nn.load_adapter(tmp_path / "again", model())(IDS).data, several(IDS).data, rtol=1e-5, atol=1e-6
+    )
+
+
 def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
     trained_model = nn.lora(model(), 2, 4, dropout=0.5)
     trained(trained_model)
