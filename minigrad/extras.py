@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from contextlib import suppress
 from typing import Any
 
 from .core.errors import MissingExtraError
@@ -10,10 +12,21 @@ from .core.errors import MissingExtraError
 _PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}  # where they are named otherwise
 
 
-def require(module: str, purpose: str) -> Any:
-    """Import an optional module, or say which packages to install for `purpose`."""
+def require(module: str, purpose: str, least: str = "") -> Any:
+    """Import an optional module, of the version `least` or newer, or say which packages to install for `purpose`."""
+    name = module.partition(".")[0]
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
     except ImportError as error:
-        name = module.partition(".")[0]
         raise MissingExtraError(f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}") from error
+    if least:
+        from importlib.metadata import PackageNotFoundError, version
+
+        with suppress(PackageNotFoundError):  # of a program packed into one file
+            if _numbers(version(name)) < _numbers(least):
+                raise MissingExtraError(f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}")
+    return found
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)[:3]]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
 import json
 import math
 import signal
@@ -17,15 +16,19 @@ from typing import Any
 __all__ = ["rendered"]
 
 
-def rendered(source: str, given: dict[str, Any]) -> tuple[str, str]:
-    """An empty text, and what the template makes of what is given; or what went wrong, and how."""
+def rendered(source: str, given: dict[str, Any]) -> bytes:
+    """A line feed, and what the template makes of what is given; or what went wrong, a line feed, and how. In UTF-8."""
     try:
-        return "", _environment().from_string(source).render(given)
+        return _bytes("", _environment().from_string(source).render(given))
     except MemoryError:
-        return "chat_template", "it takes too much memory (loops, or repeated text, without a bound)"
+        return _bytes("chat_template", "it takes too much memory (loops, or repeated text, without a bound)")
     except Exception as error:  # a template is a program of somebody else's: it can raise anything
         what = "the chat template refuses" if type(error).__name__ == "TemplateError" else "chat_template"
-        return what, " ".join(str(error).split())[:1000] or type(error).__name__
+        return _bytes(what, " ".join(str(error).split())[:1000] or type(error).__name__)
+
+
+def _bytes(what: str, text: str) -> bytes:
+    return f"{what}\n{text}".encode("utf-8", "surrogatepass")
 
 
 def _environment() -> Any:
@@ -57,10 +60,15 @@ def _environment() -> Any:
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
 
+    def tojson(
+        x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    ) -> str:  # no other options: `default` would call what the sandbox has not seen
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = functools.partial(json.dumps, ensure_ascii=False)
+    environment.filters["tojson"] = tojson
     environment.globals |= {"namespace": Namespace, "raise_exception": raise_exception}
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     return environment
@@ -77,14 +85,13 @@ def _bound(seconds: float, memory: int) -> None:
 
 
 def main() -> None:
-    """What `templates.render` asks comes as JSON, and `rendered` answers in JSON."""
+    """What `templates.render` asks comes as JSON; what `rendered` answers goes back."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     data = sys.stdin.buffer.read()
     task = json.loads(data.decode("utf-8", "surrogatepass"))
     _bound(task["seconds"], task["memory"] + 10 * len(data))
     sys.path += task["path"]
-    answer = json.dumps(rendered(task["source"], task["given"]), ensure_ascii=False)
-    sys.stdout.buffer.write(answer.encode("utf-8", "surrogatepass"))
+    sys.stdout.buffer.write(rendered(task["source"], task["given"]))
 
 
 if __name__ == "__main__":

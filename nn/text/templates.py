@@ -20,6 +20,7 @@ __all__ = ["render"]
 
 SECONDS, MEMORY = 10.0, 1 << 30  # what a rendering may take: bytes beside what it is given
 LONGEST = 100_000  # characters of a template
+PROGRAM = Path(__file__).with_name("rendering.py")
 
 
 def render(source: str, where: str, given: Mapping[str, Any]) -> str:
@@ -27,11 +28,11 @@ def render(source: str, where: str, given: Mapping[str, Any]) -> str:
 
     Whatever goes wrong in it, and a template that works or grows without end, is a ValueError that begins with `where`.
     Each call starts a process of Python, which takes 0.1 s. Where none can be started (in a browser, in a program
-    frozen into one file), the template is rendered in this process, without bounds.
+    packed into one file), the template is rendered in this process, without bounds.
     """
     if len(source) > LONGEST:
         raise ValueError(f"{where}: chat_template: expected at most {LONGEST:,} characters, got {len(source):,}")
-    require("jinja2.sandbox", "a chat template")
+    require("jinja2.sandbox", "a chat template", "3.1.6")  # out of older sandboxes there are ways
     try:
         values = {name: _plain(value, name) for name, value in given.items()}
         path = [entry for entry in sys.path if isinstance(entry, str)]
@@ -40,7 +41,8 @@ def render(source: str, where: str, given: Mapping[str, Any]) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"chat: {error}") from None
     alone = sys.platform in ("emscripten", "wasi") or hasattr(sys, "frozen") or not sys.executable
-    what, text = rendered(source, values) if alone else _rendered_elsewhere(data)
+    answer = rendered(source, values) if alone or not PROGRAM.is_file() else _rendered_elsewhere(data)
+    what, _, text = answer.decode("utf-8", "surrogatepass").partition("\n")
     if what:
         raise ValueError(f"{where}: {what}: {text}")
     return text
@@ -58,18 +60,17 @@ def _plain(value: Any, name: str) -> Any:
     raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}: {value!r:.60}")
 
 
-def _rendered_elsewhere(task: bytes) -> list[str]:
+def _rendered_elsewhere(task: bytes) -> bytes:
     """What `rendered` returns, in a process of its own."""
-    command = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rendering.py"))]
+    command = [sys.executable, "-I", "-S", str(PROGRAM)]
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as process:
         try:
             answer, _ = process.communicate(task, timeout=SECONDS)
         except TimeoutExpired:
-            return ["chat_template", f"it takes more than {SECONDS:g} s (loops, or recursion, without a bound)"]
+            return f"chat_template\nit takes more than {SECONDS:g} s (loops, or recursion, without a bound)".encode()
         finally:  # after Ctrl-C, too
             process.kill()
             process.wait()
     if process.returncode:
-        return ["chat_template", f"it ended the process that renders it (code {process.returncode})"]
-    found: list[str] = json.loads(answer.decode("utf-8", "surrogatepass"))
-    return found
+        return f"chat_template\nit ended the process that renders it (code {process.returncode})".encode()
+    return answer

@@ -92,6 +92,8 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         ("{{ 'x' * 10**11 }}", "chat_template: it takes too much memory"),
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
+        ("{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}", "chat_template: it takes too much memory"),
+        ("{{ [x]|tojson(default=raise_exception) }}", "chat_template: _environment.<locals>.tojson() got an unexpected"),
     ],
 )
 def test_what_went_wrong(source: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,12 +215,21 @@ def test_several_threads() -> None:
 def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a browser: within this one. Without jinja2, none is started."""
     monkeypatch.setattr(templates, "Popen", None)
-    for where, name, value in ((sys, "executable", ""), (sys, "platform", "emscripten"), (sys, "frozen", True)):
+    for where, name, value in (
+        (sys, "executable", ""), (sys, "platform", "emscripten"), (sys, "frozen", True),
+        (templates, "PROGRAM", Path("archive.zip/nn/text/rendering.py")),
+    ):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setattr(where, name, value, raising=False)
             assert render("{{ x }}", "a/file", {"x": "\ud800"}) == "\ud800"
             with pytest.raises(ValueError, match="^a/file: the chat template refuses: no$"):
                 render("{{ raise_exception('no') }}", "a/file", {})
+    with monkeypatch.context() as patch:  # nor with a sandbox that can be left
+        patch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
+        with pytest.raises(
+            MissingExtraError, match="^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$"
+        ):
+            render("a", "a/file", {})
     monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
     with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"):
         render("a", "a/file", {})
