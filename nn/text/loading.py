@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,11 @@ def load(directory: str | Path) -> ModelText:
     Needs the `tokenizers` package.
     """
     directory = Path(directory)
-    files = {name: found_file(directory / name).read_bytes() for name in FILES if os.path.lexists(directory / name)}
+    more = sorted(
+        path.relative_to(directory).as_posix() for path in directory.glob("additional_chat_templates/*.jinja")
+    )
+    names = [name for name in (*FILES, *more) if os.path.lexists(directory / name)]
+    files = {name: found_file(directory / name).read_bytes() for name in names}
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # an error for what is no text, which the library would take
     library = require("tokenizers", "the tokenizer of a published model")
@@ -46,7 +50,7 @@ def load(directory: str | Path) -> ModelText:
     if name == "tokenizer.json":
         _check_tokenizer(read_json(path), tokenizer)
     special = {"eos_token": "</s>", "pad_token": "<pad>"} if name == "source.spm" else {}
-    return ModelText(tokenizer, _settings(directory, special), files)
+    return ModelText(tokenizer, _settings(directory, special, names), files)
 
 
 def _tokenizer(path: Path, library: Any) -> Any:
@@ -82,20 +86,25 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
             raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
 
 
-def _settings(directory: Path, special: Mapping[str, str]) -> Settings:
-    """tokenizer_config.json, with what special_tokens_map.json has beyond it, the chat template, and vocab_size."""
+def _settings(directory: Path, special: Mapping[str, str], files: Iterable[str]) -> Settings:
+    """tokenizer_config.json, with what special_tokens_map.json has beyond it, "chat_templates" and vocab_size."""
     found = read_if_any(directory / "tokenizer_config.json")
     found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
     for name in SPECIAL:  # either a text, or an object with its "content"
         if isinstance(found.get(name), dict):
             found[name] = found.object(name).text("content")
     found |= {name: found.text(name, token) for name, token in special.items()}
-    path = directory / "chat_template.jinja"
-    if os.path.lexists(path):
-        found["chat_template"] = read_text(path)
-    elif isinstance(found.get("chat_template"), list):  # several, with names
-        several = [Settings(t, f"{found.where}: chat_template") for t in found.list("chat_template", dict)]
-        named = {t.text("name"): t.text("template") for t in several}
-        found["chat_template"] = named.get("default") or next(iter(named.values()), None)
+    found["chat_templates"] = _chat_templates(found, [directory / name for name in files if name.endswith(".jinja")])
     found["vocab_size"] = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
     return found
+
+
+def _chat_templates(settings: Settings, files: Iterable[Path]) -> dict[str, str]:
+    """The chat templates of a folder, by name; one without a name is called "default"."""
+    found = {}
+    if isinstance(settings.get("chat_template"), list):
+        several = [Settings(t, f"{settings.where}: chat_template") for t in settings.list("chat_template", dict)]
+        found = {template.text("name"): template.text("template") for template in several}
+    elif (template := settings.text("chat_template", None)) is not None:
+        found = {"default": template}
+    return found | {"default" if f.name == "chat_template.jinja" else f.stem: read_text(f) for f in files}

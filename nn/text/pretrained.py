@@ -25,6 +25,12 @@ __all__ = ["ModelText"]
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
+_NO_VARIABLES = (
+    "chat_template", "continue_final_message", "max_length", "padding", "return_assistant_tokens_mask", "return_dict",
+    "return_tensors", "sanitize_control_tokens", "tokenize", "truncation",
+)  # fmt: skip
+"""What transformers' apply_chat_template takes, and does not give to the template."""
+
 
 class ModelText:
     """Text to the token ids of a published model, and back.
@@ -150,19 +156,24 @@ class ModelText:
         """The text that a chat model expects for messages such as `{"role": "user", "content": "Hello"}`.
 
         With `reply` it ends where the model is to answer. Encode it with `special=False`: the template has the
-        special tokens. `variables` are for the template, such as `tools=` (JSON schemas). Needs `jinja2`; the template
-        comes with the folder, and runs in a sandbox, in a process of its own (`nn.text.templates`).
+        special tokens. `variables` are for the template, such as `tools=` (JSON schemas), for which a folder may have
+        a template of its own. Needs `jinja2`; the template runs in a sandbox, in a process of its own.
         """
         if not all(isinstance(message, Mapping) for message in messages):
             expected = 'messages such as {"role": "user", "content": ...}'
             raise ValueError(f"chat: expected {expected}, got {messages!r:.60}")
-        template = self.settings.get("chat_template")
-        if not isinstance(template, str):
-            raise ValueError(f"{self.settings.where}: no chat_template: not a model for chats")
-        file = "chat_template.jinja" if "chat_template.jinja" in self.files else Path(self.settings.where).name
+        if others := [name for name in _NO_VARIABLES if variables.get(name)]:
+            raise TypeError(f"chat: {others[0]} is not supported: it returns a text, for encode(text, special=False)")
+        templates = self.settings.get("chat_templates", {})
+        name = "tool_use" if variables.get("tools") is not None and "tool_use" in templates else "default"
+        if name not in templates:
+            told = f"no default among {', '.join(sorted(templates))}" if templates else "not a model for chats"
+            raise ValueError(f"{self.settings.where}: no chat_template: {told}")
+        file = "chat_template.jinja" if name == "default" else f"additional_chat_templates/{name}.jinja"
+        where = Path(self.settings.where).parent / file if file in self.files else self.settings.where
         special = {name: self.settings[name] for name in SPECIAL if isinstance(self.settings.get(name), str)}
         given = {"messages": [*messages], "tools": None, "documents": None, "add_generation_prompt": reply}
-        return render(template, str(Path(self.settings.where).with_name(file)), {**given, **special, **variables})
+        return render(templates[name], str(where), {**given, **special, **variables})
 
     def save(self, directory: str | Path) -> None:
         """Write the files that it was loaded from, byte by byte."""

@@ -149,6 +149,34 @@ def test_chats(tmp_path: Path) -> None:
         nn.text.load(bpe(tmp_path / "plain")).chat(messages)
 
 
+def test_a_folder_with_several_templates(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2", reason="chat templates need it")
+    messages, tools = [{"role": "user", "content": "Hi"}], [{"name": "f"}]
+    named = [{"name": "tool_use", "template": "{{ 1 / messages|length }} {{ tools[0].name }}"}]
+    path = bpe(tmp_path / "a", chat_template=[*named, {"name": "default", "template": "plain"}])
+    text = nn.text.load(path)
+    assert [text.chat(messages), text.chat(messages, tools=tools)] == ["plain", "1.0 f"]
+    (path / "additional_chat_templates").mkdir()
+    (path / "additional_chat_templates/tool_use.jinja").write_text("{{ 1 / tools|length }} anew")
+    nn.text.load(path).save(tmp_path / "b")
+    (tmp_path / "b/config.json").write_text("{}")
+    again = nn.text.load(tmp_path / "b")
+    assert [again.chat(messages), again.chat(messages, tools=tools)] == ["plain", "1.0 anew"]
+    with pytest.raises(ValueError, match="b/additional_chat_templates/tool_use.jinja: chat_template: division by zero"):
+        again.chat(messages, tools=[])
+    with pytest.raises(ValueError, match="tokenizer_config.json: no chat_template: no default among tool_use"):
+        nn.text.load(bpe(tmp_path / "c", chat_template=named)).chat(messages)
+
+
+def test_options_of_others_are_no_variables(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2", reason="chat templates need it")
+    text, messages = nn.text.load(bpe(tmp_path, chat_template=TEMPLATE)), [{"role": "user", "content": "Hi"}]
+    assert text.chat(messages, tokenize=False, add_generation_prompt=False) == text.chat(messages, reply=False)
+    for name in ("continue_final_message", "tokenize", "return_tensors"):
+        with pytest.raises(TypeError, match=f"chat: {name} is not supported: it returns a text, for encode"):
+            text.chat(messages, **{name: "x"})
+
+
 @pytest.mark.parametrize(
     "attack",
     [

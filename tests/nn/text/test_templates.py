@@ -93,7 +93,10 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
         ("{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}", "chat_template: it takes too much memory"),
-        ("{{ [x]|tojson(default=raise_exception) }}", "chat_template: _environment.<locals>.tojson() got an unexpected"),
+        (
+            "{{ [x]|tojson(default=raise_exception) }}",
+            "chat_template: _environment.<locals>.tojson() got an unexpected",
+        ),
     ],
 )
 def test_what_went_wrong(source: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
