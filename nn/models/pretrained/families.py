@@ -204,21 +204,25 @@ layers.norm                @norm
 """
 
 
-def _rotary(s: Settings, v: dict[str, Any], part: float | None = None) -> dict[str, Any]:
-    """Rotary positions: `rope_parameters` as files have them today, rope_theta and rope_scaling as before.
+def _rotary(
+    s: Settings, v: dict[str, Any], part: float | None = None,
+    kinds: Sequence[str] = ("default", "linear", "llama3", "yarn"),
+) -> dict[str, Any]:  # fmt: skip
+    """Rotary positions: rope_theta and rope_scaling, which goes before, or `rope_parameters` as newer files have them.
 
     `part` is that of each head that turns, unless the parameters tell (None: all, and they must not differ).
     """
-    scaling = s.object("rope_parameters", None) or s.object("rope_scaling", None) or Settings({}, s.where)
-    kind = scaling.text(["rope_type", "type"], "default", choices=("default", "linear", "llama3", "yarn"))
+    scaling = s.object("rope_scaling", None) or s.object("rope_parameters", None) or Settings({}, s.where)
+    kind = scaling.text(["rope_type", "type"], "default", choices=kinds)
     base = scaling.number("rope_theta", v["rotary_base"], low=1)
     if part is None:
         read_table(LanguageModelConfig, "=partial_rotary_factor:1.0|null", scaling)
     for number in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
         scaling.number(number, None, low=1e-6)
     left = {k: v for k, v in scaling.items() if k not in ("rope_theta", "type", "partial_rotary_factor")}
-    if kind == "yarn" and not left.get("original_max_position_embeddings"):
-        left["original_max_position_embeddings"] = v["max_len"]
+    if kind in ("llama3", "yarn"):
+        beside = left.get("original_max_position_embeddings") or v["max_len"]
+        left["original_max_position_embeddings"] = s.number("original_max_position_embeddings", beside, low=1e-6)
     found = {"rotary_base": float(base), "rotary_scaling": None if kind == "default" else {**left, "rope_type": kind}}
     if part is not None:
         whole = v["d_model"] // max(v["num_heads"], 1)
@@ -226,15 +230,31 @@ def _rotary(s: Settings, v: dict[str, Any], part: float | None = None) -> dict[s
     return found
 
 
-def _window(s: Settings, v: dict[str, Any], always: bool = True) -> dict[str, Any]:
-    """A sliding window (`always`, or if use_sliding_window); layer_types or max_window_layers tell in which layers."""
-    window = s.integer("sliding_window", None)
+def _window(s: Settings, v: dict[str, Any], width: int | None = None, always: bool = True) -> dict[str, Any]:
+    """A sliding window, of `width` where the file does not say: `always`, in all layers, or where it is to be used.
+
+    Then it is in those that layer_types tells, or those without rotary positions, or from max_window_layers on.
+    """
+    layers: Sequence[int]
+    window = s.integer("sliding_window", None if "sliding_window" in s else width)
+    count = s.integer("num_hidden_layers", high=10_000)
     if window is None or not (always or s.flag("use_sliding_window", False)):
         return {}
-    first = 0 if always else s.integer("max_window_layers", 0, low=0)
-    count = s.integer("num_hidden_layers", high=10_000)
-    kinds = s.list("layer_types", str, None) or [""] * first + ["sliding_attention"] * (count - first)
-    return {"window": window, "window_layers": tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")}
+    if always:
+        layers = range(count)
+    elif (kinds := s.list("layer_types", str, None)) is not None:
+        layers = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
+    else:
+        layers = v.get("no_rotary_layers", range(s.integer("max_window_layers", 28, low=0), count))
+    return {"window": window, "window_layers": tuple(layers)}
+
+
+def _unscaled(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
+    return _rotary(s, v, kinds=("default",))  # by all other names Phi-3 has a scaling of its own
+
+
+def _tanh_form(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
+    return {"activation": "gelu_tanh"} if v["activation"] == "gelu" else {}  # Gemma's first files say it so
 
 
 def _turning(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
@@ -245,29 +265,44 @@ def _turning(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     return {"no_rotary_layers": tuple(i for i, turn in enumerate(turns) if not turn)}
 
 
-_QWEN = (_rotary, partial(_window, always=False))
 FAMILIES["llama"] = Family(
     **_LM, base="Llama", more=(_rotary,), names=_LLAMA, prefix="model.",
     settings=f"{_TEXT} {_SIZES} norm:=rms gated:=true dropout:=0.0 positions:=rotary "
              "num_kv_heads=num_key_value_heads:num_heads head_dim:null activation=hidden_act:silu "
              "norm_eps=rms_norm_eps:1e-6 bias=mlp_bias:false attention_bias:false attention_dropout:0 "
              "max_len=max_position_embeddings:2048 tie=tie_word_embeddings:false rotary_base=rope_theta:10000 "
-             "rotary_scaling=rope_scaling:null =partial_rotary_factor:1.0|null",
+             "rotary_scaling=rope_scaling:null =partial_rotary_factor:1.0|null bos_id=bos_token_id:1 "
+             "eos_id=eos_token_id:2",
 )  # fmt: skip
-FAMILIES["mistral"] = FAMILIES["llama"].but("Mistral", more=(_rotary, _window))
-FAMILIES["phi3"] = FAMILIES["mistral"].but(
-    "Phi3",
+FAMILIES["mistral"] = FAMILIES["llama"].but(
+    "Mistral", "num_kv_heads=num_key_value_heads:8 max_len=max_position_embeddings:131072",
+    more=(_rotary, partial(_window, width=4096)),
+)  # fmt: skip
+FAMILIES["phi3"] = FAMILIES["llama"].but(
+    "Phi3", "max_len=max_position_embeddings:4096 norm_eps=rms_norm_eps:1e-5 pad_id=pad_token_id:32000 "
+            "eos_id=eos_token_id:32000",
+    more=(_unscaled, _window),
     names="layers.layers.#.self_attention.{q,k,v}_proj @layers.#.self_attn.qkv_proj\n"
           "layers.layers.#.feed_forward.{linear1,gate} @layers.#.mlp.gate_up_proj\n" + _LLAMA,
 )  # fmt: skip
-FAMILIES["qwen2"] = FAMILIES["llama"].but("Qwen2", "attention_bias:=qkv", more=_QWEN)
-FAMILIES["qwen3"] = FAMILIES["llama"].but("Qwen3", "qk_norm:=true head_dim:128", more=_QWEN)
+FAMILIES["qwen2"] = FAMILIES["llama"].but(
+    "Qwen2", "attention_bias:=qkv num_kv_heads=num_key_value_heads:32 max_len=max_position_embeddings:32768 "
+             "bos_id=bos_token_id:null eos_id=eos_token_id:null",
+    more=(_rotary, partial(_window, width=4096, always=False)),
+)  # fmt: skip
+FAMILIES["qwen3"] = FAMILIES["qwen2"].but("Qwen3", "attention_bias:false qk_norm:=true head_dim:128")
 FAMILIES["smollm3"] = FAMILIES["llama"].but(
-    "SmolLM3", "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true", more=(*_QWEN, _turning)
-)
+    "SmolLM3", "num_kv_heads=num_key_value_heads:4 max_len=max_position_embeddings:32768 "
+               "rotary_base=rope_theta:2000000 tie=tie_word_embeddings:true pad_id=pad_token_id:128004 "
+               "bos_id=bos_token_id:128000 eos_id=eos_token_id:128001",
+    more=(_rotary, _turning, partial(_window, always=False)),
+)  # fmt: skip
 FAMILIES["gemma"] = FAMILIES["llama"].but(
-    "Gemma", "norm:=rms_zero_centred scale_embedding:=true head_dim:256 pad_id=pad_token_id:0 bos_id=bos_token_id:2 "
-             "eos_id=eos_token_id:1 activation=hidden_activation:gelu_pytorch_tanh tie=tie_word_embeddings:true",
+    "Gemma", "norm:=rms_zero_centred scale_embedding:=true head_dim:256 num_kv_heads=num_key_value_heads:16 "
+             "max_len=max_position_embeddings:8192 pad_id=pad_token_id:0 bos_id=bos_token_id:2 eos_id=eos_token_id:1 "
+             "activation=hidden_act:gelu_pytorch_tanh =hidden_activation:gelu_pytorch_tanh|null "
+             "tie=tie_word_embeddings:true",
+    more=(_rotary, _tanh_form),
 )  # fmt: skip
 FAMILIES["gpt2"] = Family(
     **{**_LM, "suffixes": {"": "LMHeadModel"}}, base="GPT2", prefix="transformer.",
@@ -307,7 +342,7 @@ layers.norm  @final_layer_norm
 FAMILIES["opt"] = Family(
     **_LM, base="OPT", prefix="model.",
     settings=f"{_TEXT} {_SIZES} =word_embed_proj_dim:d_model d_ff=ffn_dim max_len=max_position_embeddings "
-             "activation=activation_function:relu dropout:0.1 attention_dropout:0.1 activation_dropout:=0.0 "
+             "activation=activation_function:relu dropout:0.1 attention_dropout:0 activation_dropout:=0.0 "
              "pad_id=pad_token_id:1 bos_id=bos_token_id:2 eos_id=eos_token_id:2 position_offset:=2 "
              "=do_layer_norm_before:true =enable_bias:true =layer_norm_elementwise_affine:true "
              "=_remove_final_layer_norm:false",
@@ -378,10 +413,13 @@ FAMILIES["bart"] = Family(
              "max_len=max_position_embeddings:1024 scale_embedding:false dropout:0.1 attention_dropout:0 "
              "activation_dropout:0 pad_id=pad_token_id:1 bos_id=decoder_start_token_id:2 eos_id=eos_token_id:2",
 )  # fmt: skip
-FAMILIES["mbart"] = FAMILIES["bart"].but("MBart", "norm_first:=true")
+FAMILIES["mbart"] = FAMILIES["bart"].but(
+    "MBart", "norm_first:=true bos_id=decoder_start_token_id:null",
+    more=(lambda s, v: {"bos_id": s.integer("bos_token_id", 0, low=0) if v["bos_id"] is None else v["bos_id"]},),
+)  # fmt: skip
 FAMILIES["m2m_100"] = FAMILIES["bart"].but(
     "M2M100", "positions:=sinusoidal_last embedding_norm:=false norm_first:=true output_bias:=false "
-              "activation=activation_function:relu scale_embedding:true",
+              "activation=activation_function:relu scale_embedding:true attention_dropout:0.1",
     more=(_after_padding,), heads={"": "output lm_head"},
 )  # fmt: skip
 FAMILIES["marian"] = FAMILIES["bart"].but(
