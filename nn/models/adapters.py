@@ -20,13 +20,13 @@ from .base import Model
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
 from .pretrained.families import FAMILIES
 from .pretrained.save import Origin, adopted
-from .pretrained.tables import Place, read_table
+from .pretrained.tables import Place, check_supported
 from .weights import fit_weights
 
 __all__ = ["load_adapter", "save_adapter"]
 
 _STEM = "base_model.model."
-_UNSUPPORTED = "=bias:none =use_dora:false =use_qalora:false =lora_bias:false =alora_invocation_tokens:null"
+_SUPPORTED = "=bias:none =use_dora:false =use_qalora:false =lora_bias:false =alora_invocation_tokens:null"
 
 
 def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
@@ -108,7 +108,7 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         directory / "adapter_config.json", "expected a folder with adapter_config.json and adapter_model.safetensors"
     )
     settings.text("peft_type", choices=["LORA"])
-    read_table(object, _UNSUPPORTED, settings)
+    check_supported(_SUPPORTED, settings)
     if (dropout := settings.number("lora_dropout", 0.0, 0)) >= 1:
         settings.fail("lora_dropout", "less than 1")
     check_plain(model)

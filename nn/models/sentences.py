@@ -1,49 +1,26 @@
-"""Vectors of sentences, by a folder of sentence-transformers (Reimers, Gurevych 2019, arXiv:1908.10084)."""
+"""Vectors of sentences (Reimers, Gurevych 2019, arXiv:1908.10084)."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import minigrad as mg
 from minigrad.core.modes import no_grad
-from minigrad.files.json import Settings, read_if_any, read_json, read_list
 from minigrad.optim.settings import checked_count
 from minigrad.runtime import in_parallel
 
-from ..layers import init
 from ..layers.linear import Linear
-from ..layers.module import ModuleDict, evaluating
+from ..layers.module import evaluating
 from ..text.batches import padded
-from ..text.loading import load as load_text
 from ..text.pretrained import ModelText
 from ..text.tokenize import check_texts
-from .config import EncoderConfig, TransformerConfig
-from .pretrained.families import FAMILIES
-from .pretrained.load import HOW, load
-from .pretrained.tables import read_table
-from .weights import load_weights
 
-__all__ = ["SentenceEncoder", "sentence_encoder"]
+__all__ = ["SentenceEncoder"]
 
-_POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}
-_OF_TOKENS = """
-=transformer_task:feature-extraction =module_output_name:token_embeddings|null =processing_kwargs:null|{}
-=query_length:null =document_length:null =query_expansion:null
-=modality_config:null|{"text":{"method":"forward","method_output_name":"last_hidden_state"}}
-"""
-_OF_VECTORS = """
-=module_input_name:sentence_embedding|null =module_output_name:sentence_embedding|null =use_residual:false
-"""
-"""What the settings of modules must be, where they tell."""
-_KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-_ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": lambda x: x, "ReLU": mg.relu}
+POOLS = ("mean", "first", "last", "max")
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 class SentenceEncoder:
@@ -62,12 +39,11 @@ class SentenceEncoder:
         maps: Sequence[tuple[Linear, Any]] = (), *, prompts: Mapping[str, str] | None = None,
         default_prompt_name: str | None = None, include_prompt: bool = True, similarity_fn_name: str = "cosine",
     ) -> None:  # fmt: skip
-        if pool not in _POOLS.values():
-            raise ValueError(f"pool: expected one of {', '.join(_POOLS.values())}, got {pool!r}")
-        if similarity_fn_name not in _SIMILARITIES:
-            raise ValueError(
-                f"similarity_fn_name: expected one of {', '.join(_SIMILARITIES)}, got {similarity_fn_name!r}"
-            )
+        if pool not in POOLS:
+            raise ValueError(f"pool: expected one of {', '.join(POOLS)}, got {pool!r}")
+        if similarity_fn_name not in SIMILARITIES:
+            expected = f"expected one of {', '.join(SIMILARITIES)}"
+            raise ValueError(f"similarity_fn_name: {expected}, got {similarity_fn_name!r}")
         self.model, self.text, self.pool, self.normalize, self.maps = model, text, pool, normalize, list(maps)
         self.max_len = min(max_len or text.max_len or model.config.max_len, model.config.max_len)
         self.prompts, self.default_prompt_name = dict(prompts or {}), default_prompt_name
@@ -100,10 +76,11 @@ class SentenceEncoder:
         """What is put before sentences."""
         if prompt is not None and name is not None:
             raise ValueError("encode: expected a prompt or a prompt_name, got both")
-        name = self.default_prompt_name if name is None else name
-        if prompt is None and name is not None and name not in self.prompts:
-            raise ValueError(f"prompt_name: expected one of {', '.join(self.prompts) or 'none'}, got {name!r}")
-        prompt = prompt if prompt is not None else "" if name is None else self.prompts[name]
+        if prompt is None:
+            name = self.default_prompt_name if name is None else name
+            if name is not None and name not in self.prompts:
+                raise ValueError(f"prompt_name: expected one of {', '.join(self.prompts) or 'none'}, got {name!r}")
+            prompt = "" if name is None else self.prompts[name]
         if prompt and not self.include_prompt:
             raise ValueError(f"encode: a pooling without the prompt's tokens is not supported, got {prompt!r:.60}")
         return prompt
@@ -142,97 +119,3 @@ class SentenceEncoder:
 
 def _of_length_one(x: np.ndarray) -> np.ndarray:
     return np.asarray(x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12))
-
-
-def sentence_encoder(directory: str | Path) -> SentenceEncoder:
-    """The sentence encoder in a folder: with modules.json as sentence-transformers writes it, or any encoder's.
-
-    Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers` package.
-    """
-    directory = Path(directory)
-    settings = read_json(directory / "config.json", HOW)
-    kind = getattr(FAMILIES.get(settings.text("model_type", "")), "kind", None)
-    if kind is TransformerConfig:
-        settings.fail("model_type", "an encoder or a language model")
-    path, model = directory / "modules.json", load(directory, "none" if kind is EncoderConfig else "")
-    options = _use(directory)
-    if os.path.lexists(path):
-        options |= _modules(path, model.config.d_model)
-    elif (directory / "1_Pooling").exists():
-        raise FileNotFoundError(f"{path}: no such file, though there is 1_Pooling, which it would tell of")
-    text = load_text(directory)
-    return SentenceEncoder(model, text, max_len=_longest(directory, text), **options)
-
-
-def _use(directory: Path) -> dict[str, Any]:
-    """What is put before sentences, and how their vectors are compared."""
-    settings = read_if_any(directory / "config_sentence_transformers.json")
-    read_table(EncoderConfig, "=model_type:SentenceTransformer", settings)
-    prompts = settings.object("prompts", Settings({}, settings.where))
-    return {
-        "prompts": {name: prompts.text(name, "") for name in prompts},
-        "default_prompt_name": settings.text("default_prompt_name", None, [*prompts]),
-        "similarity_fn_name": settings.text("similarity_fn_name", "cosine", _SIMILARITIES),
-    }
-
-
-def _modules(path: Path, width: int) -> dict[str, Any]:
-    """What follows vectors of this width: how they become one, linear maps, and whether the length is made 1."""
-    modules = [Settings(data, str(path)) for data in read_list(path, dict)]
-    kinds = [module.text("type").rpartition(".")[2] for module in modules]
-    if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
-        order = "Transformer, Pooling, Dense (any number) and Normalize (or not), in this order"
-        raise ValueError(f"{path}: expected {order}, got {', '.join(kinds)}")
-    if modules[0].text("path", ""):
-        modules[0].fail("path", "an empty one: the model in the folder itself")
-    folders = [path.parent / module.text("path", "") for module in modules]
-    pooling, maps = _pool(read_json(folders[1] / "config.json"), width), list[tuple[Linear, Any]]()
-    for folder in folders[2 : 2 + kinds.count("Dense")]:
-        maps.append(_dense(folder, width))
-        width = maps[-1][0].out_features
-    if kinds[-1] == "Normalize":
-        read_table(EncoderConfig, _OF_VECTORS, read_if_any(folders[-1] / "config.json"))
-    return {**pooling, "maps": maps, "normalize": kinds[-1] == "Normalize"}
-
-
-def _longest(directory: Path, text: ModelText) -> int | None:
-    """How many tokens the model is given, if the folder tells."""
-    paths = [directory / f"sentence_{kind}_config.json" for kind in _KINDS]
-    settings = read_if_any(next(filter(os.path.lexists, paths), paths[0]))
-    read_table(EncoderConfig, _OF_TOKENS, settings)
-    if settings.flag("do_lower_case", False):
-        normalizer = text.tokenizer.normalizer
-        if normalizer is None or "A" in normalizer.normalize_str("A"):
-            settings.fail("do_lower_case", "false, since the tokenizer tells capital letters apart")
-    return settings.integer("max_seq_length", None)
-
-
-def _pool(settings: Settings, width: int) -> dict[str, Any]:
-    """How vectors of this width become one."""
-    chosen = settings.get("pooling_mode")
-    if chosen is None:  # as files had it before: a flag for each
-        flags = {name: settings.flag(name) for name in settings if name.startswith("pooling_mode_")}
-        names = [name.removeprefix("pooling_mode_") for name in flags if flags[name]]
-        chosen = [name.removesuffix("_token").removesuffix("_tokens") for name in names]
-    chosen = chosen if isinstance(chosen, list) else [chosen]
-    if len(chosen) != 1 or chosen[0] not in list(_POOLS):
-        raise ValueError(f"{settings.where}: pooling_mode: expected one of {', '.join(_POOLS)}, got {chosen!r:.60}")
-    for name in ("embedding_dimension", "word_embedding_dimension"):
-        if settings.integer(name, width) != width:
-            settings.fail(name, f"{width}, the width of the model")
-    return {"pool": _POOLS[chosen[0]], "include_prompt": settings.flag("include_prompt", True)}
-
-
-def _dense(folder: Path, width: int) -> tuple[Linear, Any]:
-    """A linear map from vectors of this width, and the function that follows."""
-    settings = read_json(folder / "config.json")
-    read_table(EncoderConfig, _OF_VECTORS, settings)
-    function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
-    if function not in _ACTIVATIONS:
-        settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
-    if settings.integer("in_features", width) != width:
-        settings.fail("in_features", f"{width}, the width of the vectors before it")
-    with init.skipped():
-        linear = Linear(width, settings.integer("out_features", high=1 << 16), settings.flag("bias", True))
-    load_weights(folder / "model.safetensors", ModuleDict({"linear": linear}))
-    return linear, _ACTIVATIONS[function]

@@ -2,3 +2,4 @@
 
 from .load import *
 from .save import *
+from .sentences import *

@@ -27,8 +27,8 @@ import numpy as np
 from minigrad.files.json import REQUIRED, Settings, kinds_of
 
 __all__ = [
-    "ACTIVATIONS", "Place", "Rule", "is_unused", "named", "new_name", "places", "read_table", "rules_of", "theirs_of",
-    "write_table",
+    "ACTIVATIONS", "Place", "Rule", "check_supported", "is_unused", "named", "new_name", "places", "read_table",
+    "rules_of", "theirs_of", "write_table",
 ]  # fmt: skip
 
 _OLDER = {".weight": ".gamma", ".bias": ".beta"}  # what the parameters of norms were once called
@@ -177,6 +177,11 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
             default = REQUIRED if rest == ":" else values.get(rest, _value(rest))
             values[ours] = _taken(s, ours, theirs, default, kinds_of(hints[ours]))
     return values
+
+
+def check_supported(table: str, s: Settings) -> None:
+    """An error for a setting that has another value than those of a table of `=theirs:a|b`."""
+    read_table(object, table, s)
 
 
 def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ...]) -> Any:
