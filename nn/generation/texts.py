@@ -28,6 +28,8 @@ def generate_text(
     if isinstance(model.config, TransformerConfig):
         ids, *_ = text.batch(prompts, language=language)
         found = generate(model, source=ids, **options)
+    elif language is not None:
+        raise ValueError(f"language: expected a model that translates, got {type(model).__name__}")
     else:
         found = generate(model, [_ids(text, p) for p in prompts], **options)
     texts = [text.decode(tokens) for tokens in found]
@@ -46,15 +48,17 @@ def _is_chat(prompt: Any) -> bool:
 
 
 def _ids(text: ModelText, prompt: Any) -> list[int]:
+    ids: list[int]
     if _is_chat(prompt):
-        return text.encode(text.chat(prompt), special=False)
-    ids: list[int] = text.encode(prompt)
-    if text.eos_id is not None and ids[-1:] == [text.eos_id]:  # some put EOS behind every text
-        ids = ids[:-1]
-    if not ids and text.bos_id is not None:
-        ids = [text.bos_id]
+        ids = text.encode(text.chat(prompt), special=False)
+    else:
+        ids = text.encode(prompt)
+        if text.eos_id is not None and ids[-1:] == [text.eos_id]:  # some put EOS behind every text
+            ids = ids[:-1]
+        if not ids and text.bos_id is not None:
+            ids = [text.bos_id]
     if not ids:
-        raise ValueError(f"generate_text: the prompt {prompt!r} has no tokens")
+        raise ValueError(f"generate_text: the prompt {prompt!r:.60} has no tokens")
     return ids
 
 

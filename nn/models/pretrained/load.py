@@ -151,9 +151,13 @@ class _Folder:
         """Those by which the arrays are read: of another head only those that are inside the model are used."""
         if self.native:
             return self.body + self.top
-        inside = [rule for rule in self.top if rule.inside]
+        inside = [rule for rule in self.top if rule.inside and not self._is_zero(f"{rule.theirs}.weight")]
         others = rules_of("\n".join(self.family.heads.values()), self.prefix)
         return self.body + inside + [rule._replace(ours="-") for rule in others]
+
+    def _is_zero(self, name: str) -> bool:
+        """Whether the file has zeros for a map, as bare models' files may for one that they do not use."""
+        return name in self.weights and not self.weights.array(name).any()
 
     def fill(self, model: Model, generator: np.random.Generator | None) -> Origin:
         """Read the weights into the model.

@@ -261,6 +261,15 @@ def test_heads(tmp_path: Path) -> None:
         nn.load(folder(tmp_path / "gpt2"), head="classes", num_classes=2)
 
 
+def test_a_map_of_zeros_is_no_beginning_of_a_head(tmp_path: Path) -> None:
+    """A bare BERT's file has them for the pooler, behind which nothing would depend on the text."""
+    nn.save(tmp_path, nn.EncoderModel(BERT))
+    labels = nn.load(tmp_path, head="classes", num_classes=3, generator=np.random.default_rng(0))
+    assert labels.dense.weight.data.std() == pytest.approx(0.02, rel=0.2) and not labels.dense.bias.data.any()
+    logits = labels(np.array([[3, 4, 5], [6, 7, 8]])).data
+    assert np.abs(logits[0] - logits[1]).max() > 1e-4
+
+
 def test_norms_that_have_gamma_and_beta(tmp_path: Path) -> None:
     path = folder(tmp_path / "x", "bert, masked")
     file = SafetensorsFile(path / "model.safetensors")

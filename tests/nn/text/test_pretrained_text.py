@@ -229,8 +229,14 @@ def test_text_in_and_text_out(tmp_path: Path) -> None:
     chat = [{"role": "user", "content": "the cat"}]
     prompt = text.encode(text.chat(chat), special=False)
     assert nn.generate_text(model, text, chat, max_len=6) == text.decode(nn.generate(model, prompt, max_len=6))
-    with pytest.raises(ValueError, match="no token 'fra_Latn'"):
-        nn.generate_text(model, text, "the", to="fra_Latn")
+    silent = nn.text.load(bpe(tmp_path, chat_template="{{ messages[0].content }}"))
+    for prompt, options, message in (
+        ("the", {"to": "fra_Latn"}, "no token 'fra_Latn'"),
+        ("the", {"language": "eng_Latn"}, "language: expected a model that translates, got LanguageModel"),
+        ([{"role": "user", "content": ""}], {}, "the prompt .{'role': 'user', 'content': ''}. has no tokens"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.generate_text(model, silent, prompt, **options)
 
 
 def test_translations(tmp_path: Path) -> None:
