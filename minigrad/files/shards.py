@@ -94,6 +94,8 @@ def write_shards(
         shards[-1][name] = array
         sizes[-1] += size
     files = [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))] if shards[1:] else [WHOLE]
+    if len(files) > 1:  # until all are there, shards of two calls must not be read as one model
+        (directory / INDEX).unlink(missing_ok=True)
     for file, shard in zip(files, shards):
         write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
     if len(files) > 1:

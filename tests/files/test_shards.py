@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minigrad.files import shards
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 from minigrad.files.shards import INDEX, WHOLE, SafetensorsFolder, write_shards
 
@@ -44,6 +45,24 @@ def test_what_an_earlier_call_left_is_removed(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match='max_shard_size: expected a number of bytes or a text such as "5GB", got'):
             write_shards(tmp_path / "x", ARRAYS, None, wrong)  # type: ignore[arg-type]
     assert not (tmp_path / "x").exists()
+
+
+def test_shards_of_two_calls_are_never_read_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second call that ends before its last shard, as on a full disk."""
+    write_shards(tmp_path, ARRAYS, None, 100)
+    written: list[Path] = []
+
+    def until_full(path: Path, *arguments: Any) -> None:
+        written.append(path)
+        if len(written) > 2:
+            raise OSError(28, "No space left on device", str(path))
+        write_safetensors(path, *arguments)
+
+    monkeypatch.setattr(shards, "write_safetensors", until_full)
+    with pytest.raises(OSError, match="No space left"):
+        write_shards(tmp_path, {name: array + 1 for name, array in ARRAYS.items()}, None, 100)
+    with pytest.raises(FileNotFoundError, match=f"{WHOLE}: no such file"):
+        SafetensorsFolder(tmp_path)
 
 
 def test_folders_without_weights(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def save(
     """Write a model into a folder that transformers, and all that read its files, can load.
 
     A model that `nn.load` gave is saved in the names and with the settings of the folder that it came from;
-    one that was trained here as a Marian, GPT-2, Llama or BERT folder, whichever it fits. `text`, from
-    `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file, such as
+    one that was trained here as a Llama, GPT-2, Marian, ViT, BERT or DistilBERT folder, whichever it fits. `text`,
+    from `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file, such as
     "bfloat16"; None: that of the model. Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are
     written into several files with an index.
     """
@@ -120,10 +120,9 @@ def adopted(model: Model) -> Origin:
     if head == "classes":
         expected |= family.classes
         found |= {name: getattr(config, name) for name in family.classes}
-    if differ := [f"{k}={found[k]!r} (expected {expected[k]!r})" for k in found if found[k] != expected[k]]:
-        raise ValueError(
-            f"save: not a model that {family.base} can describe: {', '.join(differ)}; nn.save_weights keeps any"
-        )
+    if differ := {name: value for name, value in found.items() if expected.get(name, value) != value}:
+        text = ", ".join(f"{name}={value!r} (expected {expected[name]!r})" for name, value in differ.items())
+        raise ValueError(f"save: not a model that {family.base} can describe: {text}; nn.save_weights keeps any")
     return new_origin(name, model, head, settings)
 
 

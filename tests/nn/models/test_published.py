@@ -98,6 +98,8 @@ def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
     for model, message in (
         (nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, norm_first=True)), r"Marian can describe: norm_first=True \(expected False\), final_norm=True"),
         (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="alibi")), r"GPT2 can describe: positions='alibi'"),
+        (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="rotary", parallel=True)), r"GPT2 can describe: positions='rotary' \(expected 'learned'\), parallel=True \(expected False\)"),
+        (nn.EncoderModel(nn.EncoderConfig(30, 16, 4, 2, 32, positions="relative")), r"DistilBert can describe: .*positions='relative' \(expected 'learned'\)"),
         (nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)), r"DistilBert can describe: pool='mean' \(expected 'first'\)"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"save: not a model that {message}.*nn.save_weights"):
