@@ -80,6 +80,10 @@ def _options(*sources: Settings, words: int) -> dict[str, Any]:
     return options
 
 
+_TOLD = ("eos_id=eos_token_id", "bos_id=decoder_start_token_id")
+"""What generation_config.json tells rather than config.json, if it does: of chats, more tokens that end a text."""
+
+
 class _Folder:
     """A folder of which all is read but the arrays; `native`: it has the `head` that is asked for.
 
@@ -105,9 +109,9 @@ class _Folder:
             raise ValueError(f"num_classes is for head='classes' or 'tokens', got head={self.head!r}")
         elif not self.head:
             config = self._with_output(config)
-            if self.generation.get("eos_token_id") is not None:  # for chats it has more than config.json
-                with named("eos_id=eos_token_id", self.generation):
-                    config = replace(config, **read_table(type(config), "eos_id=eos_token_id", self.generation))
+            told = " ".join(word for word in _TOLD if self.generation.get(word.partition("=")[2]) is not None)
+            with named(told, self.generation):
+                config = replace(config, **read_table(type(config), told, self.generation))
         self.config = config
 
     def _heads(self, asked: str) -> tuple[str, bool]:

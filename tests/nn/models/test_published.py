@@ -370,6 +370,11 @@ def test_settings_for_generation(tmp_path: Path) -> None:
     assert model.origin.generation == {"first": (5,), "suppress": (8,)}
     nn.save(tmp_path / "again", model)
     assert (tmp_path / "again/generation_config.json").read_bytes() == data
+    (folder(tmp_path / "y", "marian") / "generation_config.json").write_text('{"decoder_start_token_id": 4}')
+    assert nn.load(tmp_path / "y").config.bos_id == 4
+    (tmp_path / "y/generation_config.json").write_text('{"decoder_start_token_id": 30}')
+    with pytest.raises(ValueError, match="generation_config.json: decoder_start_token_id: expected less than the 30"):
+        nn.load(tmp_path / "y")
 
 
 def test_padding_that_is_also_eos(tmp_path: Path) -> None:
