@@ -34,6 +34,7 @@ def _frequencies(n: int, fweights: Any, aweights: Any) -> tuple[Any, Any]:
     counts = None if fweights is None else np.asarray(unwrap(fweights))
     if counts is not None and (counts.dtype.kind not in "iuf" or np.any(counts != np.round(counts))):
         raise TypeError("cov: expected integers as fweights, how often each observation was made")
+    aweights = None if aweights is None else astype(aweights, float)
     for which, weights in (("fweights", counts), ("aweights", aweights)):
         if weights is not None and np.shape(weights) != (n,):
             raise ValueError(f"cov: expected {n} {which}, one for each observation, got shape {np.shape(weights)}")
