@@ -109,7 +109,7 @@ class ModelConfig:
             if not all(isinstance(i, int) for i in getattr(self, name) or ()):
                 raise ValueError(f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}")
         for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
+            value = getattr(self, name, None)
             if value is None or (name == "scale_embedding" and isinstance(value, bool)):
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < most:
@@ -179,9 +179,9 @@ class ModelConfig:
             "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
             "num_kv_heads": self.num_heads, "head_dim": self.size_of_head, "embedding_size": self.d_model,
             "attention_scale": self.size_of_head**-0.5, "final_norm": self.has_final_norm,
-            "rotary_dim": self.size_of_head,
+            "rotary_dim": self.size_of_head, "head_dropout": self.dropout,
         }  # fmt: skip
-        return settings | {name: value for name, value in meant.items() if settings[name] is None}
+        return settings | {name: value for name, value in meant.items() if settings.get(name, value) is None}
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
@@ -200,7 +200,7 @@ _COUNTS = {
 _RANGES: dict[str, tuple[float, float]] = {
     "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
     **dict.fromkeys(("scale_embedding", "output_scale", "attention_scale"), (1e-30, 1e30)),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0, 1)),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "head_dropout"), (0, 1)),
 }
 """Settings that are numbers, and where each is."""
 
@@ -264,7 +264,8 @@ class EncoderConfig(ModelConfig):
 
     `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with `shared_layers` one
     layer serves as all. For a classifier: `num_classes`; `pool`, the "mean" over the real tokens or the
-    "first" token; `head_activation`, that of a further linear map before the output ("none": there is no such map).
+    "first" token; `head_activation`, that of a further linear map before the output ("none": there is no such map);
+    `head_dropout`, what the output sees less of in training (None: as `dropout`).
     With a `patch_size` it reads images in patches of so many pixels a side: squares of `image_size`, in `num_channels`
     colours, in place of the ids of a vocabulary; `max_len` follows from them.
     """
@@ -279,6 +280,7 @@ class EncoderConfig(ModelConfig):
     num_classes: int = field(default=0, kw_only=True)
     pool: str = field(default="mean", kw_only=True)
     head_activation: str = field(default="none", kw_only=True)
+    head_dropout: float | None = field(default=None, kw_only=True)
     image_size: int = field(default=0, kw_only=True)
     patch_size: int = field(default=0, kw_only=True)
     num_channels: int = field(default=3, kw_only=True)

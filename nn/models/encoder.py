@@ -80,7 +80,7 @@ class _Classifier(_WithOutput):
         super()._build(config, generator)
         if config.num_classes < 1:
             raise ValueError(f"{type(self).__name__}: expected num_classes of at least 1, got {config.num_classes}")
-        self.dropout = Dropout(config.dropout, generator)
+        self.dropout = Dropout(config.dropout if config.head_dropout is None else config.head_dropout, generator)
         self.dense: Linear | None = None
         if config.head_activation != "none":
             self.dense = Linear(config.d_model, config.d_model, dtype=config.dtype, generator=generator)

@@ -19,7 +19,7 @@ __all__ = [
     "differing", "fit_weights", "load_model", "load_run", "load_weights", "misfit", "save_weights", "settings_of",
 ]  # fmt: skip
 
-_FREE = ("dropout", "attention_dropout", "activation_dropout", "dtype")  # the weights fit any of them
+_FREE = ("dropout", "attention_dropout", "activation_dropout", "head_dropout", "dtype")  # the weights fit any of them
 
 
 def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:

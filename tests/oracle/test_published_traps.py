@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import VOCAB, batch, make
+from published import MODELS, VOCAB, batch, make
 
 import nn
 from minigrad.files.json import Settings
@@ -154,6 +154,23 @@ UNSAID: list[dict[str, Any]] = [
     {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 16},
 ]  # fmt: skip
 """Settings beside which config.json says nothing but sizes."""
+
+
+DROPPED = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
+
+
+@pytest.mark.parametrize("head", ["classes", "tokens"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"])
+def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> None:
+    kind = transformers.CONFIG_MAPPING[name]
+    auto = {"classes": "AutoModelForSequenceClassification", "tokens": "AutoModelForTokenClassification"}[head]
+    encoder = MODELS[f"{name}, classes"][2]
+    for said in ({}, {DROPPED.get(name, "classifier_dropout"): 0.3}):
+        settings = {key: value for key, value in encoder.items() if not key.endswith(("_dropout", "dropout_prob"))}
+        made = getattr(transformers, auto).from_config(kind(**settings, **said))
+        made.save_pretrained(tmp_path)
+        theirs = made.dropout if hasattr(made, "dropout") else made.classifier.dropout
+        assert nn.load(tmp_path).dropout.p == theirs.p, said
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -35,7 +35,7 @@ class Family:
     them, each of config.json and of ours so far. `names` is the table of names of the weights (see `tables`; where it
     depends on our configuration, a function of it), `heads` those that come with a head: "mlm", "classes" or "tokens"
     of an encoder, "" of other models. "@" stands for `prefix` in models with a head, for nothing in a bare one.
-    `activation` is that of a classifier's further map.
+    `activation` is that of a classifier's further map, `tokens` are settings of ours for a classifier of tokens.
     """
 
     base: str
@@ -47,6 +47,7 @@ class Family:
     prefix: str
     heads: Mapping[str, str]
     activation: str = "none"
+    tokens: Mapping[str, Any] | None = None
 
     def but(self, base: str, settings: str = "", **changes: Any) -> Family:
         """Another family, which differs from this one in so much; its settings are added."""
@@ -117,7 +118,7 @@ FAMILIES["bert"] = Family(
              f"vocab_size {_SIZES} num_types=type_vocab_size:2 "
              "activation=hidden_act:gelu norm_eps=layer_norm_eps:1e-12 pad_id=pad_token_id:0 "
              "max_len=max_position_embeddings:512 dropout=hidden_dropout_prob:0.1 "
-             "attention_dropout=attention_probs_dropout_prob:0.1 "
+             "attention_dropout=attention_probs_dropout_prob:0.1 head_dropout=classifier_dropout:null "
              "=position_embedding_type:absolute|null =is_decoder:false =add_cross_attention:false",
     heads=_heads("{dense,norm} cls.predictions.transform.{dense,LayerNorm}\n"
                  "{output.bias,output} cls.predictions.{bias,decoder}", "{@pooler.dense,classifier}"),
@@ -130,7 +131,8 @@ FAMILIES["roberta"] = FAMILIES["bert"].but(
 )  # fmt: skip
 FAMILIES["xlm-roberta"] = FAMILIES["roberta"].but("XLMRoberta")
 FAMILIES["mpnet"] = FAMILIES["roberta"].but(
-    "MPNet", "positions:=learned_relative num_types:=0 =relative_attention_num_buckets:32 pad_id:=1 =pad_token_id:1",
+    "MPNet", "positions:=learned_relative num_types:=0 =relative_attention_num_buckets:32 pad_id:=1 =pad_token_id:1 "
+             "head_dropout:=null",
     prefix="mpnet.",
     names=_POOLER + "encoder.layers.0.self_attention.position_bias @encoder.relative_attention_bias\n"
           "encoder.layers.#.self_attention.{q,k,v,out}_proj @encoder.layer.#.attention.attn.{q,k,v,o}\n"
@@ -144,8 +146,8 @@ FAMILIES["electra"] = FAMILIES["bert"].but(
 )  # fmt: skip
 FAMILIES["distilbert"] = FAMILIES["bert"].but(
     "DistilBert", "d_model=dim num_heads=n_heads num_layers=n_layers d_ff=hidden_dim activation:gelu num_types:=0 "
-                  "norm_eps:=1e-12 dropout:0.1 attention_dropout:0.1",
-    prefix="distilbert.", activation="relu",
+                  "norm_eps:=1e-12 dropout:0.1 attention_dropout:0.1 head_dropout=seq_classif_dropout:0.2",
+    prefix="distilbert.", activation="relu", tokens={"head_dropout": None},
     names="""
 encoder.layers.#.self_attention.{q,k,v,out}_proj  @transformer.layer.#.attention.{q,k,v,out}_lin
 encoder.layers.#.norm{1,2}                        @transformer.layer.#.{sa,output}_layer_norm
@@ -155,7 +157,8 @@ encoder.layers.#.feed_forward.linear{1,2}         @transformer.layer.#.ffn.lin{1
 )  # fmt: skip
 FAMILIES["albert"] = FAMILIES["bert"].but(
     "Albert", "embedding_size:128 activation=hidden_act:gelu_new dropout=hidden_dropout_prob:0 shared_layers:=true "
-              "attention_dropout=attention_probs_dropout_prob:0 =num_hidden_groups:1 =inner_group_num:1",
+              "attention_dropout=attention_probs_dropout_prob:0 head_dropout=classifier_dropout_prob:0.1 "
+              "=num_hidden_groups:1 =inner_group_num:1",
     prefix="albert.",
     names="""
 embedding.projection                              @encoder.embedding_hidden_mapping_in
@@ -169,7 +172,7 @@ encoder.layers.#.feed_forward.linear{1,2}         @encoder.albert_layer_groups.#
 )  # fmt: skip
 FAMILIES["vit"] = FAMILIES["bert"].but(
     "ViT", "norm_first:=true embedding_norm:=false num_types:=0 vocab_size:=0 pad_id:=0 max_len:=512 =qkv_bias:true "
-           "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 "
+           "dropout=hidden_dropout_prob:0 attention_dropout=attention_probs_dropout_prob:0 head_dropout:=0.0 "
            "image_size:224 patch_size:16 num_channels:3",
     suffixes={"none": "Model", "classes": "ForImageClassification"}, heads={"classes": "output classifier"},
     prefix="vit.", activation="none",

@@ -136,7 +136,8 @@ class _Folder:
         labels = self.settings.object("id2label", None) if self.native else None
         if labels and len(labels) != count:
             self.settings.fail("id2label", f"as many as the {count} classes of the weights")
-        return replace(config, num_classes=count, **(self.family.classes if self.head == "classes" else {}))
+        own = self.family.classes if self.head == "classes" else self.family.tokens or {}
+        return replace(config, num_classes=count, **own)
 
     def _with_output(self, config: Any) -> Any:
         """The output projection as the file has it: tied or not, and without a bias of zeros, which only costs time."""
