@@ -6,9 +6,10 @@ The file is a protocol buffer: pieces with their scores, and how text is normali
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,12 @@ from minigrad.extras import require
 from minigrad.files.found import found_file
 from minigrad.files.json import read_json
 
-__all__ = ["marian_tokenizer", "pieces_of", "sentencepiece_tokenizer"]
+from .unigram import NORMAL, segmenter
 
-UNIGRAM, NORMAL, USER_DEFINED = 1, 1, 4  # a kind of models, and two of pieces
+__all__ = ["marian_tokenizer", "pieces_of", "sentencepiece_segmenter"]
+
+UNIGRAM, BYTE = 1, 6  # a kind of models, and one of pieces
+SPACES = {"add_dummy_prefix": 3, "remove_extra_whitespaces": 4, "escape_whitespaces": 5}  # numbers of fields
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -44,7 +48,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def pieces_of(path: str | Path) -> tuple[list[tuple[str, float, int]], dict[str, Any]]:
-    """The pieces of a SentencePiece model, each with its score and its kind; and "model_type" and "charsmap"."""
+    """The pieces of a SentencePiece model, each with its score and its kind; and settings, among them "charsmap"."""
     path = found_file(path)
     try:
         fields = list(_fields(path.read_bytes()))
@@ -55,22 +59,25 @@ def pieces_of(path: str | Path) -> tuple[list[tuple[str, float, int]], dict[str,
         raise ValueError(f"{path}: not a SentencePiece model ({error})") from None
     if not pieces or not {kind for *_, kind in pieces} <= set(range(1, 7)):
         raise ValueError(f"{path}: not a SentencePiece model (it has no pieces, or of unknown kinds)")
-    return pieces, {"model_type": trainer.get(3, UNIGRAM), "charsmap": normalizer.get(2, b"")}
+    if odd := [piece for piece, score, _ in pieces if not math.isfinite(score)]:
+        raise ValueError(f"{path}: expected finite scores, but not that of {odd[0]!r:.40}")
+    settings = {"model_type": trainer.get(3, UNIGRAM), "charsmap": normalizer.get(2, b"")}
+    settings["treat_whitespace_as_suffix"] = trainer.get(24, 0)
+    return pieces, settings | {name: normalizer.get(number, 1) for name, number in SPACES.items()}
 
 
-def sentencepiece_tokenizer(path: str | Path) -> Any:
-    """A tokenizer of the `tokenizers` package that cuts text up as a SentencePiece model does."""
-    library = require("tokenizers", "the tokenizer of a published model")
+def sentencepiece_segmenter(path: str | Path) -> Callable[[str], list[str]]:
+    """A function from a text to its pieces, as a SentencePiece model cuts it up."""
     pieces, settings = pieces_of(path)
-    if settings["model_type"] != UNIGRAM:
-        raise ValueError(f"{path}: expected a unigram model, got model_type {settings['model_type']}")
-    found = [(piece, score) for piece, score, kind in pieces if kind in (NORMAL, USER_DEFINED)]  # no text has others
-    tokenizer = library.Tokenizer(library.models.Unigram([("<unk>", 0.0), *found], 0, False))
-    steps = [library.normalizers.Precompiled(settings["charsmap"])] if settings["charsmap"] else []
-    steps += [library.normalizers.Strip(), library.normalizers.Replace(library.Regex(" {2,}"), " ")]
-    tokenizer.normalizer = library.normalizers.Sequence(steps)
-    tokenizer.pre_tokenizer = library.pre_tokenizers.Metaspace("▁", "always")
-    return tokenizer
+    for name, expected in {"model_type": UNIGRAM, "treat_whitespace_as_suffix": 0, **dict.fromkeys(SPACES, 1)}.items():
+        if settings[name] != expected:
+            raise ValueError(f"{path}: expected {name} {expected}, got {settings[name]} (others are not supported)")
+    if any(kind == BYTE for *_, kind in pieces):
+        raise ValueError(f"{path}: expected a model without pieces for bytes (they are not supported)")
+    try:
+        return segmenter(pieces, settings["charsmap"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def marian_tokenizer(directory: Path) -> Any:
@@ -85,12 +92,11 @@ def marian_tokenizer(directory: Path) -> Any:
         raise ValueError(
             f"{vocabulary.where}: expected tokens numbered from 0 to {len(ids) - 1}, {', '.join(special)} among them"
         )
-    source = sentencepiece_tokenizer(directory / "source.spm")
+    pieces_in = sentencepiece_segmenter(directory / "source.spm")
 
     def cut(_: int, text: Any) -> list[Any]:
         language, rest = re.findall("(?s)^(>>.*?<<)?(.*)", str(text))[0]
-        pieces = source.encode(rest, add_special_tokens=False).tokens
-        return [library.NormalizedString(piece) for piece in (language, *pieces) if piece]
+        return [library.NormalizedString(piece) for piece in (language, *pieces_in(rest)) if piece]
 
     step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
     tokenizer = library.Tokenizer(library.models.WordLevel(ids, "<unk>"))

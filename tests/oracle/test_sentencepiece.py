@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import nn
-from nn.text.sentencepiece import pieces_of, sentencepiece_tokenizer
+from nn.text.sentencepiece import pieces_of, sentencepiece_segmenter
 
 library = pytest.importorskip("sentencepiece", reason="SentencePiece is the oracle; it is not installed")
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
@@ -18,16 +18,16 @@ pytest.importorskip("tokenizers", reason="the tokenizers of published models nee
 TEXTS = [
     "The cat sat on the mat.", "How are you today, my friend?", "He doesn't know what she wants.", "It's 10 o'clock!",
     "  two  spaces ", "Ｆｕｌｌ width ½ ﬁ", "naïve café", "x", "日本語 text", "tab\tand\nnewline", "don’t…", "a" * 50,
-    "\u200bzero", "é̀", " ", "🙂🙂 ok",
+    "tie\u0302\u0301ng Vie\u0323\u0302t", "\u03b9\u0308\u0301 \xbd\u0301x \xa0\u0941", "\u200bzero", "é̀", " ", "🙂🙂 ok",
 ]  # fmt: skip
 
 
-def train(path: Path, texts: list[str], **options: str) -> Any:
+def train(path: Path, texts: list[str], **options: Any) -> Any:
     """A model of 36 pieces in a file, as the library sees it."""
     made = path.with_suffix("")
     library.SentencePieceTrainer.train(
-        sentence_iterator=iter(texts * 20), model_prefix=str(made), vocab_size=36, model_type="unigram", minloglevel=2,
-        **options,
+        sentence_iterator=iter(texts * 20), model_prefix=str(made), model_type="unigram", minloglevel=2,
+        **{"vocab_size": 36, **options},
     )  # fmt: skip
     made.with_suffix(".model").rename(path)
     return library.SentencePieceProcessor(model_file=str(path))
@@ -39,9 +39,26 @@ def test_pieces(tmp_path: Path, rule: str) -> None:
     pieces, settings = pieces_of(tmp_path / "m.model")
     assert [p for p, *_ in pieces] == [theirs.id_to_piece(i) for i in range(theirs.get_piece_size())]
     assert [kind for *_, kind in pieces].index(2) == theirs.unk_id() and settings["model_type"] == 1
-    ours = sentencepiece_tokenizer(tmp_path / "m.model")
+    ours = sentencepiece_segmenter(tmp_path / "m.model")
     for text in TEXTS:
-        assert ours.encode(text, add_special_tokens=False).tokens == theirs.encode(text, out_type=str), text
+        assert ours(text) == theirs.encode(text, out_type=str), text
+
+
+SCRIPTS = [
+    "The house is small, hahaha!!! so... aaa", "Дом маленький, но уютный", "这个房子很小,但是很漂亮。", "البيت صغير وجميل",
+    "घर छोटा और सुंदर है", "บ้านหลังเล็ก", "το σπίτι είναι μικρό", "집은 작고 아름답다", "Nhà nhỏ và đẹp lắm", "Ⅷ ½ ﬁ № ①",
+]  # fmt: skip
+
+
+def test_random_texts_of_many_scripts(tmp_path: Path) -> None:
+    """With marks that combine, and with letters again and again, of which equally likely pieces can be made."""
+    theirs = train(tmp_path / "m.model", SCRIPTS, vocab_size=200, hard_vocab_limit=False)
+    ours, rng = sentencepiece_segmenter(tmp_path / "m.model"), np.random.default_rng(0)
+    marks = "\u0301\u0302\u0308\u0304\u0323\u0345\u0342\u200d\xa0\u3000\u2028\ufeff▁🙂"
+    parts = [*"".join(SCRIPTS), *marks, *marks, "ha", "aa", "..", "!!!", "  ", "Ⅷ", *" ".join(SCRIPTS).split()]
+    for size in rng.integers(1, 25, 2000):
+        text = "".join(parts[i] for i in rng.integers(len(parts), size=size))
+        assert ours(text) == theirs.encode(text, out_type=str), ascii(text)
 
 
 @pytest.mark.filterwarnings("ignore")

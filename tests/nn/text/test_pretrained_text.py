@@ -305,9 +305,17 @@ def test_marian_folders(tmp_path: Path) -> None:
         (tmp_path / "source.spm").write_bytes(data)
         with pytest.raises(ValueError, match="source.spm: not a SentencePiece model"):
             nn.text.load(tmp_path)
-    (tmp_path / "source.spm").write_bytes(whole + message((3, message((2, b"no charsmap")))))
-    with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: not the file of a tokenizer .*charsmap"):
-        nn.text.load(tmp_path)
+    for more, expected in (
+        ((3, message((2, b"no charsmap"))), "charsmap: expected a trie of 1663070062 bytes within 11"),
+        ((3, message((3, 0))), "expected add_dummy_prefix 1, got 0 .others are not supported"),
+        ((3, message((4, 0))), "expected remove_extra_whitespaces 1, got 0"),
+        ((2, message((3, 2))), "expected model_type 1, got 2"),
+        ((1, message((1, b"<0x00>"), (3, 6))), "expected a model without pieces for bytes"),
+        ((1, message((1, b"x"), (2, float("nan")))), "expected finite scores, but not that of 'x'"),
+    ):
+        (tmp_path / "source.spm").write_bytes(whole + message(more))
+        with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: " + expected):
+            nn.text.load(tmp_path)
     (tmp_path / "source.spm").write_bytes(whole)
     for words in ({"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "the": 2}):
         (tmp_path / "vocab.json").write_text(json.dumps(words))
