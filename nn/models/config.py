@@ -174,13 +174,19 @@ class ModelConfig:
         return asdict(self)
 
     def explicit(self) -> dict[str, Any]:
-        """All settings, with what takes effect in place of each None that stands for another setting."""
+        """All settings, with what takes effect in place of each None that stands for another setting.
+
+        Letters of `attention_bias` that stand for all or for none are True or False, others in the order qkvo.
+        """
         settings, meant = asdict(self), {
             "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
             "num_kv_heads": self.num_heads, "head_dim": self.size_of_head, "embedding_size": self.d_model,
             "attention_scale": self.size_of_head**-0.5, "final_norm": self.has_final_norm,
             "rotary_dim": self.size_of_head, "head_dropout": self.dropout,
         }  # fmt: skip
+        if isinstance(bias := self.attention_bias, str):
+            letters = "".join(letter for letter in "qkvo" if letter in bias)
+            settings["attention_bias"] = {"": False, "qkvo": True}.get(letters, letters)
         return settings | {name: value for name, value in meant.items() if settings.get(name, value) is None}
 
     @classmethod

@@ -370,38 +370,37 @@ def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path, name: str)
     close(ours(IDS).data, logits(theirs.eval(), IDS))
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama", "marian", "bert"])
-def test_models_made_here_are_for_all_to_load(tmp_path: Path, kind: str) -> None:
-    rms = {"norm": "rms", "norm_eps": 1e-6, "gated": True, "activation": "silu", "bias": False, "positions": "rotary"}
-    bert = {
-        "positions": "learned",
-        "embedding_norm": True,
-        "scale_embedding": False,
-        "activation": "gelu",
-        "norm_eps": 1e-12,
-    }
-    ours: Any = {
-        "gpt2": lambda: nn.LanguageModel(nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32)),
-        "llama": lambda: nn.LanguageModel(
-            nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, num_kv_heads=2, tie=False, **rms)
-        ),
-        "marian": lambda: nn.Transformer(nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32)),
-        "bert": lambda: nn.MaskedLanguageModel(nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_types=2, **bert)),
-    }[kind]()
+_LLAMA: dict[str, Any] = {
+    "norm": "rms", "norm_eps": 1e-6, "gated": True, "activation": "silu", "bias": False, "positions": "rotary",
+}  # fmt: skip
+_NEOX: dict[str, Any] = {"positions": "rotary", "activation": "gelu", "tie": False}
+_BERT: dict[str, Any] = {
+    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+}  # fmt: skip
+MADE_HERE: list[tuple[str, type[nn.Module], Any]] = [
+    ("GPT2LMHeadModel", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32)),
+    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, num_kv_heads=2, tie=False, **_LLAMA)),
+    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention_bias="vkqo", **_LLAMA)),
+    ("Qwen2ForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention_bias="vkq", **_LLAMA)),
+    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, **_NEOX)),
+    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, parallel=True, rotary_dim=6, **_NEOX)),
+    ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32)),
+    ("BertForMaskedLM", nn.MaskedLanguageModel, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_types=2, **_BERT)),
+    ("DistilBertForTokenClassification", nn.TokenClassifier, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_classes=3, **_BERT)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind", "config"), MADE_HERE)
+def test_models_made_here_are_for_all_to_load(tmp_path: Path, name: str, kind: Any, config: Any) -> None:
+    ours = kind(config)
     for parameter in ours.parameters():
         parameter.data[...] += 0.1 * np.random.default_rng(1).standard_normal(parameter.shape)
     nn.save(tmp_path, ours.eval())
-    name = {
-        "gpt2": "GPT2LMHeadModel",
-        "llama": "LlamaForCausalLM",
-        "marian": "MarianMTModel",
-        "bert": "BertForMaskedLM",
-    }[kind]
-    theirs, report = getattr(transformers, name).from_pretrained(
-        tmp_path, output_loading_info=True, dtype=torch.float32
-    )
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == [name]
+    kind = getattr(transformers, name)
+    theirs, report = kind.from_pretrained(tmp_path, output_loading_info=True, dtype=torch.float32)
     assert not any(report.values())
-    if kind == "marian":
+    if name == "MarianMTModel":
         close(ours(IDS, IDS).data, logits(theirs.eval(), IDS, decoder_input_ids=IDS))
     else:
         close(ours(IDS).data, logits(theirs.eval(), IDS))

@@ -45,10 +45,10 @@ def save(
     """Write a model into a folder that transformers, and all that read its files, can load.
 
     A model that `nn.load` gave is saved in the names and with the settings of the folder that it came from;
-    one that was trained here as a Llama, GPT-2, Marian, ViT, BERT or DistilBERT folder, whichever it fits. `text`,
-    from `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file, such as
-    "bfloat16"; None: that of the model. Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are
-    written into several files with an index.
+    one that was trained here as a Llama, Qwen2, GPT-2, GPT-NeoX, Marian, ViT, BERT or DistilBERT folder, whichever
+    it fits. `text`, from `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file,
+    such as "bfloat16"; None: that of the model. Weights of more than `max_shard_size` bytes (or "200MB", "5GB")
+    are written into several files with an index.
     """
     directory = Path(directory)
     if not isinstance(model, Model):
@@ -101,14 +101,18 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
 
 
 def adopted(model: Model) -> Origin:
-    """The settings under which a model is one of its family's: Llama, GPT-2, Marian, ViT, BERT or DistilBERT.
+    """The settings under which a model is one of its family's, of those that training here can give.
 
     A ValueError lists what the family does not have.
     """
     config: Any = model.config
     head, settings = "", dict[str, Any]()
     if isinstance(config, LanguageModelConfig):
-        name = "llama" if config.norm == "rms" else "gpt2"
+        name = "gpt_neox" if config.positions == "rotary" else "gpt2"
+        if config.norm == "rms":
+            name = "qwen2" if config.explicit()["attention_bias"] == "qkv" else "llama"
+        elif name == "gpt_neox":
+            settings["rotary_pct"] = config.rotary().rotary_dim / config.size_of_head
     elif isinstance(config, TransformerConfig):
         name, settings = "marian", _of_marian(config)
     else:
@@ -116,7 +120,7 @@ def adopted(model: Model) -> Origin:
         name = "vit" if config.patch_size else "bert" if config.num_types else "distilbert"
     family = FAMILIES[name]
     settings = {"model_type": name, **write_table(family.settings, config), "bos_token_id": config.bos_id, **settings}
-    expected, found = _essence(family.config(Settings(settings, name))), _essence(config)
+    expected, found = _essence(family.config(Settings(settings, f"save: {family.base}"))), _essence(config)
     if head == "classes":
         expected |= family.classes
         found |= {name: getattr(config, name) for name in family.classes}

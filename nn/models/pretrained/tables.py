@@ -189,7 +189,8 @@ def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ..
         return ACTIVATIONS[s.text(name, default, choices=tuple(ACTIVATIONS))]
     if type(None) in kinds and s.get(name, default) is None:
         return None  # null says that there is none
-    value = s.take(name, tuple(kind for kind in kinds if kind is not type(None)), default)
+    others = (type(None), str) if bool in kinds else (type(None),)  # the letters of attention_bias are ours alone
+    value = s.take(name, tuple(kind for kind in kinds if kind not in others), default)
     return tuple(s.list(name, int)) if isinstance(value, list) else value
 
 

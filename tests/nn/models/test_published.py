@@ -98,12 +98,16 @@ def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
     for model, message in (
         (nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, norm_first=True)), r"Marian can describe: norm_first=True \(expected False\), final_norm=True"),
         (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="alibi")), r"GPT2 can describe: positions='alibi'"),
-        (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="rotary", parallel=True)), r"GPT2 can describe: positions='rotary' \(expected 'learned'\), parallel=True \(expected False\)"),
+        (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="relative", parallel=True)), r"GPT2 can describe: positions='relative' \(expected 'learned'\), parallel=True \(expected False\)"),
+        (nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="rotary", gated=True)), r"GPTNeoX can describe: gated=True \(expected False\)"),
         (nn.EncoderModel(nn.EncoderConfig(30, 16, 4, 2, 32, positions="relative")), r"DistilBert can describe: .*positions='relative' \(expected 'learned'\)"),
         (nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)), r"DistilBert can describe: pool='mean' \(expected 'first'\)"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"save: not a model that {message}.*nn.save_weights"):
             nn.save(tmp_path / "x", model)
+    letters = nn.LanguageModelConfig(30, 16, 4, 2, 32, norm="rms", positions="rotary", bias=False, attention_bias="qk")
+    with pytest.raises(ValueError, match='save: Llama: attention_bias: expected true or false, got "qk"'):
+        nn.save(tmp_path / "x", nn.LanguageModel(letters))
     assert not (tmp_path / "x").exists()
     pruned = nn.LanguageModel(GPT2)
     pruned.prune_heads({"layers.layers.0.self_attention": [1]})
