@@ -26,7 +26,12 @@ from .weights import fit_weights
 __all__ = ["load_adapter", "save_adapter"]
 
 _STEM = "base_model.model."
-_SUPPORTED = "=bias:none =use_dora:false =use_qalora:false =lora_bias:false =alora_invocation_tokens:null"
+_SUPPORTED = """
+=bias:none =use_dora:false =use_qalora:false =use_bdlora:null|false =lora_bias:false =alora_invocation_tokens:null
+=arrow_config:null =kasa_config:null =monteclora_config:null =velora_config:null =layer_replication:null
+=init_lora_weights:true|false|null|gaussian|orthogonal|eva
+"""
+"""Where the adapters are all that is added: others also change the weights below them, as PiSSA and OLoRA do."""
 
 
 def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:

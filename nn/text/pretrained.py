@@ -87,6 +87,8 @@ class ModelText:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """The ids of each text, and the types."""
         texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
+        if isinstance(pairs, str):
+            raise TypeError(f"encode: expected a list of second texts, one for each, got {pairs!r:.60}")
         pairs = [None] * len(texts) if pairs is None else pairs
         check_texts([*texts, *(b for b in pairs if b is not None)])
         if len(texts) != len(pairs):

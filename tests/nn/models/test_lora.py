@@ -147,6 +147,8 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
     for setting, message in (
         ({"r": 3}, "r: 3 for transformer.h.0.attn.c_attn, but its adapter"),
         ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern: .*expected a name, or a simpler regular expression"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights: expected true or false or null or gaussian"),
+        ({"kasa_config": {}}, "kasa_config: expected null .others are not supported"),
         ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*not a regular expression"),
         ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn: expected a number"),
         ({"alpha_pattern": {"c_attn": 1e308}}, "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.308"),

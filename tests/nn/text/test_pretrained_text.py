@@ -67,6 +67,8 @@ def test_ids(tmp_path: Path) -> None:
     assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == ["the", "##s"]
     with pytest.raises(ValueError, match="expected max_len above 2, the special tokens of a text, got 2"):
         text.encode("the", max_len=2)
+    with pytest.raises(TypeError, match="encode: expected a list of second texts, one for each, got 'ab'"):
+        text.encode(["the", "cat"], "ab")
     with pytest.raises(ValueError, match="encode: expected a second text for each of 2, got 1"):
         text.encode(["the", "cat"], ["sat"])
     for one, several in (
