@@ -114,7 +114,7 @@ class ModelText:
         """The ids of an encoding with the token of this language in place of another one's."""
         if (wanted := self.id(language)) is None:
             raise ValueError(f"language: no token {language!r} in the vocabulary")
-        shape = lambda code: re.sub("[a-z]", "a", re.sub("[A-Z]", "A", code))  # of eng_Latn: aaa_Aaaa
+        shape = lambda code: re.sub("[a-z]+", "a", re.sub("[A-Z]+", "A", code))  # of eng_Latn: a_Aa
         tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
         ids = [wanted if special and shape(token) == shape(language) else i for i, token, special in tokens]
         if wanted not in ids:

@@ -198,18 +198,25 @@ def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
         assert said == ""  # an attribute that is not to be seen is undefined
 
 
-def test_languages(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "codes", [("eng_Latn", "fra_Latn", "deu_Latn"), ("en_XX", "fr_XX", "de_DE"), ("__en__", "__ast__", "__de__")]
+)
+def test_languages(tmp_path: Path, codes: tuple[str, str, str]) -> None:
+    """Of NLLB, mBART and M2M-100: some codes have two letters, some three."""
+    own, other, unknown = codes
     bert(tmp_path)
     tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    tokenizer.add_special_tokens(["eng_Latn", "fra_Latn"])
+    tokenizer.add_special_tokens([own, other])
+    first, second = tokenizer.token_to_id(own), tokenizer.token_to_id(other)
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="eng_Latn $A [SEP]", special_tokens=[("eng_Latn", 11), ("[SEP]", 2)]
+        single=f"{own} $A [SEP]", special_tokens=[(own, first), ("[SEP]", 2)]
     )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     text = nn.text.load(tmp_path)
-    assert text.encode("the cat") == [11, 4, 5, 2] and text.encode("the cat", language="fra_Latn") == [12, 4, 5, 2]
-    with pytest.raises(ValueError, match="language: no token 'deu_Latn' in the vocabulary"):
-        text.encode("the", language="deu_Latn")
+    assert [text.encode("the cat", language=code)[0] for code in (None, own, other)] == [first, first, second]
+    assert text.encode(f"the {own} cat", language=other) == [second, 4, first, 5, 2]  # that one is of the text
+    with pytest.raises(ValueError, match=f"language: no token '{unknown}' in the vocabulary"):
+        text.encode("the", language=unknown)
     with pytest.raises(ValueError, match="language='cat': the model puts no such token around a text"):
         text.encode("the", language="cat")
 
