@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, VOCAB, batch, make
+from published import VOCAB, batch, make
 
 import nn
-from minigrad.files.json import Settings
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
-from nn.models.pretrained.families import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
@@ -144,70 +140,6 @@ def test_a_head_that_is_there_and_differs(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
     theirs = type(made).from_pretrained(tmp_path, dtype=torch.float32).eval()
     close(nn.load(tmp_path)(IDS).data, logits(theirs, IDS))
-
-
-UNSAID: list[dict[str, Any]] = [
-    {}, {"use_sliding_window": True, "sliding_window": 8}, {"use_sliding_window": True, "layer_types": None},
-    {"rope_scaling": {"type": "yarn", "factor": 4.0}, "rope_theta": 500.0},
-    {"rope_scaling": {"type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
-    {"rope_scaling": {"type": "linear", "factor": 4.0}, "original_max_position_embeddings": 16},
-    {"rope_scaling": {"type": "yarn", "factor": 4.0}, "original_max_position_embeddings": 16},
-]  # fmt: skip
-"""Settings beside which config.json says nothing but sizes."""
-
-
-DROPPED = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_prob"}
-
-
-@pytest.mark.parametrize("head", ["classes", "tokens"])
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"])
-def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> None:
-    kind = transformers.CONFIG_MAPPING[name]
-    auto = {"classes": "AutoModelForSequenceClassification", "tokens": "AutoModelForTokenClassification"}[head]
-    encoder = MODELS[f"{name}, classes"][2]
-    for said in ({}, {DROPPED.get(name, "classifier_dropout"): 0.3}):
-        settings = {key: value for key, value in encoder.items() if not key.endswith(("_dropout", "dropout_prob"))}
-        made = getattr(transformers, auto).from_config(kind(**settings, **said))
-        made.save_pretrained(tmp_path)
-        theirs = made.dropout if hasattr(made, "dropout") else made.classifier.dropout
-        assert nn.load(tmp_path).dropout.p == theirs.p, said
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", FAMILIES)
-def test_what_config_json_does_not_say_is_as_transformers_has_it(name: str) -> None:
-    """A configuration of sizes alone, and all settings as transformers' own class then has them, are one."""
-    kind, family = transformers.CONFIG_MAPPING[name], FAMILIES[name]
-    required = re.findall(r"(?:^|\s|=)(\w+)(?=\s|$)", re.sub(r"\S+:\S*", "", family.settings))
-    turns = "rotary" in family.settings and name != "phi3"  # which knows a scaling of its own alone
-    for said in UNSAID if turns else UNSAID[:1]:
-        whole = json.loads(kind(**copy.deepcopy(said)).to_json_string(use_diff=False))
-        sizes = {setting: whole[setting] for setting in required if setting in whole}
-        expected, found = (family.config(Settings(s, "config.json")).explicit() for s in (whole, sizes | said))
-        assert found == expected, said
-
-
-def test_settings_of_phi3_and_gemma(tmp_path: Path) -> None:
-    """Phi-3 scales rotary positions in a way of its own, by whatever name; Gemma's "gelu" is the form by tanh."""
-    made = make(transformers, torch, "gemma", hidden_act="gelu")
-    made.save_pretrained(tmp_path / "gemma")
-    path = tmp_path / "gemma/config.json"
-    for act, ours in (("gelu", "gelu_tanh"), ("silu", "silu")):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_act": act}))
-        theirs = type(made).from_pretrained(tmp_path / "gemma", dtype=torch.float32).eval()
-        model = nn.load(tmp_path / "gemma")
-        assert model.config.activation == ours
-        close(model(IDS).data, logits(theirs, IDS))
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_activation": "relu"}))
-    with pytest.raises(ValueError, match="config.json: hidden_activation: expected gelu_pytorch_tanh or null"):
-        nn.load(tmp_path / "gemma")
-    make(transformers, torch, "phi3").save_pretrained(tmp_path / "phi3")
-    path = tmp_path / "phi3/config.json"
-    settings = json.loads(path.read_text())
-    for kind in ("yarn", "su", "linear"):
-        path.write_text(json.dumps(settings | {"rope_scaling": {"type": kind, "factor": 4.0}}))
-        with pytest.raises(ValueError, match=f'config.json: rope_scaling: type: expected one of default, got "{kind}"'):
-            nn.load(tmp_path / "phi3")
 
 
 @pytest.mark.parametrize("form", ["gelu", "gelu_new", "relu", "silu"])

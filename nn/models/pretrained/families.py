@@ -398,9 +398,11 @@ def _t5(s: Settings, v: dict[str, Any]) -> dict[str, Any]:
     name = {"gated-gelu": "gelu_new"}.get(form, form.removeprefix("gated-"))
     if name not in ACTIVATIONS:
         s.fail("feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or gated- and one of them")
+    name = s.text("dense_act_fn", name, choices=tuple(ACTIVATIONS))  # newer files say the same in two more settings
+    gated = s.flag("is_gated_act", form.startswith("gated-"))
     tied = s.flag("tie_word_embeddings", True)
     return {
-        "activation": ACTIVATIONS[name], "gated": form.startswith("gated-"), "tie": "all" if tied else "embeddings",
+        "activation": ACTIVATIONS[name], "gated": gated, "tie": "all" if tied else "embeddings",
         "output_scale": v["d_model"] ** -0.5 if s.flag("scale_decoder_outputs", tied) else 1.0,
     }  # fmt: skip
 

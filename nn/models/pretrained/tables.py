@@ -10,7 +10,8 @@ used, and of zeros in a new file of a bare model.
 
 Settings. A word is `ours=theirs`, or `name` where both have it. Behind a colon is what holds where config.json does not
 tell: JSON, a word, or what another of our settings has. `ours:=value` always holds; `=theirs:a|b` has the only values
-that are supported, first that where there is none. Of two words for one setting of ours the last counts.
+that are supported, first that where there is none; where it is what another of our settings has, config.json must tell.
+Of two words for one setting of ours the last counts.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
         if ours.startswith("="):
             words = rest.split("|")
             supported = [values.get(word, _value(word)) for word in words]
-            if s.get(theirs, supported[0]) not in supported:
+            if s.get(theirs, None if words[0] in values else supported[0]) not in supported:
                 expected = " or ".join(f"{values[w]}, as {entries[w][0]}" if w in values else w for w in words)
                 s.fail(theirs, f"{expected} (others are not supported)")
         elif rest.startswith("="):
