@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from minigrad.extras import require
 from minigrad.files.found import found_file, read_text
 from minigrad.files.json import Settings, read_if_any, read_json
 
+from .older import byte_level_tokenizer, wordpiece_tokenizer
 from .pretrained import SPECIAL, ModelText
 from .sentencepiece import marian_tokenizer
 
@@ -24,6 +25,8 @@ FILES = (
 """What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
 KINDS = (("tokenizer.json",), ("source.spm", "vocab.json"), ("vocab.txt",), ("vocab.json", "merges.txt"))
 """What a tokenizer is made of: the first of these whose files are all there."""
+MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
+"""What is meant where its settings do not say."""
 
 
 def load(directory: str | Path) -> ModelText:
@@ -42,28 +45,25 @@ def load(directory: str | Path) -> ModelText:
     library = require("tokenizers", "the tokenizer of a published model")
     name = next((names[0] for names in KINDS if files.keys() >= set(names)), "tokenizer.json")
     path = found_file(directory / name, "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm")
+    settings = _settings(directory, names)
     try:
-        tokenizer = _tokenizer(path, library)
+        tokenizer = _tokenizer(path, settings, library)
     except Exception as error:
         text = str(error) if str(error).startswith(str(directory)) else f"{path}: not the file of a tokenizer ({error})"
         raise ValueError(text) from None
     if name == "tokenizer.json":
         _check_tokenizer(read_json(path), tokenizer)
-    special = {"eos_token": "</s>", "pad_token": "<pad>"} if name == "source.spm" else {}
-    return ModelText(tokenizer, _settings(directory, special, names), files)
+    return ModelText(tokenizer, settings, files)
 
 
-def _tokenizer(path: Path, library: Any) -> Any:
+def _tokenizer(path: Path, settings: Settings, library: Any) -> Any:
     """A tokenizer from tokenizer.json, or from the files that were customary before."""
     if path.name == "tokenizer.json":
         return library.Tokenizer.from_file(str(path))
     if path.name == "source.spm":
+        settings |= {name: settings.text(name, token) for name, token in MARIAN.items()}
         return marian_tokenizer(path.parent)
-    if path.name == "vocab.txt":
-        lower = read_if_any(path.with_name("tokenizer_config.json")).flag("do_lower_case", True)
-        return library.BertWordPieceTokenizer(str(path), lowercase=lower)._tokenizer
-    names = str(path), str(path.with_name("merges.txt"))
-    return library.ByteLevelBPETokenizer(*names, add_prefix_space=False)._tokenizer
+    return (wordpiece_tokenizer if path.name == "vocab.txt" else byte_level_tokenizer)(path.parent, settings)
 
 
 def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
@@ -86,14 +86,13 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
             raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
 
 
-def _settings(directory: Path, special: Mapping[str, str], files: Iterable[str]) -> Settings:
+def _settings(directory: Path, files: Iterable[str]) -> Settings:
     """tokenizer_config.json, with what special_tokens_map.json has beyond it, "chat_templates" and vocab_size."""
     found = read_if_any(directory / "tokenizer_config.json")
     found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
     for name in SPECIAL:  # either a text, or an object with its "content"
         if isinstance(found.get(name), dict):
             found[name] = found.object(name).text("content")
-    found |= {name: found.text(name, token) for name, token in special.items()}
     found["chat_templates"] = _chat_templates(found, [directory / name for name in files if name.endswith(".jinja")])
     found["vocab_size"] = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
     return found

@@ -111,6 +111,13 @@ def test_files_of_older_folders(tmp_path: Path) -> None:
     expected = nn.text.load(older).encode("the cat, naïve 🙂")
     (older / "tokenizer.json").unlink()
     assert nn.text.load(older).encode("the cat, naïve 🙂") == expected
+    size = len(nn.text.load(older))
+    (older / "added_tokens.json").write_text(json.dumps({"[B]": size + 1, "[A]": size}))
+    assert nn.text.load(older).encode("the[B][A]")[-2:] == [size + 1, size]
+    (older / "added_tokens.json").write_text(json.dumps({"[A]": size + 1}))
+    with pytest.raises(ValueError, match=f"added_tokens.json: .A.: expected {size}, its place behind the vocabulary"):
+        nn.text.load(older)
+    (older / "added_tokens.json").unlink()
     for path in (tmp_path / "vocab.txt", older / "merges.txt"):
         path.write_bytes(path.read_bytes()[:-1] + b"\0")
         with pytest.raises(ValueError, match=f"^{path}: a zero byte; this is no text"):
