@@ -69,8 +69,8 @@ class SentenceEncoder:
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
         found = in_parallel(lambda part: self._vectors([rows[i] for i in part]), parts)
-        vectors = np.concatenate(found, dtype=np.float32) if found else np.empty((0, 0), np.float32)
-        return vectors[np.argsort(order)]
+        width = self.maps[-1][0].out_features if self.maps else self.model.config.d_model
+        return np.concatenate([np.empty((0, width)), *found], dtype=np.float32)[np.argsort(order)]
 
     def _prompt(self, prompt: str | None, name: str | None) -> str:
         """What is put before sentences."""

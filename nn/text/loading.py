@@ -25,6 +25,7 @@ FILES = (
 """What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
 KINDS = (("tokenizer.json",), ("source.spm", "vocab.json"), ("vocab.txt",), ("vocab.json", "merges.txt"))
 """What a tokenizer is made of: the first of these whose files are all there."""
+HOW = "; transformers' AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
 """What is meant where its settings do not say."""
 
@@ -44,7 +45,7 @@ def load(directory: str | Path) -> ModelText:
         read_text(directory / name)  # an error for what is no text, which the library would take
     library = require("tokenizers", "the tokenizer of a published model")
     name = next((names[0] for names in KINDS if files.keys() >= set(names)), "tokenizer.json")
-    path = found_file(directory / name, "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm")
+    path = found_file(directory / name, f"expected it, or vocab.txt, or vocab.json and merges.txt or source.spm{HOW}")
     settings = _settings(directory, names)
     try:
         tokenizer = _tokenizer(path, settings, library)

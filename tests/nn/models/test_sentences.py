@@ -126,6 +126,12 @@ def test_prompts(folder: Path) -> None:
         encoder.encode(SENTENCES, prompt_name="query")
 
 
+def test_no_sentences_have_vectors_too(folder: Path) -> None:
+    encoder = nn.sentence_encoder(folder)
+    assert encoder.encode([]).shape == (0, 16) and encoder.encode([]).dtype == np.float32
+    assert encoder.similarity(encoder.encode([]), encoder.encode("why")).shape == (0, 1)
+
+
 def test_a_sentence_without_tokens(tmp_path: Path) -> None:
     """Of an encoder that puts no marks around them."""
     encoder = nn.sentence_encoder(language_model_folder(tmp_path))
