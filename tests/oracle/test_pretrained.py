@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from published import MODELS, batch, inputs, make, name_in_file
+from published import MODELS, batch, inputs, make, name_in_file, results
 
 import nn
 from minigrad import optim
@@ -36,28 +36,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return get
 
 
-def results(theirs: Any, ours: Any, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
-    """What both make of a padded batch, and where it counts."""
-    tensor, own, mask = inputs(theirs, torch, seed)
-    if isinstance(ours, nn.Transformer):
-        target = np.random.default_rng(seed + 1).integers(3, 48, (3, 5))
-        expected = theirs(**tensor, decoder_input_ids=torch.tensor(target)).logits
-        return expected, ours(own[0], target, mask), np.ones(target.shape, bool)
-    found = theirs(**tensor)
-    if hasattr(found, "last_hidden_state"):
-        return found.last_hidden_state, ours.hidden(*own), mask
-    logits = found.prediction_logits if hasattr(found, "prediction_logits") else found.logits
-    return logits, ours(*own), mask if logits.ndim == 3 else np.ones(3, bool)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_logits(folders: Any, name: str) -> None:
     theirs, path = folders(name)
-    expected, found, real = results(theirs, nn.load(path))
+    expected, found, real = results(torch, theirs, nn.load(path))
     np.testing.assert_allclose(found.data[real], expected.detach().numpy()[real], rtol=1e-5, atol=1e-5)
     if name.partition(",")[0] not in IN_FLOAT32:
         try:
-            expected, found, real = results(theirs.double(), nn.load(path, dtype="float64"))
+            expected, found, real = results(torch, theirs.double(), nn.load(path, dtype="float64"))
         finally:
             theirs.float()
         np.testing.assert_allclose(found.data[real], expected.detach().numpy()[real], rtol=1e-10, atol=1e-10)
@@ -69,7 +55,7 @@ def test_gradients(folders: Any, name: str) -> None:
     theirs.zero_grad()
     ours = nn.load(path, dtype="float64")
     try:
-        expected, found, real = results(theirs.double(), ours)
+        expected, found, real = results(torch, theirs.double(), ours)
         cotangent = np.random.default_rng(2).standard_normal(found.shape)
         cotangent[~real] = 0
         (expected * torch.tensor(cotangent)).sum().backward()

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+import nn
+
 VOCAB = 50
 _ENCODER = {
     "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24,
@@ -152,6 +154,20 @@ def inputs(theirs: Any, torch: Any, seed: int = 0) -> tuple[dict[str, Any], tupl
     if theirs.config.model_type == "vit":
         return {"pixel_values": torch.tensor(x, dtype=theirs.dtype)}, (x,), mask
     return {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()}, (x, mask), mask
+
+
+def results(torch: Any, theirs: Any, ours: Any, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
+    """What both make of a padded batch, and where it counts."""
+    tensor, own, mask = inputs(theirs, torch, seed)
+    if isinstance(ours, nn.Transformer):
+        target = np.random.default_rng(seed + 1).integers(3, 48, (3, 5))
+        expected = theirs(**tensor, decoder_input_ids=torch.tensor(target)).logits
+        return expected, ours(own[0], target, mask), np.ones(target.shape, bool)
+    found = theirs(**tensor)
+    if hasattr(found, "last_hidden_state"):
+        return found.last_hidden_state, ours.hidden(*own), mask
+    logits = found.prediction_logits if hasattr(found, "prediction_logits") else found.logits
+    return logits, ours(*own), mask if logits.ndim == 3 else np.ones(3, bool)
 
 
 def name_in_file(model: Any, name: str) -> str:
