@@ -46,10 +46,10 @@ def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
 
 
 def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
-    """Write the adapters of a model, and a classifier's head, as `adapter_model.safetensors` and `adapter_config.json`.
+    """Write the adapters of a model as `adapter_model.safetensors` and `adapter_config.json`.
 
-    `base` is what PEFT is to take for the model below: the name or the folder of one. The head is written whole: an
-    adapter in it becomes part of its weights.
+    Maps that are trained without one, such as a classifier's head, are written whole, and so is a head with one, which
+    becomes part of its weights. `base` is what PEFT is to take for the model below: the name or the folder of one.
     """
     directory, own = Path(directory), heads_of(model).keys()
     first = next((part for name, part in linears_of(model, LoRALinear).items() if name not in own), None)
@@ -57,7 +57,8 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
         raise ValueError("save_adapter: the model has no adapters, but for a head's; nn.lora adds them")
     origin = model.origin or adopted(model)
     maps = _their_maps(model, origin)
-    heads = [theirs for theirs, ours in maps.items() if own & ours]
+    heads = [theirs for theirs, ours in maps.items() if own & ours or any(map(_is_trained, ours.values()))]
+    _check_kept(model, origin, {theirs: maps[theirs] for theirs in heads})
     arrays: dict[str, np.ndarray] = {}
     sizes: dict[str, tuple[int, float]] = {}  # rank and alpha
     for theirs, ours in maps.items():
@@ -71,6 +72,19 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
             sizes[theirs] = len(a), adapted[0].scale * len(a)
     write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
     write_json(directory / "adapter_config.json", _adapter_settings(origin, first, sizes, heads, base), 2)
+
+
+def _is_trained(part: Linear) -> bool:
+    """Whether a map is trained itself, rather than by an adapter."""
+    return not isinstance(part, LoRALinear) and any(p.requires_grad for p in part.parameters())
+
+
+def _check_kept(model: Model, origin: Origin, heads: Mapping[str, Mapping[str, Linear]]) -> None:
+    """All that is trained is an adapter, or one of these maps, each of which is an array of theirs as it is."""
+    kept = {id(p) for ours in heads.values() for part in ours.values() for p in part.parameters()}
+    left = [n for n, p in model.named_parameters() if p.requires_grad and ".lora_" not in n and id(p) not in kept]
+    if left := left + [name for name in heads if len(heads[name]) > 1 or origin.places[f"{name}.weight"].mark]:
+        raise ValueError(f"save_adapter: {listed(left)} is trained too, which an adapter does not hold; see nn.save")
 
 
 def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +120,8 @@ def _adapter_settings(
 def load_adapter(directory: str | Path, model: Model) -> Model:
     """Add the adapters of a folder that PEFT or `save_adapter` wrote to a model, in place.
 
-    Nothing else is trained but a classifier's head. A folder that does not fit the model is a ValueError.
+    Nothing else is trained but maps that the folder has whole, and a classifier's head. A folder that does not fit the
+    model is a ValueError.
     """
     directory = Path(directory)
     settings = read_json(
@@ -130,7 +145,10 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
         for (name, part), own in zip(maps[path].items(), rows):  # all of A, and its own rows of B
             adapters[name] = adapter = LoRALinear(part, a.out_features, scale, dropout)
             adapter.lora_a.data[...], adapter.lora_b.data[...] = a.weight.data, own
-    return adapt(model, adapters)
+    adapt(model, adapters)
+    for part in modules.values():  # those that came whole are trained whole
+        part.requires_grad_(True)
+    return model
 
 
 def _expected(

@@ -95,3 +95,23 @@ def test_peft_reads_what_we_write(peft: Any, tmp_path: Path, name: str) -> None:
     again = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
     np.testing.assert_allclose(logits(again, False), expected, rtol=1e-5, atol=1e-5)
     assert (tmp_path / "adapter/adapter_config.json").is_file()
+
+
+@pytest.mark.parametrize("whole", ["lm_head", "mlp", "v_proj"])
+def test_maps_that_come_whole(peft: Any, tmp_path: Path, whole: str) -> None:
+    """They are trained, and written again."""
+    base = make(transformers, torch, "llama")
+    base.save_pretrained(tmp_path / "base")
+    settings = peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=[whole], task_type="CAUSAL_LM")
+    theirs = peft.get_peft_model(base, settings).eval()
+    with torch.no_grad():
+        for n, parameter in theirs.named_parameters():
+            if "lora_" in n or "modules_to_save" in n:
+                parameter.normal_(0, 0.3)
+    theirs.save_pretrained(tmp_path / "adapter")
+    ours, expected = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base")), logits(theirs, True)
+    np.testing.assert_allclose(logits(ours, False), expected, rtol=1e-4, atol=1e-4)
+    assert {n for n, p in ours.named_parameters() if p.requires_grad and ".lora_" not in n}
+    nn.save_adapter(tmp_path / "again", ours)
+    again = peft.PeftModel.from_pretrained(make(transformers, torch, "llama"), tmp_path / "again").eval()
+    np.testing.assert_allclose(logits(again, True), expected, rtol=1e-4, atol=1e-4)

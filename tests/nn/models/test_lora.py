@@ -130,6 +130,18 @@ def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("part", ["norm", "embedding.tokens", "layers.layers.0.feed_forward.linear2"])
+def test_what_an_adapter_does_not_hold_is_told(tmp_path: Path, part: str) -> None:
+    """A norm, an embedding; a map that GPT-2 stores the other way round."""
+    lm = nn.lora(model(), 2, 4)
+    dict(lm.layers.named_modules(), **dict(lm.named_modules()))[part].requires_grad_(True)
+    with pytest.raises(
+        ValueError, match="save_adapter: .* is trained too, which an adapter does not hold; see nn.save"
+    ):
+        nn.save_adapter(tmp_path, lm)
+    assert not list(tmp_path.iterdir())
+
+
 def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
     trained_model = nn.lora(model(), 2, 4, dropout=0.5)
     trained(trained_model)
