@@ -66,6 +66,8 @@ def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
     """Tokens that come first, and tokens that never come."""
     if not hasattr(model, "step"):
         raise ValueError(f"expected a model that writes or translates, got {type(model).__name__}, which does neither")
+    if not isinstance(text, ModelText):
+        raise TypeError(f"text: expected a tokenizer as nn.text.load gives it, got {type(text).__name__}")
     options = dict(getattr(model.origin, "generation", {}))
     if to is not None:
         token = text.id(to)

@@ -240,6 +240,8 @@ def test_text_in_and_text_out(tmp_path: Path) -> None:
     prompts = ["the cat", "on the mat the cat sat"]
     ids = nn.generate(model, [text.encode(p) for p in prompts], max_len=6)
     assert nn.generate_text(model, text, prompts, max_len=6) == text.decode(ids)
+    with pytest.raises(TypeError, match="text: expected a tokenizer as nn.text.load gives it, got NoneType"):
+        nn.generate_text(model, None, prompts)  # type: ignore[arg-type]
     assert nn.generate_text(model, text, prompts[0], max_len=6) == text.decode(ids[0])
     assert "".join(nn.stream_text(model, text, prompts[1], max_len=6)) == text.decode(ids[1])
     chat = [{"role": "user", "content": "the cat"}]
