@@ -88,8 +88,14 @@ def _check_kept(model: Model, origin: Origin, heads: Mapping[str, Mapping[str, L
 
 
 def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
-    """One adapter for maps of one array: their A below one another, their B along a diagonal, in its order of rows."""
-    a = np.concatenate([part.lora_a.data for part in parts if isinstance(part, LoRALinear)])
+    """One adapter for maps of one array: their A below one another, their B along a diagonal, in its order of rows.
+
+    Where all have the same A, as one that was loaded, it is there once.
+    """
+    adapters = [part for part in parts if isinstance(part, LoRALinear)]
+    if len(adapters) == len(parts) and all(np.array_equal(x.lora_a.data, adapters[0].lora_a.data) for x in adapters):
+        return adapters[0].lora_a.data, place.rows.join([x.lora_b.data for x in adapters])
+    a = np.concatenate([adapter.lora_a.data for adapter in adapters])
     rows, column = list[np.ndarray](), 0
     for part in parts:
         rows.append(np.zeros((part.out_features, len(a)), a.dtype))

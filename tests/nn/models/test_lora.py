@@ -116,6 +116,17 @@ def test_adapters_go_round(tmp_path: Path) -> None:
     np.testing.assert_array_equal(nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data)
 
 
+def test_an_adapter_of_a_joined_map_is_written_as_it_was(tmp_path: Path) -> None:
+    lm = nn.lora(model(), 2, 4, ("q_proj", "k_proj", "v_proj"))
+    trained(lm)
+    nn.save_adapter(tmp_path / "1", lm)
+    nn.save_adapter(tmp_path / "2", nn.load_adapter(tmp_path / "1", model()))
+    for name in ("1", "2"):
+        file = SafetensorsFile(tmp_path / name / "adapter_model.safetensors")
+        assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
+    np.testing.assert_allclose(nn.load_adapter(tmp_path / "2", model())(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6)
+
+
 def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
     lm = nn.lora(model(), 2, 4, ("v_proj", "linear1"))
     trained(lm)
