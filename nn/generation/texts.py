@@ -73,6 +73,8 @@ def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
         token = text.id(to)
         if token is None:
             raise ValueError(f"to: no token {to!r} in the vocabulary")
+        if to.startswith(">>"):  # Marian's
+            raise ValueError(f"to={to!r}: such a token is written before the text")
         options["first"] = (token,)
     pad = model.config.hidden_id
     if isinstance(model.config, TransformerConfig) and pad is not None:

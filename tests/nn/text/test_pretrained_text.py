@@ -265,6 +265,10 @@ def test_translations(tmp_path: Path) -> None:
     ids, *_ = text.batch(["the cat", "the"])
     tokens = nn.generate(model, source=ids, max_len=5, first=(12,), suppress=(0,))
     assert [row[0] for row in tokens] == [12, 12] and found == text.decode(tokens)
+    (tmp_path / "marian").mkdir()
+    text = nn.text.load(marian(tmp_path / "marian"))
+    with pytest.raises(ValueError, match="to='>>fra<<': such a token is written before the text"):
+        nn.generate_text(model, text, "the cat", to=">>fra<<")
 
 
 def message(*fields: tuple[int, bytes | float | int]) -> bytes:
