@@ -7,6 +7,5 @@ from .loading import *
 from .pairs import *
 from .pretrained import *
 from .scores import *
-from .sentencepiece import *
 from .tokenize import *
 from .vocabulary import *

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
 from minigrad.files.found import found_file, read_text
 from minigrad.files.json import Settings, read_if_any, read_json
@@ -33,7 +34,7 @@ MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
 def load(directory: str | Path) -> ModelText:
     """The tokenizer of a folder: tokenizer.json, or as older ones have vocab.txt, vocab.json + merges.txt, source.spm.
 
-    Needs the `tokenizers` package.
+    Needs the `tokenizers` package, and `sentencepiece` for source.spm.
     """
     directory = Path(directory)
     more = sorted(
@@ -49,6 +50,8 @@ def load(directory: str | Path) -> ModelText:
     settings = _settings(directory, names)
     try:
         tokenizer = _tokenizer(path, settings, library)
+    except MissingExtraError:
+        raise
     except Exception as error:
         text = str(error) if str(error).startswith(str(directory)) else f"{path}: not the file of a tokenizer ({error})"
         raise ValueError(text) from None

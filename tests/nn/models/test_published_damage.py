@@ -21,6 +21,7 @@ from nn.models.pretrained.save import new_origin
 from nn.models.weights import check_sizes
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
+pytest.importorskip("sentencepiece", reason="the tokenizers of Marian's folders need it")
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "##s", "mat", "on", "</s>", "a"]
 SIZES = (len(WORDS), 8, 2, 1, 16)  # words, width, heads, layers, inner width
 MOST = 100_000 if INTENSE else 38  # cases of a family

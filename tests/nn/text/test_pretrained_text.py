@@ -308,6 +308,7 @@ def marian(path: Path) -> Path:
 
 
 def test_marian_folders(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece", reason="Marian's folders need it")
     text = nn.text.load(marian(tmp_path))
     assert (len(text), text.eos_id, text.pad_id) == (8, 0, 7)
     assert text.encode("the  cat") == [2, 3, 0] and text.encode("the cat", special=False) == [2, 3]
@@ -327,16 +328,9 @@ def test_marian_folders(tmp_path: Path) -> None:
         (tmp_path / "source.spm").write_bytes(data)
         with pytest.raises(ValueError, match="source.spm: not a SentencePiece model"):
             nn.text.load(tmp_path)
-    for more, expected in (
-        ((3, message((2, b"no charsmap"))), "charsmap: expected a trie of 1663070062 bytes within 11"),
-        ((3, message((3, 0))), "expected add_dummy_prefix 1, got 0 .others are not supported"),
-        ((3, message((4, 0))), "expected remove_extra_whitespaces 1, got 0"),
-        ((2, message((3, 2))), "expected model_type 1, got 2"),
-        ((1, message((1, b"<0x00>"), (3, 6))), "expected a model without pieces for bytes"),
-        ((1, message((1, b"x"), (2, float("nan")))), "expected finite scores, but not that of 'x'"),
-    ):
+    for more in ((3, message((2, b"no charsmap"))), (1, message((1, b"x"), (2, float("nan"))))):
         (tmp_path / "source.spm").write_bytes(whole + message(more))
-        with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: " + expected):
+        with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: not a SentencePiece model"):
             nn.text.load(tmp_path)
     (tmp_path / "source.spm").write_bytes(whole)
     for words in ({"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "the": 2}):
@@ -351,6 +345,10 @@ def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="tokenizer.json: not the file of a tokenizer"):
         nn.text.load(tmp_path)
+    (tmp_path / "m").mkdir()
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(MissingExtraError, match="source.spm needs sentencepiece: pip install sentencepiece"):
+        nn.text.load(marian(tmp_path / "m"))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(MissingExtraError, match="the tokenizer of a published model needs tokenizers"):
         nn.text.load(tmp_path)
