@@ -16,7 +16,7 @@ from minigrad.files.shards import SafetensorsFolder
 from ..config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from ..encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
 from ..weights import check_sizes
-from .tables import ACTIVATIONS, named, read_table
+from .tables import ACTIVATIONS, check_supported, named, read_table
 
 __all__ = ["FAMILIES", "HEADS", "Family"]
 
@@ -219,7 +219,7 @@ def _rotary(
     kind = scaling.text(["rope_type", "type"], "default", choices=kinds)
     base = scaling.number("rope_theta", v["rotary_base"], low=1)
     if part is None:
-        read_table(LanguageModelConfig, "=partial_rotary_factor:1.0|null", scaling)
+        check_supported("=partial_rotary_factor:1.0|null", scaling)
     for number in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
         scaling.number(number, None, low=1e-6)
     left = {k: v for k, v in scaling.items() if k not in ("rope_theta", "type", "partial_rotary_factor")}
