@@ -90,10 +90,12 @@ class SentenceEncoder:
 
         By `similarity_fn_name`: the cosine, the product, or the distance below zero.
         """
-        a, b = np.atleast_2d(a), np.atleast_2d(b)
+        a, b = _vectors(a), _vectors(b)
+        if a.shape[1] != b.shape[1]:
+            raise ValueError(f"similarity: expected vectors of one width, got {a.shape} and {b.shape}")
         if self.similarity_fn_name in ("euclidean", "manhattan"):
             order = 2 if self.similarity_fn_name == "euclidean" else 1
-            return -np.stack([np.linalg.norm(a - row, order, -1) for row in b], -1)
+            return -np.reshape([np.linalg.norm(a - row, order, -1) for row in b], (len(b), len(a))).T
         if self.similarity_fn_name == "cosine":
             a, b = _of_length_one(a), _of_length_one(b)
         return np.asarray(a @ b.T)
@@ -115,6 +117,14 @@ class SentenceEncoder:
             return np.where(real[..., None], x, -np.inf).max(1)
         weights = (real / real.sum(-1, keepdims=True)).astype(x.dtype)
         return (weights[:, None] @ x)[:, 0]
+
+
+def _vectors(x: Any) -> np.ndarray:
+    """Vectors (n, d), or one (d,), as floats (n, d): integers of 8 bits would not hold their differences."""
+    x = np.atleast_2d(x)
+    if x.ndim > 2 or x.dtype.kind not in "iuf":
+        raise ValueError(f"similarity: expected vectors (n, d) of numbers, got {x.dtype} {x.shape}")
+    return np.asarray(x, np.result_type(x, np.float32))
 
 
 def _of_length_one(x: np.ndarray) -> np.ndarray:

@@ -152,6 +152,13 @@ def test_similarities() -> None:
         encoder.similarity_fn_name = name
         np.testing.assert_allclose(encoder.similarity(a, b), [[of(x, y) for y in b] for x in a], rtol=1e-12)
         np.testing.assert_allclose(encoder.similarity(a, b[0]), encoder.similarity(a, b)[:, :1], rtol=1e-12)
+        assert encoder.similarity(a, b[:0]).shape == (4, 0) and encoder.similarity(a[:0], b).shape == (0, 2)
+        small = np.array([[3, 200, 7], [250, 1, 9]], np.uint8)  # whose differences and products are none of 8 bits
+        found = encoder.similarity(small, small.tolist())
+        np.testing.assert_allclose(found, encoder.similarity(small / 1.0, small / 1.0), rtol=1e-6, atol=1e-6)
+        for odd in (b[:, :1], b[None], ["the cat"]):
+            with pytest.raises(ValueError, match="similarity: expected vectors"):
+                encoder.similarity(a, odd)
 
 
 def test_the_folder_tells_where_sentences_end(folder: Path) -> None:
