@@ -47,7 +47,9 @@ OPS = [
 ]  # fmt: skip
 
 
-def against(rivals: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int) -> dict[str, Any]:
+def against(
+    rivals: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int
+) -> dict[str, Any]:
     """minigrad and each rival in turns, a pair at a time: medians, peak memory over idle, the ratio of the times."""
     found: dict[str, Any] = {}
     for rival in rivals:
@@ -69,7 +71,9 @@ def against(rivals: list[str], task: str, config: dict[str, Any], rounds: int, w
 def show(title: str, found: dict[str, Any], names: dict[str, str]) -> None:
     for library, f in found.items():
         ratio = f"{f['ratio']:.2f}" if "ratio" in f else ""
-        print(f"{title:19}{names[library]:17}{f['ms']:9.1f}{f['peak_mb']:9.0f}{ratio:>20}", flush=True)
+        print(
+            f"{title:19}{names[library]:17}{f['ms']:9.1f}{f['peak_mb']:9.0f}{ratio:>20}", flush=True
+        )
 
 
 HEAD = f"{'':36}       ms  peak MB   minigrad's / its time"
@@ -138,20 +142,44 @@ PARTS_OF_A_STEP = [
 def gains(rounds: int) -> dict[str, Any]:
     """Time and memory without one of the things that are there for speed, as multiples of those with all."""
     result: dict[str, Any] = {}
-    print("without                            ms  peak MB   time    memory, as multiples of those with it")
+    print(
+        "without                            ms  peak MB   time    memory, as multiples of those with it"
+    )
     for size in ("toy", "small"):
         _gains(result, "train", size, {"size": size}, PARTS_OF_A_STEP, rounds)
-        _gains(result, "train", f"{size} with gelu", {"size": size, "activation": "gelu"}, ["gelu"], rounds)
+        _gains(
+            result,
+            "train",
+            f"{size} with gelu",
+            {"size": size, "activation": "gelu"},
+            ["gelu"],
+            rounds,
+        )
     return result
 
 
-def _gains(result: dict[str, Any], task: str, name: str, config: dict[str, Any], parts: list[str], rounds: int) -> None:
+def _gains(
+    result: dict[str, Any],
+    task: str,
+    name: str,
+    config: dict[str, Any],
+    parts: list[str],
+    rounds: int,
+) -> None:
     """All variants of a task take turns. The lower quartile counts: differences are small, and neighbours disturb."""
-    changes = [{"processes": 1} if part == "processes" else {"without": part} for part in ["", *parts]]
-    workers = take_turns([Worker("minigrad", task, config | change) for change in changes], rounds, 2)
+    changes = [
+        {"processes": 1} if part == "processes" else {"without": part} for part in ["", *parts]
+    ]
+    workers = take_turns(
+        [Worker("minigrad", task, config | change) for change in changes], rounds, 2
+    )
     times = [float(np.quantile(worker.seconds, 0.25)) for worker in workers]
     for part, worker, seconds in zip(["(nothing)", *parts], workers, times):
-        found = {"ms": seconds * 1e3, "ratio": seconds / times[0], "memory_ratio": worker.peak / workers[0].peak}
+        found = {
+            "ms": seconds * 1e3,
+            "ratio": seconds / times[0],
+            "memory_ratio": worker.peak / workers[0].peak,
+        }
         result.setdefault(name, {})[part] = found
         ratios = f"{found['ratio']:7.2f}{found['memory_ratio']:10.2f}"
         print(f"{name:26}{part:22}{seconds * 1e3:8.1f}{worker.peak / 1e6:8.0f}{ratios}", flush=True)
@@ -161,10 +189,19 @@ def ops(rounds: int) -> dict[str, Any]:
     result = {}
     print("op, 8 × 8 float64        minigrad    PyTorch    ratio")
     for name in OPS:
-        ours, theirs = compare(["minigrad", "torch"], "ops", {"name": name, "n": 200, "side": 8}, rounds, warmup=5)
+        ours, theirs = compare(
+            ["minigrad", "torch"], "ops", {"name": name, "n": 200, "side": 8}, rounds, warmup=5
+        )
         ratio = ours.median / theirs.median
-        result[name] = {"us": ours.median / 200 * 1e6, "torch_us": theirs.median / 200 * 1e6, "ratio": ratio}
-        print(f"{name:20}{result[name]['us']:10.2f} µs{result[name]['torch_us']:8.2f} µs{ratio:8.2f}", flush=True)
+        result[name] = {
+            "us": ours.median / 200 * 1e6,
+            "torch_us": theirs.median / 200 * 1e6,
+            "ratio": ratio,
+        }
+        print(
+            f"{name:20}{result[name]['us']:10.2f} µs{result[name]['torch_us']:8.2f} µs{ratio:8.2f}",
+            flush=True,
+        )
     mean = geometric_mean([r["ratio"] for r in result.values()])
     print(f"geometric mean of the ratios: {mean:.2f}")
     return {"ops": result, "mean_ratio": mean}
@@ -180,10 +217,16 @@ def scaling(rounds: int) -> dict[str, Any]:
             times = []
             for value in values:
                 changes = {what: value} | ({"d_ff": 4 * value} if what == "d_model" else {})
-                (worker,) = compare([library], "train", {"size": "small", **changes}, min(rounds, 3))
+                (worker,) = compare(
+                    [library], "train", {"size": "small", **changes}, min(rounds, 3)
+                )
                 times.append(worker.median)
             slope = float(np.polyfit(np.log(values), np.log(times), 1)[0])
-            result.setdefault(what, {})[library] = {"values": values, "seconds": times, "slope": slope}
+            result.setdefault(what, {})[library] = {
+                "values": values,
+                "seconds": times,
+                "slope": slope,
+            }
             print(f"{what:10}{NAMES[library]:12}{slope:6.2f}", flush=True)
     return result
 
@@ -209,7 +252,9 @@ PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
 
 def draw(results: dict[str, Any], path: Path) -> str:
     """Bars: the time of a training step, and of decoding, as a multiple of minigrad's; what was drawn, as a text."""
-    panels = [(f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()]
+    panels = [
+        (f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()
+    ]
     panels += [(f"decoding, {name}", r) for name, r in results.get("decode", {}).items()]
     if not panels:
         return ""
@@ -227,26 +272,42 @@ def _bars(panels: list[tuple[str, dict[str, Any]]]) -> Any:
     figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
     for place, (title, found) in enumerate(panels):
         axes = figure.add_subplot(rows, columns, place + 1)
-        labels = ["Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found]
+        labels = [
+            "Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found
+        ]
         ratios = [1 / f.get("ratio", 1) for f in found.values()]
-        bars = axes.barh(labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in found])
+        bars = axes.barh(
+            labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in found]
+        )
         # each pair took its own turns, so milliseconds of two bars are not quite as the bars are: both are told
         labels = [f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, found.values())]
         axes.bar_label(bars, labels, padding=3, fontsize=8)
-        axes.set(title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.6 * max(ratios)))
+        axes.set(
+            title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.6 * max(ratios))
+        )
         axes.axvline(1, color="black", linewidth=0.8)
         axes.invert_yaxis()
     return figure
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["all", *PARTS], help="which benchmark")
-    parser.add_argument("--rounds", type=int, default=7, help="turns of each library (default: %(default)s)")
-    parser.add_argument(
-        "--against", nargs="+", choices=RIVALS, default=RIVALS, help="rivals in training (default: all)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)")
+    parser.add_argument("what", choices=["all", *PARTS], help="which benchmark")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="turns of each library (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        choices=RIVALS,
+        default=RIVALS,
+        help="rivals in training (default: all)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/benchmarks"), help="(default: %(default)s)"
+    )
     args = parser.parse_args()
     RIVALS[:] = args.against
     results: dict[str, Any] = {"machine": machine(), "rounds": args.rounds}

@@ -65,13 +65,17 @@ class Model:
         n, h, d = self.s.batch, self.s.num_heads, self.s.d_model // self.s.num_heads
 
         def heads(part: str, y: Any, axes: tuple[int, ...]) -> Any:
-            return self.xp.transpose(self.xp.reshape(self.linear(p, f"{name}.{part}", y), (n, -1, h, d)), axes)
+            return self.xp.transpose(
+                self.xp.reshape(self.linear(p, f"{name}.{part}", y), (n, -1, h, d)), axes
+            )
 
         q, v = heads("q", x, (0, 2, 1, 3)), heads("v", memory, (0, 2, 1, 3))
         scores = self.xp.matmul(q, heads("k", memory, (0, 2, 3, 1))) * np.float32(d**-0.5) + mask
         e = self.xp.exp(scores - self.xp.max(scores, axis=-1, keepdims=True))
         weights = self.dropout(e / self.xp.sum(e, axis=-1, keepdims=True))
-        merged = self.xp.reshape(self.xp.transpose(self.xp.matmul(weights, v), (0, 2, 1, 3)), (n, -1, h * d))
+        merged = self.xp.reshape(
+            self.xp.transpose(self.xp.matmul(weights, v), (0, 2, 1, 3)), (n, -1, h * d)
+        )
         return self.linear(p, f"{name}.o", merged)
 
     def sublayer(self, p: Any, name: str, x: Any, update: Any) -> Any:
@@ -88,11 +92,17 @@ class Model:
         x = self.dropout(p["source"][source] * scale + self.positions)
         y = self.dropout(p["target"][target[:, :-1]] * scale + self.positions)
         for i in range(s.layers):
-            x = self.sublayer(p, f"enc{i}.self.norm", x, self.attention(p, f"enc{i}.self", x, x, padding))
+            x = self.sublayer(
+                p, f"enc{i}.self.norm", x, self.attention(p, f"enc{i}.self", x, x, padding)
+            )
             x = self.feed_forward(p, f"enc{i}", x)
         for i in range(s.layers):
-            y = self.sublayer(p, f"dec{i}.self.norm", y, self.attention(p, f"dec{i}.self", y, y, self.causal))
-            y = self.sublayer(p, f"dec{i}.cross.norm", y, self.attention(p, f"dec{i}.cross", y, x, padding))
+            y = self.sublayer(
+                p, f"dec{i}.self.norm", y, self.attention(p, f"dec{i}.self", y, y, self.causal)
+            )
+            y = self.sublayer(
+                p, f"dec{i}.cross.norm", y, self.attention(p, f"dec{i}.cross", y, x, padding)
+            )
             y = self.feed_forward(p, f"dec{i}", y)
         logits = self.xp.reshape(self.linear(p, "out", y), (-1, s.vocab))
         top = self.xp.max(logits, axis=-1, keepdims=True)
@@ -102,7 +112,9 @@ class Model:
         return self.xp.mean(each)
 
 
-def adam(p: dict[str, Any], g: dict[str, Any], m: dict[str, Any], v: dict[str, Any], t: Any, xp: Any) -> Any:
+def adam(
+    p: dict[str, Any], g: dict[str, Any], m: dict[str, Any], v: dict[str, Any], t: Any, xp: Any
+) -> Any:
     """One step with the norm of the gradients clipped; new parameters and averages."""
     norm = xp.sqrt(sum(xp.sum(a * a) for a in g.values()))
     factor = xp.minimum(1.0, CLIP / (norm + 1e-6))
@@ -110,12 +122,17 @@ def adam(p: dict[str, Any], g: dict[str, Any], m: dict[str, Any], v: dict[str, A
         c = g[name] * factor
         m[name] = 0.9 * m[name] + 0.1 * c
         v[name] = 0.999 * v[name] + 0.001 * c * c
-        p[name] = p[name] - LR * (m[name] / (1 - 0.9**t)) / (xp.sqrt(v[name] / (1 - 0.999**t)) + 1e-8)
+        p[name] = p[name] - LR * (m[name] / (1 - 0.9**t)) / (
+            xp.sqrt(v[name] / (1 - 0.999**t)) + 1e-8
+        )
     return p, m, v
 
 
 def training_step(
-    size: str, changes: dict[str, int], xp: Any, gradients: Callable[[Callable[[Any], Any], Any], Any]
+    size: str,
+    changes: dict[str, int],
+    xp: Any,
+    gradients: Callable[[Callable[[Any], Any], Any], Any],
 ) -> Callable[[], None]:
     """A training step: forward with dropout, smoothed loss, backward, clipping, Adam.
 

@@ -30,8 +30,17 @@ class Worker:
     def __init__(self, library: str, task: str, config: dict[str, Any]) -> None:
         self.library = library
         launcher = ["mpiexec", "-n", str(config["ranks"])] if "ranks" in config else []
-        command = [*launcher, sys.executable, str(HERE / "harness.py"), library, task, json.dumps(config)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE)
+        command = [
+            *launcher,
+            sys.executable,
+            str(HERE / "harness.py"),
+            library,
+            task,
+            json.dumps(config),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=HERE
+        )
         self.facts = self._answer()
         self.seconds: list[float] = []
         self.counts: list[dict[str, float]] = []  # what the task counts, a turn
@@ -64,7 +73,9 @@ class Worker:
         return median(self.seconds)
 
 
-def compare(libraries: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int = 2) -> list[Worker]:
+def compare(
+    libraries: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int = 2
+) -> list[Worker]:
     """Let the libraries take turns at a task; the workers that could start, with their times."""
     workers = []
     for library in libraries:
@@ -90,7 +101,8 @@ def machine() -> str:
     """The machine, for the head of a table."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
     )
     cores = sum(line.startswith("processor") for line in lines) or 1
     return f"{model}, {cores} cores, Python {platform.python_version()}"
@@ -153,7 +165,9 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
     import resource
 
     sys.path.insert(0, str(HERE.parent))
-    library, _, variant = library.partition(":")  # torch:compiled is the task train_compiled of with_torch
+    library, _, variant = library.partition(
+        ":"
+    )  # torch:compiled is the task train_compiled of with_torch
     module = importlib.import_module(f"with_{library}")
     task = f"{task}_{variant}" if variant else task
     idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -167,7 +181,9 @@ def serve(library: str, task: str, config: dict[str, Any]) -> None:
             step()
             times += 1
         seconds = (time.perf_counter() - start) / times
-        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024 + sum(map(_private, _children()))
+        peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) * 1024 + sum(
+            map(_private, _children())
+        )
         counted = {name: (value - before[name]) / times for name, value in counts().items()}
         print(json.dumps({"seconds": seconds, "peak": peak, "counts": counted}), flush=True)
 

@@ -11,7 +11,14 @@ import scale as model
 from harness import Worker, compare, take_turns
 from sizes import SIZES
 
-MESSAGES = (1, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22)  # numbers of 4 bytes, for the line of the model
+MESSAGES = (
+    1,
+    1 << 12,
+    1 << 16,
+    1 << 18,
+    1 << 20,
+    1 << 22,
+)  # numbers of 4 bytes, for the line of the model
 
 
 def mpi(rounds: int) -> dict[str, Any]:
@@ -64,9 +71,16 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
             talk = alpha * count["buckets"] + beta * count["bytes"]
             found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
         result[name] = found
-        shown = f"{count['communication'] / worker.median:16.0%}{count['bytes'] / 1e6:12.1f}" if count else f"{'':28}"
+        shown = (
+            f"{count['communication'] / worker.median:16.0%}{count['bytes'] / 1e6:12.1f}"
+            if count
+            else f"{'':28}"
+        )
         predicted = f"{found['predicted_ms']:15.1f}" if "predicted_ms" in found else ""
-        print(f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{shown}{predicted}", flush=True)
+        print(
+            f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{shown}{predicted}",
+            flush=True,
+        )
     return result
 
 

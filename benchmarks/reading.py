@@ -46,11 +46,16 @@ def read(batches: PairBatches, count: int) -> None:
         tokens += source.size + target.size
         if i % (count // 10) == 0:
             rate = tokens / (time.perf_counter() - began)
-            print(f"  {i:>9,} batches: {own_memory():6.1f} MB, {rate / 1e6:.2f} million tokens a second", flush=True)
+            print(
+                f"  {i:>9,} batches: {own_memory():6.1f} MB, {rate / 1e6:.2f} million tokens a second",
+                flush=True,
+            )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=100_000)
     parser.add_argument("--batch-tokens", type=int, default=1024)

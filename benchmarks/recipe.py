@@ -35,7 +35,9 @@ class TorchTransformer(torch.nn.Module):
         super().__init__()
         c = ours.config
         if c.tie != "all" or c.norm_first or c.output_bias:
-            raise ValueError("TorchTransformer: expected tie='all', norm_first=False, output_bias=False")
+            raise ValueError(
+                "TorchTransformer: expected tie='all', norm_first=False, output_bias=False"
+            )
         options = {"dim_feedforward": c.d_ff, "dropout": c.dropout, "batch_first": True}
         kinds = (torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
         counts = (c.num_encoder_layers, c.num_decoder_layers)
@@ -75,7 +77,9 @@ class TorchTransformer(torch.nn.Module):
 
     def forward(self, source: Any, target: Any) -> Any:
         """Logits (N, L_t, vocab)."""
-        embed = lambda ids: self.dropout(self.table(ids) * self.scale + self.positions[: ids.shape[1]])
+        embed = lambda ids: self.dropout(
+            self.table(ids) * self.scale + self.positions[: ids.shape[1]]
+        )
         padding, x, y = source == 0, embed(source), embed(target)
         for layer in self.encoder:
             x = layer(x, src_key_padding_mask=padding)
@@ -111,7 +115,9 @@ def torch_step(model: TorchTransformer, lr: float, warmup: int, smoothing: float
     def step(source: Array, target: Array) -> float:
         optimizer.zero_grad()
         logits = model(torch.tensor(source), torch.tensor(target[:, :-1]))
-        loss = entropy(logits.reshape(-1, logits.shape[-1]), torch.tensor(target[:, 1:].reshape(-1)))
+        loss = entropy(
+            logits.reshape(-1, logits.shape[-1]), torch.tensor(target[:, 1:].reshape(-1))
+        )
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -122,7 +128,9 @@ def torch_step(model: TorchTransformer, lr: float, warmup: int, smoothing: float
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="as for examples/multi30k.py")
     parser.add_argument("--updates", type=int, default=500)
     parser.add_argument("--dropout", type=float, default=0.3)
@@ -138,7 +146,14 @@ def main() -> None:
     own = parse()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    options = ["--data", str(own.data), "--dropout", str(own.dropout), "--batch-tokens", str(own.batch_tokens)]
+    options = [
+        "--data",
+        str(own.data),
+        "--dropout",
+        str(own.dropout),
+        "--batch-tokens",
+        str(own.batch_tokens),
+    ]
     args = multi30k.parse(options)
     mg.manual_seed(args.seed)
     pairs = multi30k.pairs_of(args, "train")
@@ -149,7 +164,12 @@ def main() -> None:
         "minigrad": our_step(translator.model.train(), args.lr, args.warmup),
         "torch": torch_step(theirs.train(), args.lr, args.warmup),
     }
-    compare(steps, itertools.chain.from_iterable(map(batches.epoch, itertools.count())), own.updates, own.out)
+    compare(
+        steps,
+        itertools.chain.from_iterable(map(batches.epoch, itertools.count())),
+        own.updates,
+        own.out,
+    )
 
 
 def compare(steps: dict[str, Step], batches: Any, updates: int, out: Path | None) -> None:
@@ -162,7 +182,11 @@ def compare(steps: dict[str, Step], batches: Any, updates: int, out: Path | None
             sums[name] += step(*batch) / 10
             seconds[name] += time.process_time() - began
         if i % 10 == 0:
-            entry = {"update": i, "loss": sums, "seconds": {k: round(v, 2) for k, v in seconds.items()}}
+            entry = {
+                "update": i,
+                "loss": sums,
+                "seconds": {k: round(v, 2) for k, v in seconds.items()},
+            }
             print(json.dumps(entry), flush=True)
             if out is not None:
                 with out.open("a", encoding="utf-8") as file:

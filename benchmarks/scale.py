@@ -65,9 +65,13 @@ def batches_for(target: float, compute: float, communication: float) -> int:
 def table(size: str, parameters: int, compute: float) -> list[dict[str, Any]]:
     """For each network and number of nodes: all-reduce, efficiencies, and what raises them; printed on the way."""
     n = 4 * parameters
-    print(f"\n{size}: {parameters / 1e6:.1f} million parameters, {n / 1e6:.0f} MB and {compute * 1e3:.0f} ms a step")
+    print(
+        f"\n{size}: {parameters / 1e6:.1f} million parameters, {n / 1e6:.0f} MB and {compute * 1e3:.0f} ms a step"
+    )
     print(f"{'':17}       ms of an all-reduce   efficiency: {'':20}batches for 90%")
-    print(f"{'network':11}{'nodes':>6}     ring  halving     tree    plain overlap  16 bit       32 bit  16 bit")
+    print(
+        f"{'network':11}{'nodes':>6}     ring  halving     tree    plain overlap  16 bit       32 bit  16 bit"
+    )
     rows = []
     for network in NETWORKS:
         for nodes in NODES:
@@ -80,7 +84,11 @@ def table(size: str, parameters: int, compute: float) -> list[dict[str, Any]]:
                 "batches": batches_for(0.9, compute, best), "batches_sixteen_bit": batches_for(0.9, compute, half),
             }  # fmt: skip
             rows.append({"size": size, **row})
-            shares = "".join(f"{row[name]:8.0%}" for name in ("efficiency", "overlapped", "sixteen_bit"))
+            shares = "".join(
+                f"{row[name]:8.0%}" for name in ("efficiency", "overlapped", "sixteen_bit")
+            )
             need = f"{row['batches']:13}{row['batches_sixteen_bit']:8}"
-            print(f"{network.name:11}{nodes:6}{''.join(f'{1e3 * t:9.1f}' for t in times.values())} {shares}{need}")
+            print(
+                f"{network.name:11}{nodes:6}{''.join(f'{1e3 * t:9.1f}' for t in times.values())} {shares}{need}"
+            )
     return rows

@@ -28,7 +28,10 @@ class Size(NamedTuple):
     def useful_flops(self) -> float:
         """6 × parameters × the tokens that pass them, of all matrices."""
         d, layers = self.d_model, self.layers
-        encoder, decoder = layers * (4 * d * d + 2 * d * self.d_ff), layers * (8 * d * d + 2 * d * self.d_ff)
+        encoder, decoder = (
+            layers * (4 * d * d + 2 * d * self.d_ff),
+            layers * (8 * d * d + 2 * d * self.d_ff),
+        )
         return 6.0 * self.batch * self.length * (encoder + decoder + self.vocab * d)
 
 

@@ -9,9 +9,15 @@ import numpy as np
 
 
 def chain(
-    name: str, n: int, side: int, xp: Any, variable: Callable[[Any], Any], constant: Callable[[Any], Any],
-    reverse: Callable[[Any], Any], centre: Callable[[Any], Any],
-) -> Callable[[], None]:  # fmt: skip
+    name: str,
+    n: int,
+    side: int,
+    xp: Any,
+    variable: Callable[[Any], Any],
+    constant: Callable[[Any], Any],
+    reverse: Callable[[Any], Any],
+    centre: Callable[[Any], Any],
+) -> Callable[[], None]:
     """`n` ops called `name`, one after another, on matrices (side, side) of the library xp."""
     rng = np.random.default_rng(0)
     x, w = (variable(rng.standard_normal((side, side)) / 4) for _ in range(2))

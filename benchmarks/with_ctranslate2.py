@@ -30,13 +30,19 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
     spec.optimize(quantization=None)
     directory = tempfile.TemporaryDirectory()
     spec.save(directory.name)
-    translator = ctranslate2.Translator(directory.name, device="cpu", compute_type="float32", intra_threads=2)
+    translator = ctranslate2.Translator(
+        directory.name, device="cpu", compute_type="float32", intra_threads=2
+    )
     source = np.random.default_rng(0).integers(1, 1000, (batch, length))
     tokens = [[words[i] for i in row] for row in source]
 
     def step() -> Any:
         return translator.translate_batch(
-            tokens, beam_size=beams, min_decoding_length=steps, max_decoding_length=steps, max_batch_size=batch
+            tokens,
+            beam_size=beams,
+            min_decoding_length=steps,
+            max_decoding_length=steps,
+            max_batch_size=batch,
         )
 
     step.directory = directory  # type: ignore[attr-defined]  # lives as long as the task

@@ -53,22 +53,36 @@ def train(
     return step
 
 
-def _training(size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]) -> tuple[Any, Any]:
+def _training(
+    size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]
+) -> tuple[Any, Any]:
     """A training step, and who takes it: `kind(optimizer, loss)`."""
     s = SIZES[size]._replace(**changes)
     mg.manual_seed(0)
     config = nn.TransformerConfig(
-        s.vocab, s.vocab, s.d_model, s.num_heads, s.layers, s.layers, s.d_ff, dropout=DROPOUT, max_len=s.length,
+        s.vocab,
+        s.vocab,
+        s.d_model,
+        s.num_heads,
+        s.layers,
+        s.layers,
+        s.d_ff,
+        dropout=DROPOUT,
+        max_len=s.length,
         activation=activation,
-    )  # fmt: skip
+    )
     model = nn.Transformer(config)
     optimizer = optim.Adam(model.parameters(), LR, clip_norm=CLIP)
     source, target = s.data()
     n = s.batch * s.length
     keep_freed_memory()
-    parallel = kind(optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n)
+    parallel = kind(
+        optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n
+    )
     parts = parallel.size * parallel.parts
-    shards = [(source[i::parts], target[i::parts]) for i in range(parts)][parallel.rank :: parallel.size]
+    shards = [(source[i::parts], target[i::parts]) for i in range(parts)][
+        parallel.rank :: parallel.size
+    ]
 
     def step() -> None:
         parallel.backward(shards, last=True)
@@ -77,14 +91,20 @@ def _training(size: str, kind: Callable[..., Any], activation: str, changes: dic
     return step, parallel
 
 
-def train_mpi(size: str, ranks: int, bfloat16: bool = False, overlap: bool = False, **changes: int) -> Any:
+def train_mpi(
+    size: str, ranks: int, bfloat16: bool = False, overlap: bool = False, **changes: int
+) -> Any:
     """The same step by ranks of an MPI job, one thread each. The first takes the others along."""
     mg.set_num_threads(1)
     kind = functools.partial(mg.MPIParallel, bfloat16=bfloat16, overlap=overlap)
     step, parallel = _training(size, kind, "relu", changes)
     lead = _leading(parallel, step)
     sums = parallel.buckets
-    lead.counts = lambda: {"communication": sums.seconds, "bytes": sums.bytes, "buckets": sums.count}
+    lead.counts = lambda: {
+        "communication": sums.seconds,
+        "bytes": sums.bytes,
+        "buckets": sums.count,
+    }
     lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
     return lead
 
@@ -153,7 +173,9 @@ def fine_tune(path: str, batch: int, length: int, processes: int = 2) -> Callabl
     ids, classes = sentences(batch, length)
     shards = [(ids[i::processes], classes[i::processes]) for i in range(processes)]
     parallel = mg.DataParallel(
-        optimizer, lambda shard: model.loss(*shard, np.ones(shard[0].shape, bool), reduction="sum") / batch, processes
+        optimizer,
+        lambda shard: model.loss(*shard, np.ones(shard[0].shape, bool), reduction="sum") / batch,
+        processes,
     )
 
     def step() -> None:
@@ -175,7 +197,12 @@ def gemm(size: str, processes: int = 2) -> Callable[[], None]:
     """
     s = SIZES[size]
     n, d = s.batch * s.length // processes, s.d_model
-    shapes = [(d, d, 12 * s.layers), (d, s.d_ff, 2 * s.layers), (s.d_ff, d, 2 * s.layers), (d, s.vocab, 1)]
+    shapes = [
+        (d, d, 12 * s.layers),
+        (d, s.d_ff, 2 * s.layers),
+        (s.d_ff, d, 2 * s.layers),
+        (d, s.vocab, 1),
+    ]
 
     def products() -> Callable[[], None]:
         mg.set_num_threads(1)

@@ -32,16 +32,26 @@ class Translator(torch.nn.Module):
         self.source, self.target = (torch.nn.Embedding(s.vocab, d, padding_idx=0) for _ in range(2))
         place, k = torch.arange(s.length)[:, None], torch.arange(d // 2) * 2 / d
         angles = place / 10000**k
-        self.register_buffer("positions", torch.stack([angles.sin(), angles.cos()], -1).reshape(s.length, d))
+        self.register_buffer(
+            "positions", torch.stack([angles.sin(), angles.cos()], -1).reshape(s.length, d)
+        )
         self.dropout = torch.nn.Dropout(DROPOUT)
-        self.transformer = torch.nn.Transformer(d, s.num_heads, s.layers, s.layers, s.d_ff, DROPOUT, batch_first=True)
-        self.transformer.encoder.norm = self.transformer.decoder.norm = None  # post-norm, as the paper
+        self.transformer = torch.nn.Transformer(
+            d, s.num_heads, s.layers, s.layers, s.d_ff, DROPOUT, batch_first=True
+        )
+        self.transformer.encoder.norm = self.transformer.decoder.norm = (
+            None  # post-norm, as the paper
+        )
         self.output = torch.nn.Linear(d, s.vocab)
-        self.register_buffer("causal", torch.nn.Transformer.generate_square_subsequent_mask(s.length))
+        self.register_buffer(
+            "causal", torch.nn.Transformer.generate_square_subsequent_mask(s.length)
+        )
         self.scale = d**0.5
 
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        padding = torch.zeros(source.shape, dtype=torch.float32).masked_fill(source == 0, float("-inf"))
+        padding = torch.zeros(source.shape, dtype=torch.float32).masked_fill(
+            source == 0, float("-inf")
+        )
         x = self.dropout(self.source(source) * self.scale + self.positions)
         y = self.dropout(self.target(target) * self.scale + self.positions)
         h = self.transformer(
@@ -56,9 +66,12 @@ class Translator(torch.nn.Module):
 
 
 def _step(
-    s: Size, model: torch.nn.Module, source: torch.Tensor, target: torch.Tensor,
+    s: Size,
+    model: torch.nn.Module,
+    source: torch.Tensor,
+    target: torch.Tensor,
     forward: Callable[..., torch.Tensor] | None = None,
-) -> Callable[[], None]:  # fmt: skip
+) -> Callable[[], None]:
     """A training step: forward with dropout, smoothed loss, backward, clipping, fused Adam."""
     adam = torch.optim.Adam(model.parameters(), LR, fused=True)
     forward = model if forward is None else forward  # a compiled model has no truth value
@@ -97,7 +110,9 @@ def train_processes(size: str, **changes: int) -> Callable[[], None]:
     s = SIZES[size]._replace(**changes)
     store = tempfile.TemporaryDirectory()
     own, other = multiprocessing.get_context("spawn").Pipe()
-    peer = multiprocessing.get_context("spawn").Process(target=_follow, args=(other, store.name, s), daemon=True)
+    peer = multiprocessing.get_context("spawn").Process(
+        target=_follow, args=(other, store.name, s), daemon=True
+    )
     peer.start()
     own_part = _part(store.name, s, 0)
 
@@ -113,7 +128,9 @@ def train_processes(size: str, **changes: int) -> Callable[[], None]:
 def _part(store: str, s: Size, rank: int) -> Callable[[], None]:
     """What one of two processes does: a step with every second row of the batch."""
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}/store", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}/store", rank=rank, world_size=2
+    )
     torch.manual_seed(0)
     source, target = (torch.tensor(ids[rank::2]) for ids in s.data())
     model = torch.nn.parallel.DistributedDataParallel(Translator(s), gradient_as_bucket_view=True)
@@ -215,7 +232,12 @@ def decode(path: str, batch: int, beams: int, length: int, steps: int) -> Callab
     """Exactly `steps` tokens for `batch` sources, by Hugging Face's `generate`."""
     model = loaded("MarianMTModel", path)
     source = torch.tensor(np.random.default_rng(0).integers(1, 1000, (batch, length)))
-    options = {"num_beams": beams, "max_new_tokens": steps, "min_new_tokens": steps, "do_sample": False}
+    options = {
+        "num_beams": beams,
+        "max_new_tokens": steps,
+        "min_new_tokens": steps,
+        "do_sample": False,
+    }
 
     def step() -> Any:
         with torch.inference_mode():

@@ -20,7 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent), *(str(HERE.parent / "examples" / part) for part in ("", "course"))]
+sys.path[:0] = [
+    str(HERE),
+    str(HERE.parent),
+    *(str(HERE.parent / "examples" / part) for part in ("", "course")),
+]
 
 import stoppable  # isort: skip  # noqa: F401 (first: Ctrl-C is one line from here on)
 from builder import browser, check, diagrams, lessons, page, reference
@@ -46,12 +50,20 @@ def written() -> list[page.Page]:
     """A page for each Markdown file of this folder."""
     names = [
         *WRITTEN,
-        *sorted(path.stem for path in HERE.glob("*.md") if path.stem not in WRITTEN and path.stem != "README"),
+        *sorted(
+            path.stem
+            for path in HERE.glob("*.md")
+            if path.stem not in WRITTEN and path.stem != "README"
+        ),
     ]
     made = []
     for name in names:
         made.append(_page(HERE / f"{name}.md", WRITTEN.get(name, "More")))
-        made[-1].files = {f"{name}/{p.name}": p.read_bytes() for p in sorted((HERE / name).glob("*")) if p.is_file()}
+        made[-1].files = {
+            f"{name}/{p.name}": p.read_bytes()
+            for p in sorted((HERE / name).glob("*"))
+            if p.is_file()
+        }
     return [*made, *(_page(path, "More") for path in sorted(HERE.glob("results/*/README.md")))]
 
 
@@ -63,17 +75,25 @@ def _page(path: Path, group: str, language: str = "en") -> page.Page:
         raise ValueError(f"{path}: expected a title in the first line, # …")
     diagram = lambda found: diagrams.figure(found[1], found[2], page.words(language))
     try:
-        content = re.sub(r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", diagram, render(text), flags=re.DOTALL)
+        content = re.sub(
+            r"<p>\{\{diagram (\w+): (.*?)\}\}</p>", diagram, render(text), flags=re.DOTALL
+        )
     except ValueError as error:  # of a formula, or a diagram
         raise ValueError(f"{path}: {error}") from None
     return page.Page(
-        path.relative_to(HERE).with_suffix(".html").as_posix(), title[1], group, content, language=language
+        path.relative_to(HERE).with_suffix(".html").as_posix(),
+        title[1],
+        group,
+        content,
+        language=language,
     )
 
 
 def first_page(here: page.Page, course: Sequence[page.Page]) -> None:
     """Put the list of lessons, and the explorer of the last one, into the first page of a language."""
-    items = "".join(f'<li><a href="{here.up}{p.path}">{p.short}</a><p>{_rest(p.title)}</p></li>' for p in course)
+    items = "".join(
+        f'<li><a href="{here.up}{p.path}">{p.short}</a><p>{_rest(p.title)}</p></li>' for p in course
+    )
     live = next((name for p in course for name in p.files if "/09" in name), "")
     frame = lessons.frame(here.up + live if live else "", page.words(here.language))
     here.content = here.content.replace("<p>{{course}}</p>", f'<ul class="cards wide">{items}</ul>')
@@ -88,9 +108,13 @@ def _rest(title: str) -> str:
 
 def with_live(live: page.Page, pyodide: Path | None, run_dir: Path) -> None:
     """Put the live translator beside the page about it; without Pyodide the page tells how to get one."""
-    parts = re.split(r"<p>\{\{(with|without) pyodide\}\}</p>", live.content)  # for both, with, and without
+    parts = re.split(
+        r"<p>\{\{(with|without) pyodide\}\}</p>", live.content
+    )  # for both, with, and without
     if parts[1::2] != ["with", "without"]:
-        raise ValueError(f"{HERE / 'live.md'}: expected {{{{with pyodide}}}} and later {{{{without pyodide}}}}")
+        raise ValueError(
+            f"{HERE / 'live.md'}: expected {{{{with pyodide}}}} and later {{{{without pyodide}}}}"
+        )
     live.content = parts[0] + parts[2 if pyodide else 4]
     if pyodide:
         live.files["translator.html"] = browser.live_page(pyodide, run_dir).encode()
@@ -108,11 +132,17 @@ def build(out: Path, reuse: bool, jobs: int, pyodide: Path | None = None) -> lis
     if not reuse:
         shutil.rmtree(records, ignore_errors=True)
     lessons_of, wrong = lessons.pages(records, reuse, jobs)
-    english, chinese = ([p for p in lessons_of if p.language == language] for language in ("en", "zh"))
+    english, chinese = (
+        [p for p in lessons_of if p.language == language] for language in ("en", "zh")
+    )
     pages = written()
     first_page(pages[0], english)
     if english:
-        with_live(next(p for p in pages if p.path == "live.html"), pyodide, records / "09_build_a_transformer")
+        with_live(
+            next(p for p in pages if p.path == "live.html"),
+            pyodide,
+            records / "09_build_a_transformer",
+        )
     group = lambda name: [p for p in pages[1:] if p.group == name]
     in_order = [
         pages[0],
@@ -137,13 +167,27 @@ def in_chinese(course: Sequence[page.Page]) -> list[page.Page]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--out", type=Path, default=Path("site"), metavar="DIR", help="where the pages go (default: site)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--reuse", action="store_true", help="keep the runs of lessons that are there from last time")
-    parser.add_argument("--jobs", type=count, default=2, metavar="N", help="lessons that run at once (default: 2)")
-    parser.add_argument("--pyodide", type=Path, metavar="DIR", help="make the live page, with this unpacked Pyodide")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("site"),
+        metavar="DIR",
+        help="where the pages go (default: site)",
+    )
+    parser.add_argument(
+        "--reuse",
+        action="store_true",
+        help="keep the runs of lessons that are there from last time",
+    )
+    parser.add_argument(
+        "--jobs", type=count, default=2, metavar="N", help="lessons that run at once (default: 2)"
+    )
+    parser.add_argument(
+        "--pyodide", type=Path, metavar="DIR", help="make the live page, with this unpacked Pyodide"
+    )
     args = parser.parse_args(argv)
     wrong = build(args.out, args.reuse, args.jobs, args.pyodide)
     for line in wrong:

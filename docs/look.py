@@ -117,11 +117,15 @@ def width(driver: Any, pixels: int, height: int = 900) -> None:
 def shoot(driver: Any, path: Path) -> None:
     """The whole page as a picture, up to 6,000 pixels of it."""
     driver.execute_async_script(LOADED)
-    size = driver.execute_script("return [innerWidth, Math.min(6000, document.documentElement.scrollHeight)]")
+    size = driver.execute_script(
+        "return [innerWidth, Math.min(6000, document.documentElement.scrollHeight)]"
+    )
     width(driver, *size)  # what is out of sight does not draw
     driver.execute_async_script("setTimeout(arguments[0], 300)")
     clip = {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}
-    shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True})
+    shot = driver.execute_cdp_cmd(
+        "Page.captureScreenshot", {"clip": clip, "captureBeyondViewport": True}
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(base64.b64decode(shot["data"]))
     width(driver, size[0])
@@ -144,7 +148,9 @@ def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]
     width(driver, WIDTHS[0])
     driver.get(page.resolve().as_uri())
     if not ready(driver):
-        return [f"{name}: not ready after two minutes: {driver.execute_script('return document.body.innerText')[:200]}"]
+        return [
+            f"{name}: not ready after two minutes: {driver.execute_script('return document.body.innerText')[:200]}"
+        ]
     for pixels in WIDTHS:
         width(driver, pixels)
         wrong += [f"{name} at {pixels}: {problem}" for problem in driver.execute_script(OVERFLOW)]
@@ -152,7 +158,8 @@ def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]
             media(driver, scheme)
             if pixels != WIDTHS[1]:
                 wrong += [
-                    f"{name} at {pixels}, {scheme}: contrast {problem}" for problem in driver.execute_script(CONTRAST)
+                    f"{name} at {pixels}, {scheme}: contrast {problem}"
+                    for problem in driver.execute_script(CONTRAST)
                 ]
             if shots and pixels != WIDTHS[1]:
                 shoot(driver, shots / f"{name.replace('/', '-')}-{pixels}-{scheme}.png")
@@ -162,24 +169,34 @@ def look_at(driver: Any, page: Path, name: str, shots: Path | None) -> list[str]
     wrong += [f"{name} on paper: contrast {problem}" for problem in driver.execute_script(CONTRAST)]
     if shots:
         shoot(driver, shots / f"{name.replace('/', '-')}-paper.png")
-    return wrong + [f"{name}: {entry['message']}" for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+    return wrong + [
+        f"{name}: {entry['message']}"
+        for entry in driver.get_log("browser")
+        if entry["level"] == "SEVERE"
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("site", type=Path)
     parser.add_argument("--shots", type=Path, metavar="DIR", help="keep pictures of all pages here")
     parser.add_argument("--only", default="", metavar="WORD", help="pages with this in their name")
     args = parser.parse_args(argv)
     pages = [
-        page for page in sorted(args.site.rglob("*.html")) if args.only in str(page) and "explorer" not in page.name
+        page
+        for page in sorted(args.site.rglob("*.html"))
+        if args.only in str(page) and "explorer" not in page.name
     ]
     driver = browser()
     try:
         wrong = [
             w
             for page in pages
-            for w in look_at(driver, page, str(page.relative_to(args.site).with_suffix("")), args.shots)
+            for w in look_at(
+                driver, page, str(page.relative_to(args.site).with_suffix("")), args.shots
+            )
         ]
     finally:
         driver.quit()

@@ -23,13 +23,29 @@ from nn.text import Vocabulary, WordTokenizer, padded, read_pairs
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("text", nargs="*", help="texts to judge in the end")
-    parser.add_argument("--data", type=Path, metavar="FILE", help="texts, classes (default: a grammar's opinions)")
-    parser.add_argument("--epochs", type=count, default=12, metavar="N", help="passes over them (default: %(default)s)")
-    parser.add_argument("--d-model", type=count, default=64, metavar="N", help="width (default: %(default)s)")
-    parser.add_argument("--layers", type=count, default=2, metavar="N", help="layers (default: %(default)s)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it")
+    parser.add_argument(
+        "--data", type=Path, metavar="FILE", help="texts, classes (default: a grammar's opinions)"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=count,
+        default=12,
+        metavar="N",
+        help="passes over them (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--d-model", type=count, default=64, metavar="N", help="width (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--layers", type=count, default=2, metavar="N", help="layers (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="keep the run there; a second call goes on with it"
+    )
     return parser.parse_args(argv)
 
 
@@ -52,18 +68,29 @@ def main(argv: Sequence[str] | None = None) -> float:
 
     sizes = args.d_model, 4, args.layers, 4 * args.d_model  # width, heads, layers, inner width
     model = EncoderClassifier(
-        EncoderConfig(len(vocabulary), *sizes, num_classes=len(labels), norm_first=True, max_len=128)
+        EncoderConfig(
+            len(vocabulary), *sizes, num_classes=len(labels), norm_first=True, max_len=128
+        )
     )
-    print(f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters")
+    print(
+        f"{len(pairs):,} texts of {len(labels)} classes; a model of {model.num_parameters():,} parameters"
+    )
     batches = ArrayBatches(ids[held_out:], classes[held_out:], batch_size=64)
     steps = len(batches) * args.epochs
-    accuracy = lambda model: float((model(ids[:held_out]).data.argmax(-1) == classes[:held_out]).mean())
+    accuracy = lambda model: float(
+        (model(ids[:held_out]).data.argmax(-1) == classes[:held_out]).mean()
+    )
     trainer = Trainer(
-        model, AdamW(model.parameters(), lr=3e-3, clip_norm=1.0), batches, objective=ModelLoss(label_smoothing=0.1),
-        valid=[(ids[:held_out], classes[:held_out])], schedule=cosine_schedule(steps, warmup=min(50, steps // 4)),
-        score=accuracy, max_epochs=args.epochs,
+        model,
+        AdamW(model.parameters(), lr=3e-3, clip_norm=1.0),
+        batches,
+        objective=ModelLoss(label_smoothing=0.1),
+        valid=[(ids[:held_out], classes[:held_out])],
+        schedule=cosine_schedule(steps, warmup=min(50, steps // 4)),
+        score=accuracy,
+        max_epochs=args.epochs,
         run_dir=args.out and RunDirectory(args.out, words=vocabulary.tokens, classes=labels),
-    )  # fmt: skip
+    )
     trainer.fit(resume=args.out is not None)
     if trainer.parallel.rank:  # the first of mpiexec's ranks tells the rest
         return accuracy(model)

@@ -35,7 +35,9 @@ class _Draw:
         return bool(self.rng.random() < p)
 
 
-def _distinct(sentence: Callable[[_Draw], Pair], n: int, seed: int, always: list[Pair]) -> list[Pair]:
+def _distinct(
+    sentence: Callable[[_Draw], Pair], n: int, seed: int, always: list[Pair]
+) -> list[Pair]:
     """`n` pairs with different sources, those of `always` first."""
     draw = _Draw(seed)
     found = dict(always)
@@ -44,7 +46,9 @@ def _distinct(sentence: Callable[[_Draw], Pair], n: int, seed: int, always: list
         source, target = sentence(draw)
         idle = idle + 1 if source in found else 0
         if idle > 10_000:
-            raise ValueError(f"the grammar has hardly more than {len(found)} sentences, and {n} were asked for")
+            raise ValueError(
+                f"the grammar has hardly more than {len(found)} sentences, and {n} were asked for"
+            )
         found.setdefault(source, target)
     return list(found.items())[:n]
 
@@ -75,7 +79,16 @@ _ADJECTIVES = {
     "大": "big", "小": "small", "新": "new", "旧": "old", "红": "red", "黑": "black", "白": "white", "可爱": "cute",
     "好看": "nice", "高": "tall", "年轻": "young", "聪明": "clever",
 }  # fmt: skip
-_NUMBERS = {"一": "", "两": "two", "三": "three", "四": "four", "五": "five", "六": "six", "七": "seven", "八": "eight"}
+_NUMBERS = {
+    "一": "",
+    "两": "two",
+    "三": "three",
+    "四": "four",
+    "五": "five",
+    "六": "six",
+    "七": "seven",
+    "八": "eight",
+}
 # subject: (English, third person singular)
 _SUBJECTS = {
     "我": ("I", False), "你": ("you", False), "他": ("he", True), "她": ("she", True), "我们": ("we", False),
@@ -89,7 +102,10 @@ _VERBS = {
     "想要": ("want", "wants", "wanted"), "需要": ("need", "needs", "needed"), "画": ("draw", "draws", "drew"),
     "找": ("look for", "looks for", "looked for"), "认识": ("know", "knows", "knew"), "买": ("buy", "buys", "bought"),
 }  # fmt: skip
-_ABOUT_PEOPLE, _ABOUT_THINGS = ["有", "看见", "喜欢", "认识", "找", "画"], [v for v in _VERBS if v != "认识"]
+_ABOUT_PEOPLE, _ABOUT_THINGS = (
+    ["有", "看见", "喜欢", "认识", "找", "画"],
+    [v for v in _VERBS if v != "认识"],
+)
 _DEEDS = ["看见", "画", "买", "找"]
 _PLACES = {
     "学校": "at school", "家": "at home", "公园": "in the park", "图书馆": "in the library", "商店": "in the shop",
@@ -114,7 +130,9 @@ def _chinese_phrase(d: _Draw, noun: str) -> Pair:
         adjective = d.one(adjectives)
         words += [adjective, "的"]
         english = f"{_ADJECTIVES[adjective]} {english}"
-    return " ".join([*words, noun]), _article(english) if number == "一" else f"{english_number} {english}"
+    return " ".join([*words, noun]), _article(
+        english
+    ) if number == "一" else f"{english_number} {english}"
 
 
 def _is_person(noun: str) -> bool:
@@ -122,7 +140,9 @@ def _is_person(noun: str) -> bool:
 
 
 def _chinese_sentence(d: _Draw) -> Pair:
-    kind = d.one(["have", "have", "have", "not", "question", "past", "where", "which", "where from"])
+    kind = d.one(
+        ["have", "have", "have", "not", "question", "past", "where", "which", "where from"]
+    )
     (subject, (who, third)), noun = d.one(_SUBJECTS), d.one(list(_NOUNS))
     verb = d.one(_ABOUT_PEOPLE if _is_person(noun) else _ABOUT_THINGS)
     base, singular, past = _VERBS[verb]
@@ -140,16 +160,25 @@ def _chinese_sentence(d: _Draw) -> Pair:
         this, english = d.one({"这": "this", "那": "that"})
         head = f"{this}{_NOUNS[noun][2]} {noun}"
         if d.chance(0.3):
-            return f"{head} 不 {adjective}", f"{english} {_NOUNS[noun][0]} is not {_ADJECTIVES[adjective]}"
+            return (
+                f"{head} 不 {adjective}",
+                f"{english} {_NOUNS[noun][0]} is not {_ADJECTIVES[adjective]}",
+            )
         return f"{head} 很 {adjective}", f"{english} {_NOUNS[noun][0]} is {_ADJECTIVES[adjective]}"
     phrase, english = _chinese_phrase(d, noun)
     if kind == "where from" and verb in _DEEDS:  # 我 在 商店 买 一本 书 : I buy a book in the shop
         place, at = d.one(_PLACES)
-        return f"{subject} 在 {place} {verb} {phrase}", f"{who} {singular if third else base} {english} {at}"
+        return (
+            f"{subject} 在 {place} {verb} {phrase}",
+            f"{who} {singular if third else base} {english} {at}",
+        )
     if kind == "past" and verb in _DEEDS:  # 昨天 我 买 了 一本 书 : yesterday I bought a book
         return f"昨天 {subject} {verb} 了 {phrase}", f"yesterday {who} {past} {english}"
     if kind == "question":
-        return f"{subject} {verb} {phrase} 吗 ？", f"{'does' if third else 'do'} {who} {base} {english} ?"
+        return (
+            f"{subject} {verb} {phrase} 吗 ？",
+            f"{'does' if third else 'do'} {who} {base} {english} ?",
+        )
     if kind == "not":
         no = {"有": "没有", "看见": "看不见"}.get(verb, f"不 {verb}")
         return f"{subject} {no} {phrase}", f"{who} {'does' if third else 'do'} not {base} {english}"
@@ -164,8 +193,23 @@ def chinese_english(n: int = 8000, seed: int = 0) -> list[Pair]:
 # -- English to Spanish --------------------------------------------------------------------------------
 
 # noun: (English plural, Spanish, Spanish plural, feminine, the adjectives that suit it)
-_OBJECT = ["red", "white", "black", "green", "blue", "small", "new", "old", "beautiful", "cheap", "ugly"]
-_CREATURE, _SITE = ["white", "black", "small", "old", "beautiful"], ["small", "new", "old", "beautiful", "ugly"]
+_OBJECT = [
+    "red",
+    "white",
+    "black",
+    "green",
+    "blue",
+    "small",
+    "new",
+    "old",
+    "beautiful",
+    "cheap",
+    "ugly",
+]
+_CREATURE, _SITE = (
+    ["white", "black", "small", "old", "beautiful"],
+    ["small", "new", "old", "beautiful", "ugly"],
+)
 _HUMAN = ["tall", "young", "clever", "old", "beautiful"]
 _SPANISH_NOUNS = {
     "cat": ("cats", "gato", "gatos", False, _CREATURE), "dog": ("dogs", "perro", "perros", False, _CREATURE),
@@ -223,7 +267,10 @@ def _spanish_noun(d: _Draw, noun: str, many: bool) -> Pair:
     english, spanish = (plural, spanish_plural) if many else (noun, spanish)
     if d.chance(0.55):
         adjective = d.one(adjectives)
-        english, spanish = f"{adjective} {english}", f"{spanish} {_SPANISH_ADJECTIVES[adjective][2 * many + feminine]}"
+        english, spanish = (
+            f"{adjective} {english}",
+            f"{spanish} {_SPANISH_ADJECTIVES[adjective][2 * many + feminine]}",
+        )
     return english, spanish
 
 
@@ -241,7 +288,10 @@ def _spanish_phrase(d: _Draw, noun: str) -> tuple[str, str, bool]:
         english, first = f"the {english}", ("el", "la", "los", "las")[form]
     elif kind == "this":
         this = d.one(list(_THIS))
-        english, first = f"{ {'this': 'these', 'that': 'those'}[this] if many else this } {english}", _THIS[this][form]
+        english, first = (
+            f"{ {'this': 'these', 'that': 'those'}[this] if many else this } {english}",
+            _THIS[this][form],
+        )
     elif kind == "number":
         number, first = d.one(_SPANISH_NUMBERS)
         english = f"{number} {english}"
@@ -277,7 +327,10 @@ def _spanish_sentence(d: _Draw) -> Pair:
             f"{spanish} {no}{'son' if many else 'es'} {form}",
         )
     people = noun in _PEOPLE
-    (subject, (who, person)), verb = d.one(_SPANISH_SUBJECTS), d.one(_OF_PEOPLE if people else _OF_THINGS)
+    (subject, (who, person)), verb = (
+        d.one(_SPANISH_SUBJECTS),
+        d.one(_OF_PEOPLE if people else _OF_THINGS),
+    )
     third, forms = _SPANISH_VERBS[verb]
     english, spanish = _spanish_object(d, people)
     does = "does" if person == 2 else "do"
@@ -288,7 +341,10 @@ def _spanish_sentence(d: _Draw) -> Pair:
     if kind == "two":
         other, otro = _spanish_object(d, people)
         english, spanish = f"{english} and {other}", f"{spanish} y {otro}"
-    return f"{subject} {third if person == 2 else verb} {english}", f"{who} {forms[person]} {spanish}"
+    return (
+        f"{subject} {third if person == 2 else verb} {english}",
+        f"{who} {forms[person]} {spanish}",
+    )
 
 
 def english_spanish(n: int = 8000, seed: int = 0) -> list[Pair]:

@@ -24,15 +24,31 @@ from nn.text import read_pairs
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ..."
+    )
     parser.add_argument("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, its label")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model is saved")
-    parser.add_argument("--train", choices=("all", "lora", "head"), default="all", help="(default: %(default)s)")
-    parser.add_argument("--epochs", type=count, default=3, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--lr", type=amount, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)")
-    parser.add_argument("--batch-size", type=count, default=16, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--max-len", type=count, default=64, metavar="N", help="tokens of a text (%(default)s)")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="where the model is saved"
+    )
+    parser.add_argument(
+        "--train", choices=("all", "lora", "head"), default="all", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs", type=count, default=3, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--lr", type=amount, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)"
+    )
+    parser.add_argument(
+        "--batch-size", type=count, default=16, metavar="N", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-len", type=count, default=64, metavar="N", help="tokens of a text (%(default)s)"
+    )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
     return parser.parse_args(argv)
 
@@ -50,9 +66,13 @@ def prepared(args: argparse.Namespace, labels: Sequence[str]) -> Any:
     return model
 
 
-def trimmed(ids: np.ndarray, classes: np.ndarray, real: np.ndarray, size: int, seed: int | None = None) -> Any:
+def trimmed(
+    ids: np.ndarray, classes: np.ndarray, real: np.ndarray, size: int, seed: int | None = None
+) -> Any:
     """A function from the number of an epoch to its batches, no wider than their longest text."""
-    plan = nn.ArrayBatches(ids, classes, real, batch_size=size, shuffle=seed is not None, seed=seed or 0)
+    plan = nn.ArrayBatches(
+        ids, classes, real, batch_size=size, shuffle=seed is not None, seed=seed or 0
+    )
 
     def batches(epoch: int) -> Iterator[tuple[np.ndarray, ...]]:
         for some, labels, mask in plan.epoch(epoch):
@@ -87,10 +107,17 @@ def main(argv: Sequence[str] | None = None) -> float:
         return float(np.concatenate(right).mean())
 
     trainer = nn.Trainer(
-        model, optimizer, train, valid=valid, schedule=linear_schedule(steps, min(steps - 1, max(1, steps // 10))),
-        max_epochs=args.epochs, validate_every=max(1, per_epoch // 2), patience=4, score=accuracy,
+        model,
+        optimizer,
+        train,
+        valid=valid,
+        schedule=linear_schedule(steps, min(steps - 1, max(1, steps // 10))),
+        max_epochs=args.epochs,
+        validate_every=max(1, per_epoch // 2),
+        patience=4,
+        score=accuracy,
         run_dir=args.out / "run",
-    )  # fmt: skip
+    )
     trainer.fit()
     if trainer.parallel.rank:  # the first of mpiexec's ranks does the rest
         return trainer.best

@@ -23,13 +23,29 @@ from minigrad.console import amount, count, run_script, seed
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ..."
+    )
     parser.add_argument("prompt", nargs="*", help="texts to go on from (default: ask)")
-    parser.add_argument("--chat", action="store_true", help="the model's own form of a conversation")
-    parser.add_argument("--max-len", type=count, default=100, metavar="N", help="new tokens (default: %(default)s)")
-    parser.add_argument("--temperature", type=amount, default=0.0, metavar="T", help="0: the likeliest (default)")
-    parser.add_argument("--top-p", type=float, default=0.9, metavar="P", help="of the likeliest (default: %(default)s)")
+    parser.add_argument(
+        "--chat", action="store_true", help="the model's own form of a conversation"
+    )
+    parser.add_argument(
+        "--max-len", type=count, default=100, metavar="N", help="new tokens (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--temperature", type=amount, default=0.0, metavar="T", help="0: the likeliest (default)"
+    )
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=0.9,
+        metavar="P",
+        help="of the likeliest (default: %(default)s)",
+    )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
     return parser.parse_intermixed_args(argv)  # texts can follow options
 

@@ -72,42 +72,134 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, required=True, metavar="DIR", help="where train.* and val.* are")
     add("--source", default="en", metavar="LANG", help="(default: %(default)s)")
     add("--target", default="de", metavar="LANG", help="(default: %(default)s)")
-    add("--kind", default=".lc.norm.tok", metavar="X", help="files are train, then this, .LANG (default: %(default)s)")
-    add("--merges", **COUNT, default=10_000, help="of the joint byte-level BPE (default: %(default)s)")
-    add("--bpe-dropout", **SHARE, default=0.0, help="share of merges left out, anew in each epoch (default: none)")
+    add(
+        "--kind",
+        default=".lc.norm.tok",
+        metavar="X",
+        help="files are train, then this, .LANG (default: %(default)s)",
+    )
+    add(
+        "--merges",
+        **COUNT,
+        default=10_000,
+        help="of the joint byte-level BPE (default: %(default)s)",
+    )
+    add(
+        "--bpe-dropout",
+        **SHARE,
+        default=0.0,
+        help="share of merges left out, anew in each epoch (default: none)",
+    )
     add = parser.add_argument_group("model").add_argument
-    add("--layers", **COUNT, default=4, help="encoder layers, and decoder layers (default: %(default)s)")
+    add(
+        "--layers",
+        **COUNT,
+        default=4,
+        help="encoder layers, and decoder layers (default: %(default)s)",
+    )
     add("--d-model", **COUNT, default=128, help="(default: %(default)s)")
     add("--d-ff", **COUNT, default=256, help="(default: %(default)s)")
     add("--num-heads", **COUNT, default=4, help="(default: %(default)s)")
     add("--dropout", **SHARE, default=0.3, help="(default: %(default)s)")
     add("--attention-dropout", **SHARE, default=0.0, help="of attention weights (default: none)")
-    add("--activation-dropout", **SHARE, default=0.0, help="inside feed-forward nets (default: none)")
+    add(
+        "--activation-dropout",
+        **SHARE,
+        default=0.0,
+        help="inside feed-forward nets (default: none)",
+    )
     add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("training").add_argument
     add("--steps", **COUNT, default=8000, help="updates (default: %(default)s)")
-    add("--batch-tokens", **COUNT, default=8192, help="padded tokens a side in an update (default: %(default)s)")
-    add("--accumulate", **COUNT, default=1, help="batches that share an update, each so much smaller (default: 1)")
-    add("--lr", type=float, default=0.005, metavar="X", help="largest learning rate (default: %(default)s)")
+    add(
+        "--batch-tokens",
+        **COUNT,
+        default=8192,
+        help="padded tokens a side in an update (default: %(default)s)",
+    )
+    add(
+        "--accumulate",
+        **COUNT,
+        default=1,
+        help="batches that share an update, each so much smaller (default: 1)",
+    )
+    add(
+        "--lr",
+        type=float,
+        default=0.005,
+        metavar="X",
+        help="largest learning rate (default: %(default)s)",
+    )
     add("--warmup", **COUNT, default=2000, help="updates until then (default: %(default)s)")
-    add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
+    add(
+        "--clip",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="largest norm of the gradients (default: %(default)s)",
+    )
     add("--label-smoothing", **SHARE, default=0.1, help="(default: %(default)s)")
-    add("--r-drop", type=float, default=0.0, metavar="ALPHA", help="weight of R-Drop's divergence (default: none)")
-    add("--ema", type=float, metavar="D", help="decay of a moving average of weights, which is validated and saved")
-    add("--validate-every", **COUNT, default=100, help="updates between checkpoints (default: %(default)s)")
-    add("--save-every", **COUNT, default=50, help="updates between saved states (default: %(default)s)")
+    add(
+        "--r-drop",
+        type=float,
+        default=0.0,
+        metavar="ALPHA",
+        help="weight of R-Drop's divergence (default: none)",
+    )
+    add(
+        "--ema",
+        type=float,
+        metavar="D",
+        help="decay of a moving average of weights, which is validated and saved",
+    )
+    add(
+        "--validate-every",
+        **COUNT,
+        default=100,
+        help="updates between checkpoints (default: %(default)s)",
+    )
+    add(
+        "--save-every",
+        **COUNT,
+        default=50,
+        help="updates between saved states (default: %(default)s)",
+    )
     add("--patience", **COUNT, help="stop after N validations without a better one")
-    add("--by-loss", action="store_true", help="judge by validation loss; else by BLEU of greedy translations")
+    add(
+        "--by-loss",
+        action="store_true",
+        help="judge by validation loss; else by BLEU of greedy translations",
+    )
     add("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
     add = parser.add_argument_group("the run").add_argument
-    add("--out", type=Path, default=Path("runs/multi30k"), metavar="DIR", help="run directory (default: %(default)s)")
-    add("--resume", action="store_true", help="go on where the run was cut off, with the settings it began with")
-    add("--begin-with", type=Path, metavar="DIR", help="the last state of another run, to go on from in a new one")
+    add(
+        "--out",
+        type=Path,
+        default=Path("runs/multi30k"),
+        metavar="DIR",
+        help="run directory (default: %(default)s)",
+    )
+    add(
+        "--resume",
+        action="store_true",
+        help="go on where the run was cut off, with the settings it began with",
+    )
+    add(
+        "--begin-with",
+        type=Path,
+        metavar="DIR",
+        help="the last state of another run, to go on from in a new one",
+    )
     add("--evaluate", action="store_true", help="do not train")
-    add("--average", **COUNT, default=10, help="checkpoints to average (default: the last %(default)s)")
+    add(
+        "--average",
+        **COUNT,
+        default=10,
+        help="checkpoints to average (default: the last %(default)s)",
+    )
     add("--beam", **COUNT, default=5, help="(default: %(default)s)")
     add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
     add(
@@ -123,7 +215,9 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add_options(parser)
     add_training_options(parser)
     args = parser.parse_args(argv)
@@ -137,7 +231,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         config = read_json(path)
         config.expect_unchanged("settings")
         saved = config.object("settings", {})
-        args = argparse.Namespace(**{**vars(args), **{k: v for k, v in saved.items() if k not in OF_THE_CALL}})
+        args = argparse.Namespace(
+            **{**vars(args), **{k: v for k, v in saved.items() if k not in OF_THE_CALL}}
+        )
     return args
 
 
@@ -148,7 +244,8 @@ def pairs_of(args: argparse.Namespace, part: str) -> list[Pair]:
     """The sentence pairs of train or val."""
     paths = [args.data / f"{part}{args.kind}.{language}" for language in (args.source, args.target)]
     return read_pairs(
-        *[path if path.exists() else path.with_name(path.name + ".gz") for path in paths], keep_repeated=True
+        *[path if path.exists() else path.with_name(path.name + ".gz") for path in paths],
+        keep_repeated=True,
     )
 
 
@@ -158,14 +255,27 @@ def untrained(args: argparse.Namespace, train: list[Pair]) -> Translator:
     tokenizer = BPETokenizer.train(texts, 256 + args.merges, whole_words=True)
     vocab = Vocabulary([*SPECIALS, *tokenizer.pieces])
     config = TransformerConfig(
-        len(vocab), len(vocab), args.d_model, args.num_heads, args.layers, args.layers, args.d_ff,
-        dropout=args.dropout, attention_dropout=args.attention_dropout, activation_dropout=args.activation_dropout,
-        norm_first=args.norm_first, tie="all", output_bias=False, max_len=256,
-    )  # fmt: skip
+        len(vocab),
+        len(vocab),
+        args.d_model,
+        args.num_heads,
+        args.layers,
+        args.layers,
+        args.d_ff,
+        dropout=args.dropout,
+        attention_dropout=args.attention_dropout,
+        activation_dropout=args.activation_dropout,
+        norm_first=args.norm_first,
+        tie="all",
+        output_bias=False,
+        max_len=256,
+    )
     return Translator(Transformer(config), vocab, vocab, tokenizer, tokenizer, source_eos=True)
 
 
-def batches_of(args: argparse.Namespace, translator: Translator, train: list[Pair], valid: list[Pair]) -> Any:
+def batches_of(
+    args: argparse.Namespace, translator: Translator, train: list[Pair], valid: list[Pair]
+) -> Any:
     """Batches to learn from, and to validate with."""
     vocab, split = translator.source_vocab, translator.source_tokenizer
     ends = ({"eos": True}, {"bos": True, "eos": True})
@@ -203,14 +313,25 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int
     objective = RDrop if args.r_drop else ModelLoss
     options = {"alpha": args.r_drop} if args.r_drop else {}
     trainer = Trainer(
-        model, Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-8, clip_norm=args.clip), batches,
-        objective=objective(label_smoothing=args.label_smoothing, **options), valid=held,
-        schedule=inverse_sqrt_schedule(args.warmup), parallel=args.processes, max_steps=args.steps,
-        accumulate=args.accumulate, validate_every=args.validate_every, patience=args.patience,
+        model,
+        Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-8, clip_norm=args.clip),
+        batches,
+        objective=objective(label_smoothing=args.label_smoothing, **options),
+        valid=held,
+        schedule=inverse_sqrt_schedule(args.warmup),
+        parallel=args.processes,
+        max_steps=args.steps,
+        accumulate=args.accumulate,
+        validate_every=args.validate_every,
+        patience=args.patience,
         score=None if args.by_loss else lambda _: greedy_bleu(translator, valid),
-        average=None if args.ema is None else MovingAverage(model, args.ema), keep_last=args.average,
-        save_every=args.save_every, log_every=50, run_dir=args.out, progress=not args.quiet,
-    )  # fmt: skip
+        average=None if args.ema is None else MovingAverage(model, args.ema),
+        keep_last=args.average,
+        save_every=args.save_every,
+        log_every=50,
+        run_dir=args.out,
+        progress=not args.quiet,
+    )
     with trainer.run:
         if trainer.parallel.rank:  # of the ranks that mpiexec starts, the first alone writes
             pass
@@ -229,15 +350,27 @@ def train(args: argparse.Namespace, pairs: list[Pair], valid: list[Pair]) -> int
 
 def expect_same_vocabulary(translator: Translator, run_dir: Path) -> None:
     if not translator.has_vocabularies_of(run_dir):
-        raise ValueError(f"{run_dir}: its vocabulary is not that of this data; has the data changed since it began?")
+        raise ValueError(
+            f"{run_dir}: its vocabulary is not that of this data; has the data changed since it began?"
+        )
 
 
 def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> None:
     """Begin a run with the weights, the optimizer and the step of another, at the start of an epoch."""
     parts, state = before.load_state()
     parts["average"] = {**parts["model"], "updates": np.array([state["step"]])} if ema else {}
-    arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
-    fresh = {"batch": 0, "best": None, "best_step": 0, "worse": 0, "loss_sum": 0.0, "loss_count": 0.0, "entries": 0}
+    arrays = {
+        f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()
+    }
+    fresh = {
+        "batch": 0,
+        "best": None,
+        "best_step": 0,
+        "worse": 0,
+        "loss_sum": 0.0,
+        "loss_count": 0.0,
+        "entries": 0,
+    }
     run.save_state(arrays, {**state, "epoch": state["epoch"] + 1, **fresh})
 
 
@@ -248,7 +381,9 @@ def average(args: argparse.Namespace) -> Path:
     """The mean of the last checkpoints, in a file of its own."""
     checkpoints = sorted(args.out.glob("weights-*.safetensors"))[-args.average :]
     if not checkpoints:
-        raise ValueError(f"{args.out}: there is no checkpoint yet; the first is after {args.validate_every} updates")
+        raise ValueError(
+            f"{args.out}: there is no checkpoint yet; the first is after {args.validate_every} updates"
+        )
     path = args.out / "averaged.safetensors"
     save_arrays(path, average_weights(checkpoints), {"of": [file.name for file in checkpoints]})
     return path
@@ -264,10 +399,15 @@ def evaluate(args: argparse.Namespace, valid: list[Pair]) -> tuple[Translator, d
         ("averaged, beam", averaged, args.beam),
     ]:
         translator = Translator.load(args.out, file.name)
-        texts = [t.text for t in translator.translate([a for a, _ in valid], beam, args.length_penalty)]
+        texts = [
+            t.text for t in translator.translate([a for a, _ in valid], beam, args.length_penalty)
+        ]
         scores = translation_scores(texts, [b for _, b in valid], tokenize="none", lowercase=True)
         found[name] = asdict(scores)
-        print(f"{name}: BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f} on {len(valid):,} validation pairs", flush=True)
+        print(
+            f"{name}: BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f} on {len(valid):,} validation pairs",
+            flush=True,
+        )
     print(f"{scores.bleu_signature}; {scores.chrf_signature}")
     return translator, found
 
@@ -276,7 +416,9 @@ def translate(args: argparse.Namespace, translator: Translator, file: Path) -> N
     """Translate a file, a line for each line, into the run directory."""
     lines = [line.strip() for line in read_lines(file)]
     try:
-        found = iter(translator.translate([line for line in lines if line], args.beam, args.length_penalty))
+        found = iter(
+            translator.translate([line for line in lines if line], args.beam, args.length_penalty)
+        )
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     text = "".join((next(found).text if line else "") + "\n" for line in lines)
@@ -287,8 +429,19 @@ def translate(args: argparse.Namespace, translator: Translator, file: Path) -> N
 
 def machine() -> dict[str, Any]:
     """Where this runs."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
-    versions = {"python": platform.python_version(), "numpy": np.__version__, "minigrad": mg.__version__}
+    cpu = next(
+        (
+            line.split(":")[1].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
+        "",
+    )
+    versions = {
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "minigrad": mg.__version__,
+    }
     return {
         "cpu": cpu or platform.processor(),
         "cores": available_cores(),

@@ -23,11 +23,17 @@ from nn.text import read_lines
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ..."
+    )
     parser.add_argument("file", type=Path, metavar="FILE", help="UTF-8 text, searched line by line")
     parser.add_argument("question", nargs="*", help="what to search for (default: ask)")
-    parser.add_argument("--top", type=count, default=3, metavar="N", help="lines to print (default: %(default)s)")
+    parser.add_argument(
+        "--top", type=count, default=3, metavar="N", help="lines to print (default: %(default)s)"
+    )
     return parser.parse_intermixed_args(argv)  # texts can follow options
 
 

@@ -9,17 +9,64 @@ from __future__ import annotations
 
 import numpy as np
 
-_ANIMALS = ["fox", "hen", "wolf", "hare", "bear", "crow", "goat", "mouse", "owl", "donkey", "frog", "heron"]
+_ANIMALS = [
+    "fox",
+    "hen",
+    "wolf",
+    "hare",
+    "bear",
+    "crow",
+    "goat",
+    "mouse",
+    "owl",
+    "donkey",
+    "frog",
+    "heron",
+]
 _NAMES = ["Anna", "Bruno", "Clara", "Dario", "Edith", "Felix", "Greta", "Hugo", "Irma", "Jonas"]
-_PLACES = ["in a dark forest", "by a quiet river", "near an old mill", "on a green hill", "at the edge of a village"]
-_TIMES = ["One morning", "One evening", "In the first days of spring", "On a cold winter night", "After the harvest"]
-_THINGS = ["a golden ring", "a sack of corn", "a silver bell", "a loaf of bread", "a lantern", "a red apple", "a map"]
+_PLACES = [
+    "in a dark forest",
+    "by a quiet river",
+    "near an old mill",
+    "on a green hill",
+    "at the edge of a village",
+]
+_TIMES = [
+    "One morning",
+    "One evening",
+    "In the first days of spring",
+    "On a cold winter night",
+    "After the harvest",
+]
+_THINGS = [
+    "a golden ring",
+    "a sack of corn",
+    "a silver bell",
+    "a loaf of bread",
+    "a lantern",
+    "a red apple",
+    "a map",
+]
 _MOODS = ["proud", "clever", "lazy", "brave", "greedy", "patient", "lonely", "merry"]
-_FEARS = ["the storm", "the hunter", "the long night", "the deep water", "the great dog of the miller"]
+_FEARS = [
+    "the storm",
+    "the hunter",
+    "the long night",
+    "the deep water",
+    "the great dog of the miller",
+]
 _PLEAS = ["I have not eaten for three days", "I have lost my way", "I am so tired"]
 _MORALS = {
-    "shared": ["What is shared is doubled.", "A gift comes home again.", "Two friends eat better than one king."],
-    "kept": ["Who keeps all keeps nothing.", "A full sack makes a lonely road.", "Greed runs fast and arrives late."],
+    "shared": [
+        "What is shared is doubled.",
+        "A gift comes home again.",
+        "Two friends eat better than one king.",
+    ],
+    "kept": [
+        "Who keeps all keeps nothing.",
+        "A full sack makes a lonely road.",
+        "Greed runs fast and arrives late.",
+    ],
 }
 
 
@@ -61,7 +108,16 @@ def tales(count: int = 170, seed: int = 0) -> str:
     return "".join(tale(rng) for _ in range(count))
 
 
-_SUBJECTS = ["the plot", "the food", "the music", "the service", "the ending", "the room", "the view", "the staff"]
+_SUBJECTS = [
+    "the plot",
+    "the food",
+    "the music",
+    "the service",
+    "the ending",
+    "the room",
+    "the view",
+    "the staff",
+]
 _GOOD = ["good", "wonderful", "lovely", "excellent", "charming", "superb"]
 _BAD = ["bad", "dreadful", "dull", "awful", "disappointing", "poor"]
 _PLAIN = ["is {}", "is very {}", "is really {}", "turned out to be {}"]
@@ -82,6 +138,8 @@ def opinions(count: int = 4000, seed: int = 0) -> list[tuple[str, str]]:
     while len(found) < count:
         good = bool(rng.random() < 0.5)
         main, other = _clause(rng, good), _clause(rng, bool(rng.random() < 0.5))
-        form = ["although {1} , {0}", "{1} , but {0}", "{0} , even if {1}", "{0} , although {1}"][rng.integers(4)]
+        form = ["although {1} , {0}", "{1} , but {0}", "{0} , even if {1}", "{0} , although {1}"][
+            rng.integers(4)
+        ]
         found[form.format(main, other)] = "good" if good else "bad"
     return list(found.items())

@@ -34,7 +34,13 @@ from corpora import ALWAYS, chinese_english, english_spanish
 import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.console import count, run_script, seed
-from minigrad.optim import Adam, cosine_schedule, inverse_sqrt_schedule, linear_schedule, noam_schedule
+from minigrad.optim import (
+    Adam,
+    cosine_schedule,
+    inverse_sqrt_schedule,
+    linear_schedule,
+    noam_schedule,
+)
 from minigrad.runtime import available_cores
 from minigrad.serialization import read_json, write_json
 from nn import (
@@ -85,25 +91,79 @@ COUNT: dict[str, Any] = {"type": count, "metavar": "N"}
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what to learn from").add_argument
-    add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="which toy corpus (default: %(default)s)")
-    add("--sentences", **COUNT, default=8000, help="how many toy pairs to make (default: %(default)s)")
-    add("--data", metavar="FILE", help="pairs to learn instead: UTF-8, two columns with a tab between, plain or .gz")
-    add("--source", metavar="FILE", help="or two parallel files, a sentence a line, plain or .gz: this one ...")
+    add(
+        "--pair",
+        choices=["zh-en", "en-es"],
+        default="zh-en",
+        help="which toy corpus (default: %(default)s)",
+    )
+    add(
+        "--sentences",
+        **COUNT,
+        default=8000,
+        help="how many toy pairs to make (default: %(default)s)",
+    )
+    add(
+        "--data",
+        metavar="FILE",
+        help="pairs to learn instead: UTF-8, two columns with a tab between, plain or .gz",
+    )
+    add(
+        "--source",
+        metavar="FILE",
+        help="or two parallel files, a sentence a line, plain or .gz: this one ...",
+    )
     add("--target", metavar="FILE", help="... and its translations")
     add("--reverse", action="store_true", help="exchange source and target")
     tokenizers = {"choices": ["word", "char", "space", "bpe"]}
-    add("--source-tokenizer", **tokenizers, help="(default: space toy; char for Chinese files, else word)")
+    add(
+        "--source-tokenizer",
+        **tokenizers,
+        help="(default: space toy; char for Chinese files, else word)",
+    )
     add("--target-tokenizer", **tokenizers, help="likewise for the target")
-    add("--joint", action="store_true", help="one vocabulary of bpe pieces for both sides; see --tie all")
-    add("--bpe-dropout", type=float, default=0.0, metavar="P", help="share of merges left out, anew in each epoch")
+    add(
+        "--joint",
+        action="store_true",
+        help="one vocabulary of bpe pieces for both sides; see --tie all",
+    )
+    add(
+        "--bpe-dropout",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="share of merges left out, anew in each epoch",
+    )
     add("--lowercase", action="store_true", help="fold all text to lower case")
-    add("--simplified", action="store_true", help="turn traditional Chinese characters into simplified ones")
+    add(
+        "--simplified",
+        action="store_true",
+        help="turn traditional Chinese characters into simplified ones",
+    )
     add("--min-count", **COUNT, help="rarer tokens become <unk> (default: 1 toy, 2 files)")
-    add("--vocab-size", **COUNT, default=8000, help="most tokens a side; pieces that bpe learns (default: %(default)s)")
-    add("--max-len", **COUNT, help="leave out longer sentences, in tokens (default: 64 toy, 128 files)")
-    add("--valid-size", **COUNT, help="pairs that decide which weights are best (default: 200 toy, 500 files)")
+    add(
+        "--vocab-size",
+        **COUNT,
+        default=8000,
+        help="most tokens a side; pieces that bpe learns (default: %(default)s)",
+    )
+    add(
+        "--max-len",
+        **COUNT,
+        help="leave out longer sentences, in tokens (default: 64 toy, 128 files)",
+    )
+    add(
+        "--valid-size",
+        **COUNT,
+        help="pairs that decide which weights are best (default: 200 toy, 500 files)",
+    )
     add("--test-size", **COUNT, help="pairs held out to the end (default: 600 toy, 1000 files)")
-    add("--valid", nargs="+", metavar="FILE", help="validate with these pairs instead: one file, or source and target")
+    add(
+        "--valid",
+        nargs="+",
+        metavar="FILE",
+        help="validate with these pairs instead: one file, or source and target",
+    )
     add("--test", nargs="+", metavar="FILE", help="hold out these pairs instead, likewise")
 
 
@@ -114,9 +174,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add("--layers", **COUNT, help="encoder layers, and decoder layers (default: 2 toy, 3 files)")
     add("--d-ff", **COUNT, help="width of the feed-forward nets (default: 256 toy, 1024 files)")
     add(
-        "--dropout", type=float, metavar="P", help="share of values left out in training (default: 0.05 toy, 0.3 files)"
+        "--dropout",
+        type=float,
+        metavar="P",
+        help="share of values left out in training (default: 0.05 toy, 0.3 files)",
     )
-    add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ... (default: %(default)s)")
+    add(
+        "--activation",
+        default="relu",
+        metavar="NAME",
+        help="relu, gelu, silu ... (default: %(default)s)",
+    )
     add("--norm-first", action="store_true", help="norm before each sublayer instead of after it")
     tied = "the output layer shares the target embedding; all: the source too, with --joint (default: %(default)s)"
     add("--tie", choices=["none", "target", "all"], default="target", help=tied)
@@ -127,18 +195,57 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     add("--epochs", **COUNT, help="passes over the training pairs (default: 7 toy, 24 files)")
     add("--steps", **COUNT, help="stop after this many steps, whatever the epoch")
     add("--batch-tokens", **COUNT, help="tokens a side in a batch (default: 1024 toy, 2048 files)")
-    add("--accumulate", **COUNT, default=1, help="batches to average for one step (default: %(default)s)")
+    add(
+        "--accumulate",
+        **COUNT,
+        default=1,
+        help="batches to average for one step (default: %(default)s)",
+    )
     schedules = {"choices": ["noam", "inverse-sqrt", "cosine", "linear"], "default": "cosine"}
-    add("--schedule", **schedules, help="how the learning rate falls after its rise (default: %(default)s)")
-    add("--lr", type=float, metavar="X", help="largest learning rate; noam: a factor (default: 2e-3 toy, 1e-3 files)")
-    add("--warmup", **COUNT, help="steps of rising learning rate, at most half of all (default: 100 toy, 1000 files)")
+    add(
+        "--schedule",
+        **schedules,
+        help="how the learning rate falls after its rise (default: %(default)s)",
+    )
+    add(
+        "--lr",
+        type=float,
+        metavar="X",
+        help="largest learning rate; noam: a factor (default: 2e-3 toy, 1e-3 files)",
+    )
+    add(
+        "--warmup",
+        **COUNT,
+        help="steps of rising learning rate, at most half of all (default: 100 toy, 1000 files)",
+    )
     smoothed = "share of the target's probability that goes to all tokens alike (default: 0.05 toy, 0.1 files)"
     add("--label-smoothing", type=float, metavar="P", help=smoothed)
-    add("--r-drop", type=float, default=0.0, metavar="ALPHA", help="weight of R-Drop's divergence (default: none)")
-    add("--average", **COUNT, help="use the mean of the weights of the last N epochs, not the best ones")
-    add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients (default: %(default)s)")
+    add(
+        "--r-drop",
+        type=float,
+        default=0.0,
+        metavar="ALPHA",
+        help="weight of R-Drop's divergence (default: none)",
+    )
+    add(
+        "--average",
+        **COUNT,
+        help="use the mean of the weights of the last N epochs, not the best ones",
+    )
+    add(
+        "--clip",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="largest norm of the gradients (default: %(default)s)",
+    )
     add("--patience", **COUNT, help="stop after N epochs without a better validation loss")
-    add("--save-every", **COUNT, default=200, help="steps between saved states (default: %(default)s)")
+    add(
+        "--save-every",
+        **COUNT,
+        default=200,
+        help="steps between saved states (default: %(default)s)",
+    )
     add(
         "--seed",
         type=seed,
@@ -147,23 +254,39 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
         help="of corpus, split, weights and batches (default: %(default)s)",
     )
     add = parser.add_argument_group("the run").add_argument
-    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/PAIR, or runs/NAME of the file)")
+    add(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="run directory (default: runs/PAIR, or runs/NAME of the file)",
+    )
     add(
         "--resume",
         action="store_true",
         help="go on where the run in --out was cut off, with the settings it began with",
     )
-    add("--beam", **COUNT, default=4, help="beam for the held-out sentences; 1 is greedy (default: %(default)s)")
+    add(
+        "--beam",
+        **COUNT,
+        default=4,
+        help="beam for the held-out sentences; 1 is greedy (default: %(default)s)",
+    )
     add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
     tokens = "of sacrebleu: 13a, zh, or none for text that is tokenized (default: by the script of the target)"
     add("--bleu-tokenize", choices=["13a", "zh", "none", "char", "intl"], help=tokens)
-    add("--processes", **COUNT, help="share each batch, one core each (default: the cores there are, at most 4)")
+    add(
+        "--processes",
+        **COUNT,
+        help="share each batch, one core each (default: the cores there are, at most 4)",
+    )
     add("--quiet", action="store_true", help="no progress bar, no samples: the last line only")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage="%(prog)s [options]"
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="%(prog)s [options]",
     )
     add_data_options(parser)
     add_model_options(parser)
@@ -194,16 +317,22 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if args.resume:
         args = resumed(args, parser, sys.argv[1:] if argv is None else argv)
     elif (args.out / "last.safetensors").exists():
-        parser.error(f"{args.out} holds a run already: pass --resume to go on with it, or another --out")
+        parser.error(
+            f"{args.out} holds a run already: pass --resume to go on with it, or another --out"
+        )
     return args
 
 
-def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+def resumed(
+    args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str]
+) -> argparse.Namespace:
     """The settings that the run was begun with; a note says where options differ from them."""
     path = args.out / "config.json"
     if not path.exists():  # it was cut off before it had begun, or this is another directory
         if args.out.exists() and any(not file.name.startswith(".") for file in args.out.iterdir()):
-            parser.error(f"--resume: {args.out} holds no run: it has other files, but no config.json")
+            parser.error(
+                f"--resume: {args.out} holds no run: it has other files, but no config.json"
+            )
         print(f"nothing in {args.out} to go on with: beginning", file=sys.stderr)
         return args
     config = read_json(path)
@@ -214,8 +343,12 @@ def resumed(args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Seq
         name, given = action.dest, getattr(args, action.dest, None)
         if typed & {*action.option_strings} and name in saved and saved[name] != given:
             was = f"{action.option_strings[-1]} {saved[name]}"
-            print(f"{args.out} goes on with {was}, as it was begun, not with {given}", file=sys.stderr)
-    return argparse.Namespace(**{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet})
+            print(
+                f"{args.out} goes on with {was}, as it was begun, not with {given}", file=sys.stderr
+            )
+    return argparse.Namespace(
+        **{**vars(args), **saved, "out": args.out, "resume": True, "quiet": args.quiet}
+    )
 
 
 # -- data ------------------------------------------------------------------------------------------
@@ -229,20 +362,32 @@ def load_pairs(
         pairs = read_pairs(args.data or args.source, args.target, args.reverse, left_out)
         fixed: list[Pair] = []
         if len(pairs) < 3 - bool(args.valid) - bool(args.test):
-            raise ValueError(f"{args.data or args.source}: {len(pairs)} pairs are too few to learn, validate and test")
-        args.test_size = min(args.test_size, max(1, len(pairs) // 6))  # a small file is mostly to learn from
+            raise ValueError(
+                f"{args.data or args.source}: {len(pairs)} pairs are too few to learn, validate and test"
+            )
+        args.test_size = min(
+            args.test_size, max(1, len(pairs) // 6)
+        )  # a small file is mostly to learn from
         args.valid_size = min(args.valid_size, max(1, len(pairs) // 6))
     else:
-        made = (chinese_english if args.pair == "zh-en" else english_spanish)(args.sentences, args.seed)
+        made = (chinese_english if args.pair == "zh-en" else english_spanish)(
+            args.sentences, args.seed
+        )
         made = [(b, a) for a, b in made] if args.reverse else made
         known = len(ALWAYS[args.pair])
-        fixed, pairs = made[:known], made[known:]  # what everyone tries first is always learnt, and well
+        fixed, pairs = (
+            made[:known],
+            made[known:],
+        )  # what everyone tries first is always learnt, and well
     given = {
         name: read_pairs(*files, reverse=args.reverse, keep_repeated=True)
         for name, files in (("test", args.test), ("valid", args.valid))
         if files
     }
-    sizes = [0 if name in given else size for name, size in (("test", args.test_size), ("valid", args.valid_size))]
+    sizes = [
+        0 if name in given else size
+        for name, size in (("test", args.test_size), ("valid", args.valid_size))
+    ]
     test, valid, train = split_pairs(pairs, *sizes, seed=args.seed)
     return fixed + train + 7 * fixed, given.get("valid", valid), given.get("test", test)
 
@@ -250,7 +395,9 @@ def load_pairs(
 def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
     """The tokenizer of this name, or the one that suits the script of the texts."""
     if name == "bpe":
-        return BPETokenizer.train(texts, args.vocab_size, args.lowercase, simplified=args.simplified)
+        return BPETokenizer.train(
+            texts, args.vocab_size, args.lowercase, simplified=args.simplified
+        )
     if name is None:
         sample = "".join(texts[:1000])
         wide = sum(unicodedata.east_asian_width(c) in "WF" for c in sample)
@@ -277,30 +424,57 @@ def prepare(args: argparse.Namespace, train: list[Pair]) -> Translator:
         splits = tuple(choose_tokenizer(name, texts, args) for name, texts in zip(names, sides))
         vocabs = tuple(vocabulary(split, texts, args) for split, texts in zip(splits, sides))
     config = TransformerConfig(
-        len(vocabs[0]), len(vocabs[1]), args.d_model, args.num_heads, args.layers, args.layers, args.d_ff,
-        dropout=args.dropout, activation=args.activation, norm_first=args.norm_first, tie=args.tie,
+        len(vocabs[0]),
+        len(vocabs[1]),
+        args.d_model,
+        args.num_heads,
+        args.layers,
+        args.layers,
+        args.d_ff,
+        dropout=args.dropout,
+        activation=args.activation,
+        norm_first=args.norm_first,
+        tie=args.tie,
         max_len=max(256, 2 * args.max_len),
-    )  # fmt: skip
+    )
     return Translator(Transformer(config), *vocabs, *splits)
 
 
 def make_batches(
-    translator: Translator, pairs: list[Pair], args: argparse.Namespace, left_out: Counter[str], learn: bool
+    translator: Translator,
+    pairs: list[Pair],
+    args: argparse.Namespace,
+    left_out: Counter[str],
+    learn: bool,
 ) -> PairBatches:
     """Batches of ids; to learn from, shuffled, and with BPE dropout if asked for. Longer pairs are left out."""
     splits = (translator.source_tokenizer, translator.target_tokenizer)
     vocabs = (translator.source_vocab, translator.target_vocab)
-    encode = lambda tokens: (vocabs[0].encode(tokens[0]), vocabs[1].encode(tokens[1], bos=True, eos=True))
+    encode = lambda tokens: (
+        vocabs[0].encode(tokens[0]),
+        vocabs[1].encode(tokens[1], bos=True, eos=True),
+    )
     if not (learn and args.bpe_dropout):
         tokens = filter_pairs([(splits[0](a), splits[1](b)) for a, b in pairs], args.max_len)
         left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(tokens)
-        return PairBatches([encode(pair) for pair in tokens], args.batch_tokens, shuffle=learn, seed=args.seed)
+        return PairBatches(
+            [encode(pair) for pair in tokens], args.batch_tokens, shuffle=learn, seed=args.seed
+        )
     if not any(isinstance(split, BPETokenizer) for split in splits):
-        raise ValueError("--bpe-dropout: neither side is split by bpe; see --joint and --source-tokenizer")
+        raise ValueError(
+            "--bpe-dropout: neither side is split by bpe; see --joint and --source-tokenizer"
+        )
     drop = [
-        BPEDropout(s, args.bpe_dropout) if isinstance(s, BPETokenizer) else lambda text, _, s=s: s(text) for s in splits
+        BPEDropout(s, args.bpe_dropout)
+        if isinstance(s, BPETokenizer)
+        else lambda text, _, s=s: s(text)
+        for s in splits
     ]
-    fitting = [pair for pair in pairs if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))]
+    fitting = [
+        pair
+        for pair in pairs
+        if all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))
+    ]
     left_out[f"of more than {args.max_len} tokens"] += len(pairs) - len(fitting)
     drawn = lambda pair, generator: encode([d(text, generator) for d, text in zip(drop, pair)])
     return PairBatches(fitting, args.batch_tokens, seed=args.seed, encode=drawn)
@@ -309,10 +483,14 @@ def make_batches(
 # -- evaluation ------------------------------------------------------------------------------------
 
 
-Judged = tuple[Translation, str, bool]  # a translation, the reference to show beside it, whether it matches one
+Judged = tuple[
+    Translation, str, bool
+]  # a translation, the reference to show beside it, whether it matches one
 
 
-def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace) -> tuple[dict[str, Any], list[Judged]]:
+def evaluate(
+    translator: Translator, test: list[Pair], args: argparse.Namespace
+) -> tuple[dict[str, Any], list[Judged]]:
     """Exact matches and BLEU of the held-out sentences. Each of several references of a source counts."""
     normal = lambda text: translator.target_tokenizer.join(translator.target_tokenizer(text))
     references: dict[str, list[str]] = {}
@@ -323,13 +501,17 @@ def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace)
     began = time.perf_counter()
     with ProgressLine(len(sources), not args.quiet, "held-out sentence") as line:
         line.update(0)
-        translations = translator.translate(sources, args.beam, args.length_penalty, done=line.update)
+        translations = translator.translate(
+            sources, args.beam, args.length_penalty, done=line.update
+        )
     seconds = time.perf_counter() - began
     judged = []
     for t in translations:
         matching = [r for r in references[t.source] if normal(r) == t.text]
         judged.append((t, [*matching, references[t.source][0]][0], bool(matching)))
-    chinese = any(unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100]))
+    chinese = any(
+        unicodedata.east_asian_width(c) in "WF" for c in "".join(b for _, b in test[:100])
+    )
     result = {
         "sentences": len(judged), "exact_match": sum(match for *_, match in judged) / len(judged), "bleu": None,
         "bleu_signature": None,
@@ -337,27 +519,39 @@ def evaluate(translator: Translator, test: list[Pair], args: argparse.Namespace)
     }  # fmt: skip
     with suppress(MissingExtraError):  # the last line of the run says so
         scores = translation_scores(
-            [t.text for t in translations], [references[t.source] for t in translations],
-            tokenize=args.bleu_tokenize or ("zh" if chinese else "13a"), lowercase=args.lowercase,
-        )  # fmt: skip
+            [t.text for t in translations],
+            [references[t.source] for t in translations],
+            tokenize=args.bleu_tokenize or ("zh" if chinese else "13a"),
+            lowercase=args.lowercase,
+        )
         result |= asdict(scores)
     return result, judged
 
 
-def draw(translator: Translator, shown: Translation, history: list[dict[str, Any]], args: argparse.Namespace) -> str:
+def draw(
+    translator: Translator,
+    shown: Translation,
+    history: list[dict[str, Any]],
+    args: argparse.Namespace,
+) -> str:
     """Draw the pictures of a run; without matplotlib, say so and give the attention as text."""
     maps, source, target = translator.attention(shown)
     title = f"loss by step; training with dropout {args.dropout:g} and label smoothing {args.label_smoothing:g}"
     try:
         plots.loss_curve(
-            history, title, args.out / "loss.png", vocabulary=len(translator.target_vocab),
+            history,
+            title,
+            args.out / "loss.png",
+            vocabulary=len(translator.target_vocab),
             label_smoothing=args.label_smoothing,
-        )  # fmt: skip
+        )
         title = f"cross-attention: {shown.source}  →  {shown.text}"
         plots.attention_grid(maps["cross"], target, source, title, args.out / "attention.png")
     except MissingExtraError as error:
         text = plots.text_heatmap(maps["cross"][-1].mean(0), target, source)
-        return f"no pictures: {error}\ncross-attention of the last layer, mean of its heads:\n{text}"
+        return (
+            f"no pictures: {error}\ncross-attention of the last layer, mean of its heads:\n{text}"
+        )
     return f"pictures: {args.out / 'loss.png'}, {args.out / 'attention.png'}"
 
 
@@ -370,35 +564,55 @@ def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float
         return noam_schedule(args.d_model, args.warmup)
     if args.schedule == "inverse-sqrt":
         return inverse_sqrt_schedule(args.warmup)
-    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, warmup if steps > 1 else 0)
+    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(
+        steps, warmup if steps > 1 else 0
+    )
 
 
-def build(args: argparse.Namespace, say: Say) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
+def build(
+    args: argparse.Namespace, say: Say
+) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
     """All that a run needs, and the held-out pairs, as batches and as text; nothing is written yet."""
     mg.manual_seed(args.seed)
     left_out: Counter[str] = Counter()
     train, valid, test = load_pairs(args, left_out)
     rows = sum(map(len, (train, valid, test))) + left_out.total()
     translator = prepare(args, train)
-    say(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example")
+    say(
+        f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out; for example"
+    )
     for a, b in train[:2]:
         say(f"    {a}  →  {b}")
     sizes = f"{len(translator.source_vocab):,} and {len(translator.target_vocab):,}"
-    say(f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters")
+    say(
+        f"vocabularies of {sizes} tokens; a model of {translator.model.num_parameters():,} parameters"
+    )
     batches = make_batches(translator, train, args, left_out, learn=True)
     held = [make_batches(translator, part, args, left_out, learn=False) for part in (valid, test)]
     if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
         print(f"left out of {rows:,} rows: {reasons}", file=sys.stderr)
     smoothing = {"label_smoothing": args.label_smoothing}
     steps = math.ceil(len(batches) / args.accumulate) * args.epochs
-    optimizer = Adam(translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip)
+    optimizer = Adam(
+        translator.model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip
+    )
     trainer = Trainer(
-        translator.model, optimizer, batches, valid=held[0],
+        translator.model,
+        optimizer,
+        batches,
+        valid=held[0],
         objective=RDrop(args.r_drop, **smoothing) if args.r_drop else ModelLoss(**smoothing),
-        schedule=make_schedule(args, min(steps, args.steps or steps)), max_epochs=args.epochs, max_steps=args.steps,
-        accumulate=args.accumulate, patience=args.patience, save_every=args.save_every, parallel=args.processes,
-        keep_last=args.average or 0, run_dir=args.out, progress=not args.quiet,
-    )  # fmt: skip
+        schedule=make_schedule(args, min(steps, args.steps or steps)),
+        max_epochs=args.epochs,
+        max_steps=args.steps,
+        accumulate=args.accumulate,
+        patience=args.patience,
+        save_every=args.save_every,
+        parallel=args.processes,
+        keep_last=args.average or 0,
+        run_dir=args.out,
+        progress=not args.quiet,
+    )
     return translator, trainer, held[1], test
 
 
@@ -410,7 +624,9 @@ def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace, sa
         settings = {k: v for k, v in vars(args).items() if k not in ("out", "resume", "quiet")}
         translator.save(args.out, settings=settings)
     elif not translator.has_vocabularies_of(args.out):
-        raise ValueError(f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?")
+        raise ValueError(
+            f"{args.out}: its vocabulary is not that of this data; has the data changed since it began?"
+        )
     if args.resume and trainer.resume():
         say(f"going on from step {trainer.step:,}")
 
@@ -428,7 +644,11 @@ def report(
     if result["bleu"] is not None:
         say(f"chrF {result['chrf']:.2f}; signature of BLEU: {result['bleu_signature']}")
     say(f'try it: python examples/translate.py {args.out} "{samples[0][0].source}"')
-    return result | {"samples": [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]}
+    return result | {
+        "samples": [
+            {"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples
+        ]
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
@@ -447,7 +667,11 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             return {}
         if args.average:
             translator.model.load_state_dict(average_weights(trainer.run.checkpoints()))
-            save_weights(args.out / "best.safetensors", translator.model, averaged=len(trainer.run.checkpoints()))
+            save_weights(
+                args.out / "best.safetensors",
+                translator.model,
+                averaged=len(trainer.run.checkpoints()),
+            )
         load_weights(args.out / "best.safetensors", translator.model)
         summary = {
             "steps": trainer.step, "training_seconds": round(trainer.seconds, 1), "valid_loss": trainer.best,
@@ -455,7 +679,11 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             "seconds": round(time.perf_counter() - began, 1),
         }  # fmt: skip
         write_json(args.out / "summary.json", summary)
-    score = "no BLEU, which needs sacrebleu" if summary["bleu"] is None else f"BLEU {summary['bleu']:.1f}"
+    score = (
+        "no BLEU, which needs sacrebleu"
+        if summary["bleu"] is None
+        else f"BLEU {summary['bleu']:.1f}"
+    )
     print(
         f"{summary['sentences']} held-out sentences: loss {summary['held_out_loss']:.3f}, exact match "
         f"{summary['exact_match']:.1%}, {score}; {summary['steps']} steps in {summary['training_seconds']:.0f} s, "

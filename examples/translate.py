@@ -29,25 +29,40 @@ BLANK = Translation("", [], [], "", 0.0, [])  # of a blank line
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="%(prog)s RUN_DIR [text ...] [options]",
-    )  # fmt: skip
+    )
     parser.add_argument("run_dir", type=Path, help="the run directory that training left")
     parser.add_argument("text", nargs="*", help="sentences to translate")
     parser.add_argument(
-        "--beam", type=count, default=4, metavar="N", help="beam size; 1 is greedy (default: %(default)s)"
+        "--beam",
+        type=count,
+        default=4,
+        metavar="N",
+        help="beam size; 1 is greedy (default: %(default)s)",
     )
-    parser.add_argument("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
-    parser.add_argument("--max-len", type=count, metavar="N", help="the most tokens of a translation")
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-len", type=count, metavar="N", help="the most tokens of a translation"
+    )
     parser.add_argument(
         "--weights",
         default="best.safetensors",
         metavar="FILE",
         help="of the run: best.safetensors (default), last.safetensors, or a checkpoint",
     )
-    parser.add_argument("--attention", type=Path, metavar="PNG", help="draw what the last translation attended to")
-    parser.add_argument("--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser")
-    parser.add_argument("--scores", action="store_true", help="show the mean log-probability of each translation")
+    parser.add_argument(
+        "--attention", type=Path, metavar="PNG", help="draw what the last translation attended to"
+    )
+    parser.add_argument(
+        "--explore", type=Path, metavar="HTML", help="make a page of it, to explore in a browser"
+    )
+    parser.add_argument(
+        "--scores", action="store_true", help="show the mean log-probability of each translation"
+    )
     return parser.parse_intermixed_args(argv)  # sentences can follow options
 
 
@@ -86,10 +101,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def translated(translator: Translator, texts: list[str], args: argparse.Namespace) -> list[Translation | None]:
+def translated(
+    translator: Translator, texts: list[str], args: argparse.Namespace
+) -> list[Translation | None]:
     """The translations; None for a sentence that cannot be translated, with a note. A blank line stays one."""
     if not all(texts):
-        found = iter(translated(translator, [text for text in texts if text], args)) if any(texts) else iter(())
+        found = (
+            iter(translated(translator, [text for text in texts if text], args))
+            if any(texts)
+            else iter(())
+        )
         return [next(found) if text else BLANK for text in texts]
     try:
         for text in texts:
@@ -123,11 +144,21 @@ def show(translator: Translator, last: Translation, args: argparse.Namespace) ->
         words = translator.target_vocab
         beams = [
             (translator.target_tokenizer.join(words.decode(other.tokens)), other.log_prob)
-            for other in beam_search(translator.model, ids, beam_size=max(4, args.beam), n_best=4)[0]
+            for other in beam_search(translator.model, ids, beam_size=max(4, args.beam), n_best=4)[
+                0
+            ]
         ]
         explore(
-            translator.model, ids, source, last.ids, target, args.explore, title, vocabulary=words.tokens, beams=beams
-        )  # fmt: skip
+            translator.model,
+            ids,
+            source,
+            last.ids,
+            target,
+            args.explore,
+            title,
+            vocabulary=words.tokens,
+            beams=beams,
+        )
         print(f"attention: {args.explore}", file=sys.stderr)
     if args.attention:
         try:

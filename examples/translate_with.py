@@ -19,15 +19,34 @@ from minigrad.console import count, piped, run_script
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ...")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "model", type=Path, metavar="DIR", help="config.json, model.safetensors, tokenizer.json ..."
+    )
     parser.add_argument("text", nargs="*", help="sentences (default: the lines of standard input)")
     parser.add_argument(
-        "--from", dest="language", metavar="CODE", help="the language of the text, as the model names it"
+        "--from",
+        dest="language",
+        metavar="CODE",
+        help="the language of the text, as the model names it",
     )
     parser.add_argument("--to", metavar="CODE", help="the language to translate to")
-    parser.add_argument("--beams", type=count, default=4, metavar="N", help="size of the beam (default: %(default)s)")
-    parser.add_argument("--max-len", type=count, default=128, metavar="N", help="tokens at most (default: %(default)s)")
+    parser.add_argument(
+        "--beams",
+        type=count,
+        default=4,
+        metavar="N",
+        help="size of the beam (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-len",
+        type=count,
+        default=128,
+        metavar="N",
+        help="tokens at most (default: %(default)s)",
+    )
     return parser.parse_intermixed_args(argv)  # texts can follow options
 
 
@@ -41,7 +60,12 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     results = []
     for start in range(0, len(sentences), 16):
         part = sentences[start : start + 16]
-        options = {"language": args.language, "to": args.to, "num_beams": args.beams, "max_len": args.max_len}
+        options = {
+            "language": args.language,
+            "to": args.to,
+            "num_beams": args.beams,
+            "max_len": args.max_len,
+        }
         results += nn.generate_text(model, text, part, **options)
         print("\n".join(results[start:]), flush=True)
     return results

@@ -6,20 +6,22 @@
     (w**2).sum().backward()           # w.grad is 2 w
     mg.grad(lambda x: np.sin(x).sum())(np.ones(3))
 
-Tensors go where arrays go: np.f(t), t.f() and mg.f(t) are one function, `dim=` is read as `axis=`. help(mg.f) tells
-what it computes; help(mg.Tensor) lists the methods, help(mg.optim) the optimizers and schedules.
+Tensors go where arrays go: np.f(t), t.f() and mg.f(t) are one function, `dim=` is read as `axis=`.
+help(mg.f) tells what it computes; help(mg.Tensor) lists the methods, help(mg.optim) the optimizers
+and schedules.
 
 Tensors:
-    Tensor, tensor, as_tensor, zeros, ones, empty, full, arange, linspace, eye, rand, randn, randint, randperm,
-    from_numpy, zeros_like, ones_like, empty_like, full_like, rand_like, randn_like, default_generator,
-    get_rng_state, manual_seed, set_rng_state, device, cuda
+    Tensor, tensor, as_tensor, zeros, ones, empty, full, arange, linspace, eye, rand, randn,
+    randint, randperm, from_numpy, zeros_like, ones_like, empty_like, full_like, rand_like,
+    randn_like, default_generator, get_rng_state, manual_seed, set_rng_state, device, cuda
 
 Derivatives:
-    gradients, grad, value_and_grad, elementwise_grad, vjp, jvp, hvp, jacobian, hessian, no_grad, enable_grad,
-    set_grad_enabled, is_grad_enabled, custom_op
+    gradients, grad, value_and_grad, elementwise_grad, vjp, jvp, hvp, jacobian, hessian, no_grad,
+    enable_grad, set_grad_enabled, is_grad_enabled, custom_op
 
 Checking and watching:
-    gradcheck, gradgradcheck, detect_anomaly, profile, memory_report, to_dot, draw_graph, use_definitions
+    gradcheck, gradgradcheck, detect_anomaly, profile, memory_report, to_dot, draw_graph,
+    use_definitions
 
 Errors, threads, processes:
     GradientError, AnomalyError, GradcheckError, MissingExtraError, get_num_threads, set_num_threads
@@ -28,35 +30,37 @@ Several processes and others:
     Alone, DataParallel, MPIParallel, start_parallel
 
 Elementwise:
-    add, subtract, multiply, divide, negative, positive, absolute, sign, power, square, reciprocal, remainder,
-    exp, expm1, log, log1p, log2, log10, sqrt, rsqrt, logaddexp, hypot, sin, cos, tan, arcsin, arccos, arctan,
-    arctan2, sinh, cosh, tanh, arcsinh, arccosh, arctanh, maximum, minimum, where, masked_fill, clip, cbrt,
-    exp2, logaddexp2, fmax, fmin, copysign, heaviside, deg2rad, rad2deg, sinc, float_power, xlogy, divmod, fmod,
-    unwrap, select, piecewise, polyval, ldexp, conjugate
+    add, subtract, multiply, divide, negative, positive, absolute, sign, power, square, reciprocal,
+    remainder, exp, expm1, log, log1p, log2, log10, sqrt, rsqrt, logaddexp, hypot, sin, cos, tan,
+    arcsin, arccos, arctan, arctan2, sinh, cosh, tanh, arcsinh, arccosh, arctanh, maximum, minimum,
+    where, masked_fill, clip, cbrt, exp2, logaddexp2, fmax, fmin, copysign, heaviside, deg2rad,
+    rad2deg, sinc, float_power, xlogy, divmod, fmod, unwrap, select, piecewise, polyval, ldexp,
+    conjugate
 
 Activations:
     relu, sigmoid, softplus, log_sigmoid, leaky_relu, elu, silu, erf, gelu
 
 Reductions:
     sum, mean, var, std, max, min, prod, ptp, average, logsumexp, cumsum, cumprod, cumulative_sum,
-    cumulative_prod, cov, corrcoef, nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nancumsum,
-    nancumprod, nanmedian, nanquantile, nanpercentile, nan_to_num, norm, vector_norm, matrix_norm, cond,
-    softmax, log_softmax
+    cumulative_prod, cov, corrcoef, nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin,
+    nancumsum, nancumprod, nanmedian, nanquantile, nanpercentile, nan_to_num, norm, vector_norm,
+    matrix_norm, cond, softmax, log_softmax
 
 Linear algebra:
-    matmul, dot, vdot, inner, outer, tensordot, diagonal, diag, diagflat, trace, tril, triu, inv, solve, det,
-    slogdet, cholesky, vecdot, kron, cross, matvec, vecmat, eigh, eigvalsh, svd, svdvals, qr, pinv, lstsq,
-    matrix_power, multi_dot, einsum
+    matmul, dot, vdot, inner, outer, tensordot, diagonal, diag, diagflat, trace, tril, triu, inv,
+    solve, det, slogdet, cholesky, vecdot, kron, cross, matvec, vecmat, eigh, eigvalsh, svd,
+    svdvals, qr, pinv, lstsq, matrix_power, multi_dot, einsum
 
 Shape:
-    astype, clone, reshape, transpose, swapaxes, moveaxis, expand_dims, squeeze, ravel, broadcast_to,
-    broadcast_arrays, atleast_1d, atleast_2d, atleast_3d, concatenate, stack, append, vstack, hstack, dstack,
-    column_stack, block, split, array_split, unstack, meshgrid, flip, fliplr, flipud, rot90, roll, repeat, tile,
-    resize, delete, insert, pad, rollaxis, sliding_window_view, unfold
+    astype, clone, reshape, transpose, swapaxes, moveaxis, expand_dims, squeeze, ravel,
+    broadcast_to, broadcast_arrays, atleast_1d, atleast_2d, atleast_3d, concatenate, stack, append,
+    vstack, hstack, dstack, column_stack, block, split, array_split, unstack, meshgrid, flip,
+    fliplr, flipud, rot90, roll, repeat, tile, resize, delete, insert, pad, rollaxis,
+    sliding_window_view, unfold
 
 Indexing and sorting:
-    scatter, getitem, take, take_along_axis, gather, compress, extract, index_select, masked_select, index_add,
-    one_hot, sort, argsort, partition, top_k, median, quantile, percentile
+    scatter, getitem, take, take_along_axis, gather, compress, extract, index_select, masked_select,
+    index_add, one_hot, sort, argsort, partition, top_k, median, quantile, percentile
 
 Differences and integrals:
     diff, trapezoid, gradient, interp, convolve, correlate
@@ -68,14 +72,14 @@ Networks:
     linear, layer_norm, rms_norm, dropout, relu_dropout, embedding, scaled_dot_product_attention
 
 Losses:
-    cross_entropy, linear_cross_entropy, mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy,
-    binary_cross_entropy_with_logits, nll_loss, kl_div
+    cross_entropy, linear_cross_entropy, mse_loss, l1_loss, smooth_l1_loss, huber_loss,
+    binary_cross_entropy, binary_cross_entropy_with_logits, nll_loss, kl_div
 
 Without gradient:
-    greater, greater_equal, less, less_equal, equal, not_equal, isclose, allclose, array_equal, logical_not,
-    logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, bitwise_not, any, all, isnan,
-    isinf, isfinite, signbit, floor, ceil, trunc, round, rint, floor_divide, argmax, argmin, nonzero,
-    argwhere, count_nonzero, searchsorted
+    greater, greater_equal, less, less_equal, equal, not_equal, isclose, allclose, array_equal,
+    logical_not, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor,
+    bitwise_not, any, all, isnan, isinf, isfinite, signbit, floor, ceil, trunc, round, rint,
+    floor_divide, argmax, argmin, nonzero, argwhere, count_nonzero, searchsorted
 
 Other names of these:
     abs, bmm, clamp, inverse, mm, movedim, permute, pow, topk, unsqueeze
@@ -132,7 +136,9 @@ from .ops.decompositions import *
 from .ops.einsum import *
 from .ops.elementwise import *
 from .ops.elementwise import absolute as abs
-from .ops.elementwise import clip as clamp  # and PyTorch's names of functions, as they are written most
+from .ops.elementwise import (
+    clip as clamp,
+)  # and PyTorch's names of functions, as they are written most
 from .ops.elementwise import power as pow
 from .ops.habits import *
 from .ops.indexing import *

@@ -1,4 +1,6 @@
-"""What scripts share: bad input and Ctrl-C are one line and an exit code; the numbers and lines that a user gives."""
+"""What scripts share: bad input and Ctrl-C are one line and an exit code; the numbers and lines
+that a user gives.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,28 @@ from .signals import ENDING, Terminated, handled, terminate
 
 __all__ = ["amount", "begun", "count", "piped", "run_script", "seed"]
 
-_OF_THE_USER = (OSError, ValueError, FloatingPointError, OverflowError, MemoryError, RuntimeError, MissingExtraError)
+_OF_THE_USER = (
+    OSError,
+    ValueError,
+    FloatingPointError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    MissingExtraError,
+)
 
 
 def run_script(main: Callable[[], Any]) -> int:
     """Call `main()`, and return the exit code of the process: `sys.exit(run_script(main))`.
 
-    An error in what the user gave (OSError, ValueError, FloatingPointError, OverflowError, MemoryError,
-    RuntimeError, a missing extra) is one line on standard error and code 1; Ctrl-C, SIGTERM and SIGHUP are one line
-    and code 130, 143 and 129. A reader of standard output that has gone away (`| head`) ends the script quietly with
-    code 1. An integer that `main` returns is the code.
+    An error in what the user gave (OSError, ValueError, FloatingPointError, OverflowError,
+    MemoryError, RuntimeError, a missing extra) is one line on standard error and code 1; Ctrl-C,
+    SIGTERM and SIGHUP are one line and code 130, 143 and 129. A reader of standard output that has
+    gone away (`| head`) ends the script quietly with code 1. An integer that `main` returns is the
+    code.
 
-    Of the ranks that mpiexec or srun started the first alone speaks. One that fails says so, and ends the job.
+    Of the ranks that mpiexec or srun started the first alone speaks. One that fails says so, and
+    ends the job.
     """
     begun()
     place = launched()
@@ -55,7 +67,9 @@ def run_script(main: Callable[[], Any]) -> int:
 
 
 def begun() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt, whatever answered it while a script imported (`until_begun`)."""
+    """From here on Ctrl-C is a KeyboardInterrupt, whatever answered it while a script imported
+    (`until_begun`).
+    """
     if getattr(signal.getsignal(signal.SIGINT), "until_begun", False):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -63,7 +77,9 @@ def begun() -> None:
 def count(text: str, low: int = 1) -> int:
     """A whole number of at least 1: the `type` of an argument."""
     if not text.isdecimal() or len(text) > 15 or int(text) < low:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least {low}, got {text[:30]!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least {low}, got {text[:30]!r}"
+        )
     return int(text)
 
 
@@ -119,7 +135,10 @@ def _run(main: Callable[[], Any]) -> int:
     finally:
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # a reader that is gone, a full disk: what is left goes nowhere
+        except (
+            OSError,
+            ValueError,
+        ):  # a reader that is gone, a full disk: what is left goes nowhere
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -128,7 +147,9 @@ def one_line(error: BaseException) -> str:
     """The message of an error in one line, the file first where there is one."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.strerror:  # of a file without a name, such as standard output
+    elif (
+        isinstance(error, OSError) and error.strerror
+    ):  # of a file without a name, such as standard output
         text = error.strerror
     else:
         text = str(error) or type(error).__name__

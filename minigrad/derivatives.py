@@ -1,7 +1,8 @@
 """Derivatives as functions: `grad(f)(x)`, and its relatives, to any order by nesting.
 
-These see `f` as a function of arrays, or of trees of arrays (`minigrad.trees`); no `.grad` is touched. Each works
-inside another, and inside an ordinary graph: what they return is recorded wherever its inputs are.
+These see `f` as a function of arrays, or of trees of arrays (`minigrad.trees`); no `.grad` is
+touched. Each works inside another, and inside an ordinary graph: what they return is recorded
+wherever its inputs are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from .core.tensor import Tensor, wrap
 from .ops.joining import stack
 from .trees import aligned, leaves, rebuilt
 
-__all__ = ["gradients", "grad", "value_and_grad", "elementwise_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"]
+__all__ = [
+    "gradients",
+    "grad",
+    "value_and_grad",
+    "elementwise_grad",
+    "vjp",
+    "jvp",
+    "hvp",
+    "jacobian",
+    "hessian",
+]
 
 Function = Callable[..., Any]
 
@@ -34,7 +45,8 @@ def gradients(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` (a tensor, or several, whose gradients add up) with respect to `inputs`.
+    """The gradients of `outputs` (a tensor, or several, whose gradients add up) with respect to
+    `inputs`.
 
     Each has the shape and dtype of its input, which can be any tensor of the graph. `gradient` is
     that of a final scalar with respect to each output, and can be left out for one-element outputs.
@@ -45,12 +57,19 @@ def gradients(
     if len(gs) != len(ys):
         raise ValueError(f"gradients: expected {len(ys)} output gradients, got {len(gs)}")
     nodes = [x._needed_node("gradients") for x in xs]
-    live = [(y._node, y._seed("gradients", g, create_graph)) for y, g in zip(ys, gs) if y._node is not None]
+    live = [
+        (y._node, y._seed("gradients", g, create_graph))
+        for y, g in zip(ys, gs)
+        if y._node is not None
+    ]
     with set_grad_enabled(create_graph):
         roots, seeds = [node for node, _ in live], [seed for _, seed in live]
         found = Backward(wrap, retain_graph, create_graph).run(roots, seeds, nodes)
     if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in found]):
-        raise GradientError(f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True for None")
+        raise GradientError(
+            f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True for "
+            "None"
+        )
     return tuple([found.get(node) for node in nodes])
 
 
@@ -59,9 +78,14 @@ def _listed(value: Any) -> list[Any]:
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument is one array: lists and tuples of plain numbers are, as for np.asarray; others are trees."""
+    """Whether an argument is one array: lists and tuples of plain numbers are, as for np.asarray;
+    others are trees.
+    """
     if type(value) in (list, tuple):
-        return all(isinstance(part, (int, float)) or (type(part) in (list, tuple) and is_array(part)) for part in value)
+        return all(
+            isinstance(part, (int, float)) or (type(part) in (list, tuple) and is_array(part))
+            for part in value
+        )
     return not isinstance(value, (dict, list, tuple))
 
 
@@ -69,13 +93,20 @@ class _Traced:
     """One run of `f`, with the leaves of the chosen arguments as the inputs of a graph of its own."""
 
     def __init__(
-        self, name: str, f: Function, args: Sequence[Any], argnums: int | Sequence[int], kwargs: dict[str, Any]
+        self,
+        name: str,
+        f: Function,
+        args: Sequence[Any],
+        argnums: int | Sequence[int],
+        kwargs: dict[str, Any],
     ) -> None:
         self.outer, self.single = MODE.get().record, isinstance(argnums, int)
         args, argnums = list(args), [argnums] if isinstance(argnums, int) else argnums
         for i in argnums:
             if not -len(args) <= i < len(args):
-                raise ValueError(f"{name}: argnums has {i}, but the function was given {len(args)} arguments")
+                raise ValueError(
+                    f"{name}: argnums has {i}, but the function was given {len(args)} arguments"
+                )
         self.trees = [args[i] for i in argnums]
         self.inputs: list[Tensor] = []
         for i, tree in zip(argnums, self.trees):
@@ -89,13 +120,22 @@ class _Traced:
         """The gradients of the inputs; recorded, if anything outside this run could ask for theirs."""
         for y in ys:
             if not isinstance(y, Tensor):
-                raise TypeError(f"expected the function to return a Tensor, got a {type(y).__name__}")
+                raise TypeError(
+                    f"expected the function to return a Tensor, got a {type(y).__name__}"
+                )
         create = self.is_tied(ys, gs or ())
-        found = gradients(ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True)
-        return [wrap(np.zeros_like(x._array), None) if c is None else c for x, c in zip(self.inputs, found)]
+        found = gradients(
+            ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True
+        )
+        return [
+            wrap(np.zeros_like(x._array), None) if c is None else c
+            for x, c in zip(self.inputs, found)
+        ]
 
     def by_argument(self, values: Sequence[Any]) -> Any:
-        """A value for each input, as a tree for each of the chosen arguments, or for the single one."""
+        """A value for each input, as a tree for each of the chosen arguments, or for the single
+        one.
+        """
         rest = iter(values)
         found = tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
         return found[0] if self.single else found
@@ -105,7 +145,9 @@ class _Traced:
         own = {x._node for x in self.inputs}
         roots = [y._node for y in ys if y is not None and y._node is not None]
         tied = any(node.op is None and node not in own for node in topological(roots))
-        return self.outer and (tied or any(isinstance(g, Tensor) and g._node is not None for g in gs))
+        return self.outer and (
+            tied or any(isinstance(g, Tensor) and g._node is not None for g in gs)
+        )
 
 
 def _fresh(x: Any, outer: bool) -> Tensor:
@@ -121,13 +163,15 @@ def _fresh(x: Any, outer: bool) -> Tensor:
     return wrap(array, Node(None, (), (), array))
 
 
-def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
+def value_and_grad(
+    f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Function:
     """A function that returns f's value and its gradient.
 
     `f` returns a tensor of one element; with `has_aux`, a pair of that and anything else. The
-    gradient has the structure of argument `argnums` (an array, or nested dicts, lists, tuples and named
-    tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an array, and
-    integers of arrays count as float64.
+    gradient has the structure of argument `argnums` (an array, or nested dicts, lists, tuples and
+    named tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an
+    array, and integers of arrays count as float64.
     """
 
     @functools.wraps(f)
@@ -154,33 +198,41 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
 
 def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns the derivative of each element of f's result, for an elementwise `f` such as np.tanh."""
+    """A function that returns the derivative of each element of f's result, for an elementwise `f`
+    such as np.tanh.
+    """
     return grad(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs).sum()), argnums)
 
 
 def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
     """f(*xs), and the function that takes a gradient of that value to the gradients of all xs.
 
-    If `f` returns a tuple or list, that function takes as many gradients; if it returns another tree, one of its
-    structure. The gradients have the structure of the xs, which can be trees of arrays.
+    If `f` returns a tuple or list, that function takes as many gradients; if it returns another
+    tree, one of its structure. The gradients have the structure of the xs, which can be trees of
+    arrays.
     """
     run = _Traced("vjp", f, xs, range(len(xs)), {})
     ys = leaves(run.result)
 
     def pullback(*gs: Any) -> tuple[Any, ...]:
-        several = isinstance(run.result, (list, tuple)) and not (len(gs) == 1 and isinstance(gs[0], (list, tuple)))
+        several = isinstance(run.result, (list, tuple)) and not (
+            len(gs) == 1 and isinstance(gs[0], (list, tuple))
+        )
         if not several and len(gs) != 1:
             raise ValueError(f"vjp: expected one output gradient, got {len(gs)}")
-        return run.by_argument(run.pull(ys, aligned(run.result, gs if several else gs[0]), retain_graph=True))
+        return run.by_argument(
+            run.pull(ys, aligned(run.result, gs if several else gs[0]), retain_graph=True)
+        )
 
     return run.result, pullback
 
 
 def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
-    """f(*xs), and its derivative in the direction `vs`: the Jacobian times vs, in the structure of f's result.
+    """f(*xs), and its derivative in the direction `vs`: the Jacobian times vs, in the structure of
+    f's result.
 
-    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays. The vjp is linear
-    in the gradient it is given, so its own vjp is the jvp.
+    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays.
+    The vjp is linear in the gradient it is given, so its own vjp is the jvp.
     """
     arguments = _tupled(xs)
     run = _Traced("jvp", f, arguments, range(len(arguments)), {})
@@ -190,7 +242,9 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     us = [_fresh(np.zeros(y.shape, y.dtype), False) for y in ys]
     pulled = gradients(ys, run.inputs, us, create_graph=True, allow_unused=True)
     pairs = [(p, v) for p, v in zip(pulled, directions) if p is not None and p.requires_grad]
-    tangents = gradients([p for p, _ in pairs], us, [v for _, v in pairs], create_graph=tied, allow_unused=True)
+    tangents = gradients(
+        [p for p, _ in pairs], us, [v for _, v in pairs], create_graph=tied, allow_unused=True
+    )
     zeros = [Tensor(np.zeros(y.shape, y.dtype)) if t is None else t for y, t in zip(ys, tangents)]
     return rebuilt(run.result, ys if tied else [y.detach() for y in ys]), rebuilt(run.result, zeros)
 
@@ -198,7 +252,8 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
 def hvp(f: Function, xs: Any, vs: Any) -> Any:
     """The Hessian of `f` at `xs` times `vs`, without the Hessian.
 
-    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays. The answer is alike.
+    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays.
+    The answer is alike.
     """
     arguments = _tupled(xs)
     argnums = 0 if _is_one(xs) else range(len(arguments))
@@ -220,14 +275,16 @@ def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
     if _is_one(xs):
         vs = vs if type(vs) in (list, tuple) and len(vs) == 1 and not is_array(vs) else (vs,)
     given = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
-    return [v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, given)]
+    return [
+        v if isinstance(v, Tensor) else np.asarray(v, x.dtype) for x, v in zip(run.inputs, given)
+    ]
 
 
 def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns all derivatives of f's result: a tensor of shape (*f's, *argument's).
 
-    A tuple of them, if `argnums` is a tuple. Where f's result or the argument is a tree, the answer is one too: it
-    has the structure of the result, and for each of its leaves that of the argument.
+    A tuple of them, if `argnums` is a tuple. Where f's result or the argument is a tree, the answer
+    is one too: it has the structure of the result, and for each of its leaves that of the argument.
     """
 
     @functools.wraps(f)
@@ -247,7 +304,9 @@ def _rows(run: _Traced, y: Tensor) -> list[Tensor]:
         rows.append(run.pull([y], [g.reshape(y.shape)], retain_graph=True))
     if not rows:
         return [Tensor(np.zeros(y.shape + x.shape)) for x in run.inputs]
-    return [stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)]
+    return [
+        stack([row[k] for row in rows]).reshape(y.shape + x.shape) for k, x in enumerate(run.inputs)
+    ]
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:

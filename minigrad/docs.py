@@ -1,4 +1,6 @@
-"""The table of all operations, made from the registry: `python -m minigrad.docs docs/operations.md` renews it."""
+"""The table of all operations, made from the registry: `python -m minigrad.docs docs/operations.md`
+renews it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,19 @@ _MODULES = {
     "Indexing and sorting": "ops.indexing ops.sorting",
     "Differences and integrals": "ops.calculus",
     "PyTorch's names": "ops.habits",
-    "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding kernels.attention",
+    "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding "
+    "kernels.attention",
     "Losses": "kernels.cross_entropy ops.losses",
     "Without gradient": "ops.compare",
 }
-KINDS = {kind: [import_module(f"minigrad.{name}") for name in names.split()] for kind, names in _MODULES.items()}
-_BEGIN, _END = "<!-- ops: made by python -m minigrad.docs docs/operations.md -->", "<!-- end of ops -->"
+KINDS = {
+    kind: [import_module(f"minigrad.{name}") for name in names.split()]
+    for kind, names in _MODULES.items()
+}
+_BEGIN, _END = (
+    "<!-- ops: made by python -m minigrad.docs docs/operations.md -->",
+    "<!-- end of ops -->",
+)
 
 
 def _methods(names: tuple[str, ...]) -> str:
@@ -31,7 +40,11 @@ def _methods(names: tuple[str, ...]) -> str:
         "neg": "-", "pos": "+", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&",
         "or": "|", "xor": "^", "invert": "~", "getitem": "[]", "abs": "abs()",
     }  # fmt: skip
-    shown = [signs.get(n.strip("_"), n) if n.startswith("__") else f".{n}()" for n in names if not n.startswith("__r")]
+    shown = [
+        signs.get(n.strip("_"), n) if n.startswith("__") else f".{n}()"
+        for n in names
+        if not n.startswith("__r")
+    ]
     return " ".join(f"`{n}`" for n in shown).replace("|", "\\|")
 
 

@@ -9,22 +9,31 @@ from typing import Any
 
 from .core.errors import MissingExtraError
 
-_PACKAGES = {"mpi4py": "mpi4py mpich", "opencc": "opencc-python-reimplemented"}  # where they are named otherwise
+_PACKAGES = {
+    "mpi4py": "mpi4py mpich",
+    "opencc": "opencc-python-reimplemented",
+}  # where they are named otherwise
 
 
 def require(module: str, purpose: str, least: str = "") -> Any:
-    """Import an optional module, of the version `least` or newer, or say which packages to install for `purpose`."""
+    """Import an optional module, of the version `least` or newer, or say which packages to install
+    for `purpose`.
+    """
     name = module.partition(".")[0]
     try:
         found = importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}") from error
+        raise MissingExtraError(
+            f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}"
+        ) from error
     if least:
         from importlib.metadata import PackageNotFoundError, version
 
         with suppress(PackageNotFoundError):  # of a program packed into one file
             if _numbers(version(name)) < _numbers(least):
-                raise MissingExtraError(f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}")
+                raise MissingExtraError(
+                    f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}"
+                )
     return found
 
 

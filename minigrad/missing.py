@@ -1,4 +1,6 @@
-"""Names of PyTorch's modules that are not here, and what to write instead: imported when one is asked for."""
+"""Names of PyTorch's modules that are not here, and what to write instead: imported when one is
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -209,7 +211,9 @@ pdist                 minigrad.norm(x[i] - x[j], axis=-1) with i, j = np.triu_in
 rrelu                 minigrad.leaky_relu(x, slope)
 """)
 FUNCTIONAL = {name.lower(): text for name, text in NN.items()} | FUNCTIONAL
-"""Functions that have no entry of their own are found by the names of their layers, without underscores."""
+"""Functions that have no entry of their own are found by the names of their layers, without
+underscores.
+"""
 
 OPTIM = table("""
 ASGD                  nn.MovingAverage beside minigrad.optim.SGD
@@ -248,21 +252,25 @@ _KINDS = {
     r".*(contiguous_format|preserve_format|channels_last|memory_format|channels_last_3d|strided)": (
         "memory lies as in NumPy's arrays: see x.strides"
     ),
-    r".*determin.*|.*matmul_precision": "results are the same at every run: there is nothing to set",
+    r".*determin.*|.*matmul_precision": "results are the same at every run: there is nothing to "
+                                        "set",
     r"Ada\w+|Muon|[NR]Adam|RMSprop|Rprop|LARS": "there are SGD, Adam and AdamW",
     r"(cuda|accelerator|backends|cpu|xpu|mps|mtia|hip|Stream|Event|amp|autocast\w*|GradScaler|get_default_device|"
     r"set_default_device|\w*autocast\w*|\w*(cudnn|miopen|mkldnn|vulkan)\w*|AcceleratorError|OutOfMemoryError|numa|"
-    r"is_vulkan_available|thread_safe_generator)": "everything is in the memory of the CPU, on one device",
+    r"is_vulkan_available|thread_safe_generator)": "everything is in the memory of the CPU, on "
+                                                   "one device",
     r"(Lazy)?(Conv|Fold|Unfold$|Pixel|ChannelShuffle|Upsampl|.*(Pool|Unpool|Pad)\dd|CrossMapLRN2d|LocalResponse|"
     r"(Batch|Instance)Norm\dd|LazyBatchNorm|LazyInstanceNorm|Softmax2d|Dropout[23]d).*":
         "there are no layers of images; x.unfold and a product do what a convolution does",
     r".*(conv\dd|conv_|convolution|_pool\dd|unpool\dd|interpolate|upsample|grid_sample|affine_grid|pixel_|"
     r"channel_shuffle|GRID_SAMPLE|local_response|instance_norm|dropout[23]d|constant_pad).*|fold|conv_tbc":
         "there are no functions of images; x.unfold and a product do what a convolution does",
-    r".*(RNN|LSTM|GRU|rnn_|lstm|gru).*": "there are no recurrent layers; write the loop over steps, or attention",
+    r".*(RNN|LSTM|GRU|rnn_|lstm|gru).*": "there are no recurrent layers; write the loop over "
+                                         "steps, or attention",
     r".*(alpha_dropout|AlphaDropout|feature_dropout|native_dropout).*|[dD]ropout1d":
         "there is one dropout, minigrad.dropout(x, p), of single elements",
-    r".*(EmbeddingBag|embedding_bag|embedding_renorm).*": "write minigrad.embedding(weight, indices).sum(axis=...)",
+    r".*(EmbeddingBag|embedding_bag|embedding_renorm).*": "write minigrad.embedding(weight, "
+                                                          "indices).sum(axis=...)",
     r".*(CTC|ctc|AdaptiveLogSoftmax).*": "there is no such loss",
     r".*(quant|qint|quint|fbgemm|observer|QUInt|QInt|q_scale|q_zero|q_per|int_repr|per_tensor|per_channel).*|(hspmm|hsmm|dsmm|saddmm|spmm|smm)":
         "there are no quantised and no sparse tensors",
@@ -272,7 +280,8 @@ _KINDS = {
     r".*(complex|cfloat|cdouble|chalf|Complex|view_as_real).*|real|imag|conj\w*":
         "complex numbers have no gradients here; write real and imaginary parts",
     r"bfloat16|BFloat16\w*|float8\w*|float4\w*|int[1-7]|uint[1-7]|bits\w*|uint16|uint32|uint64|BFloat.*":
-        "a dtype of NumPy stands in its place: np.float16, np.float32, np.float64, np.int8 to np.uint64",
+        "a dtype of NumPy stands in its place: np.float16, np.float32, np.float64, np.int8 to "
+        "np.uint64",
 }  # fmt: skip
 
 
@@ -301,7 +310,11 @@ def advice(module: str, name: str) -> str:
             return f"write x.{name}(...)"
         if found := of_tensors.advice(name):
             return found
-    same = f"write np.{name}(...)" if module == "minigrad" and callable(getattr(np, name, None)) else ""
+    same = (
+        f"write np.{name}(...)"
+        if module == "minigrad" and callable(getattr(np, name, None))
+        else ""
+    )
     return next((text for pattern, text in _KINDS.items() if re.fullmatch(pattern, name)), same)
 
 

@@ -1,8 +1,8 @@
 """What concerns the whole process: its cores, and what becomes of freed memory.
 
 A training step asks for the same arrays again and again. By default the C library hands large freed
-blocks back to the system, which clears and maps them anew page by page when they are asked for again:
-that can take longer than the arithmetic done in them.
+blocks back to the system, which clears and maps them anew page by page when they are asked for
+again: that can take longer than the arithmetic done in them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from .launcher import launched
 __all__ = ["get_num_threads", "set_num_threads"]
 
 # The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
-_SPELLINGS = [f"{start}openblas_{{}}_num_threads{end}" for start in ("scipy_", "") for end in ("64_", "")]
+_SPELLINGS = [
+    f"{start}openblas_{{}}_num_threads{end}" for start in ("scipy_", "") for end in ("64_", "")
+]
 
 
 @cache
@@ -51,19 +53,25 @@ def has_blas() -> bool:
 
 
 def available_cores() -> int:
-    """The cores that this process may use: its part of them, where a launcher put several ranks on one machine."""
+    """The cores that this process may use: its part of them, where a launcher put several ranks on
+    one machine.
+    """
     if sys.platform == "emscripten":
         return 1  # and there are no threads
     all_cores = os.cpu_count() or 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else all_cores
     place = launched()
-    if place is not None and cores * place.local_size > all_cores:  # ranks are not bound to cores of their own
+    if (
+        place is not None and cores * place.local_size > all_cores
+    ):  # ranks are not bound to cores of their own
         cores = max(1, cores // place.local_size)
     return cores
 
 
 def get_num_threads() -> int:
-    """The threads that a matrix product may use: at first as many as there are cores, or OPENBLAS_NUM_THREADS."""
+    """The threads that a matrix product may use: at first as many as there are cores, or
+    OPENBLAS_NUM_THREADS.
+    """
     blas = _blas()
     return available_cores() if blas is None else int(blas[1]())
 
@@ -71,15 +79,16 @@ def get_num_threads() -> int:
 def set_num_threads(n: int) -> None:
     """Let matrix products use `n` threads; all else runs on the thread that calls it.
 
-    It holds for the whole process. NumPy's other operations use one core; to use more for a training
-    step, see `minigrad.parallel`.
+    It holds for the whole process. NumPy's other operations use one core; to use more for a
+    training step, see `minigrad.parallel`.
     """
     if n < 1:
         raise ValueError(f"set_num_threads: expected at least 1, got {n}")
     blas = _blas()
     if blas is None:
         raise RuntimeError(
-            "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable of its own "
+            "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable "
+            "of its own "
             "library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
         )
     blas[0](n)
@@ -107,7 +116,10 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     try:
         from concurrent.futures import ThreadPoolExecutor  # takes a tenth of minigrad's own import
 
-        with threads(1), ThreadPoolExecutor(count) as pool:  # BLAS's own threads would wait for each other
+        with (
+            threads(1),
+            ThreadPoolExecutor(count) as pool,
+        ):  # BLAS's own threads would wait for each other
             jobs = [pool.submit(contextvars.copy_context().run, run, part) for part in parts]
             return [job.result() for job in jobs]
     finally:
@@ -117,7 +129,8 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 _ALONE = threading.Lock()
 
 
-# -- memory ------------------------------------------------------------------------------------------
+# -- memory
+# ------------------------------------------------------------------------------------------
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
@@ -126,8 +139,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 def keep_freed_memory() -> bool:
     """Let glibc's malloc keep freed blocks for reuse; whether it does.
 
-    `Trainer.fit` and decoding call this. It holds for the whole process, whose memory then stays at its
-    peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.
+    `Trainer.fit` and decoding call this. It holds for the whole process, whose memory then stays at
+    its peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.
     """
     if os.environ.get("MINIGRAD_MALLOC") == "default":
         return False
@@ -135,6 +148,8 @@ def keep_freed_memory() -> bool:
         import ctypes
 
         mallopt = ctypes.CDLL(None).mallopt
-        return bool(mallopt(_M_MMAP_THRESHOLD, 1 << 30) and mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1))
+        return bool(
+            mallopt(_M_MMAP_THRESHOLD, 1 << 30) and mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+        )
     except (ImportError, OSError, AttributeError, TypeError):  # another C library
         return False

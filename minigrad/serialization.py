@@ -19,22 +19,27 @@ __all__ = ["load_arrays", "read_json", "save_arrays", "write_atomically", "write
 _CHECKSUM = "minigrad.crc32"
 
 
-def save_arrays(path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None) -> None:
+def save_arrays(
+    path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any] | None = None
+) -> None:
     """Write named arrays, and plain data beside them, into one safetensors file, atomically.
 
-    Each value of `metadata` is stored as JSON. A checksum of all of it, in the metadata too, lets `load_arrays`
-    notice any later change.
+    Each value of `metadata` is stored as JSON. A checksum of all of it, in the metadata too, lets
+    `load_arrays` notice any later change.
     """
     notes = {key: json.dumps(value, ensure_ascii=False) for key, value in (metadata or {}).items()}
     write_safetensors(path, arrays, {**notes, _CHECKSUM: _checksum(arrays, notes)})
 
 
-def load_arrays(path: str | Path, mmap: bool = False) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(
+    path: str | Path, mmap: bool = False
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the plain data of a file from `save_arrays`, or of any safetensors file.
 
-    bfloat16 becomes float32. With `mmap`, the arrays are read-only views of the file, read where they are
-    looked at. A file that is no safetensors file, or not a whole one, is a ValueError; so is one that was
-    changed since `save_arrays` wrote it (not asked with `mmap`, since that would read all of it).
+    bfloat16 becomes float32. With `mmap`, the arrays are read-only views of the file, read where
+    they are looked at. A file that is no safetensors file, or not a whole one, is a ValueError; so
+    is one that was changed since `save_arrays` wrote it (not asked with `mmap`, since that would
+    read all of it).
     """
     file = SafetensorsFile(path)
     arrays = {name: file.map(name) if mmap else file.read(name) for name in file}
@@ -42,7 +47,8 @@ def load_arrays(path: str | Path, mmap: bool = False) -> tuple[dict[str, np.ndar
     written = notes.pop(_CHECKSUM, None)
     if written is not None and not mmap and written != (found := _checksum(arrays, notes)):
         raise ValueError(
-            f"{path}: changed since it was written: its checksum is {found}, expected {written:.20}; "
+            f"{path}: changed since it was written: its checksum is {found}, expected "
+            f"{written:.20}; "
             f"take a copy of it, or remove {_CHECKSUM} from its metadata if the change is meant"
         )
     data = {}

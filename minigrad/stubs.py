@@ -1,4 +1,6 @@
-"""Tensor's methods for type checkers, which do not run the registry: `python -m minigrad.stubs` writes them."""
+"""Tensor's methods for type checkers, which do not run the registry: `python -m minigrad.stubs`
+writes them.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,38 @@ class Methods:
 '''
 _PROPERTIES = {
     "shape": "builtins.tuple[builtins.int, ...]", "ndim": "builtins.int", "dtype": "np.dtype[Any]",
-    "itemsize": "builtins.int", "nbytes": "builtins.int", "strides": "builtins.tuple[builtins.int, ...]",
+    "itemsize": "builtins.int", "nbytes": "builtins.int", "strides": "builtins.tuple[builtins.int, "
+                                                                     "...]",
     "flags": "Any", "device": "Any",
 }  # fmt: skip
 """The types of those that are no tensors."""
-_KNOWN = {"int", "float", "bool", "str", "None", "Any", "Tensor", "Sequence", "tuple", "list", "TopK"}
+_KNOWN = {
+    "int",
+    "float",
+    "bool",
+    "str",
+    "None",
+    "Any",
+    "Tensor",
+    "Sequence",
+    "tuple",
+    "list",
+    "TopK",
+}
 _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 
 
 def methods() -> dict[str, Any]:
     """The methods of Tensor that no class body defines, by name."""
     own = Tensor.__module__
-    found = {name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own}
-    for protocol in ("__getattr__", "__array_ufunc__", "__array_function__"):  # the first tells of names not here
+    found = {
+        name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own
+    }
+    for protocol in (
+        "__getattr__",
+        "__array_ufunc__",
+        "__array_function__",
+    ):  # the first tells of names not here
         found.pop(protocol, None)
     return found
 
@@ -46,7 +67,11 @@ def methods() -> dict[str, Any]:
 def properties() -> dict[str, property]:
     """The properties of Tensor that no class body defines, by name."""
     own = Tensor.__module__
-    return {n: p for n, p in vars(Tensor).items() if isinstance(p, property) and p.fget.__module__ != own}
+    return {
+        n: p
+        for n, p in vars(Tensor).items()
+        if isinstance(p, property) and p.fget.__module__ != own
+    }
 
 
 def _property(name: str, found: property) -> str:
@@ -58,7 +83,9 @@ def _type(annotation: Any, otherwise: str) -> str:
     text = _TYPES.get(annotation, annotation) if isinstance(annotation, str) else otherwise
     if not set(re.findall(r"[A-Za-z_]+", text)) <= _KNOWN:
         return "Any"
-    return re.sub(r"\b(int|float|bool|str|tuple|list)\b", r"builtins.\1", text)  # Tensor has methods of these names
+    return re.sub(
+        r"\b(int|float|bool|str|tuple|list)\b", r"builtins.\1", text
+    )  # Tensor has methods of these names
 
 
 def _declared(name: str, method: Any) -> str:
@@ -71,7 +98,9 @@ def _declared(name: str, method: Any) -> str:
     else:
         signature = inspect.signature(method)
         parameters = list(signature.parameters.values())
-        if parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:  # NumPy's function, on the arrays inside
+        if (
+            parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
+        ):  # NumPy's function, on the arrays inside
             theirs = inspect.signature(method.numpy[0]).parameters.values()
             parameters = [p for p in theirs if p.name not in ("out", "signature")]
         shown = _shown(parameters[1:])
@@ -83,14 +112,21 @@ def _declared(name: str, method: Any) -> str:
 
 
 def _shown(parameters: list[inspect.Parameter]) -> list[str]:
-    """Parameters as they are written, with PyTorch's words `dim` and `keepdim` where NumPy's are understood."""
+    """Parameters as they are written, with PyTorch's words `dim` and `keepdim` where NumPy's are
+    understood.
+    """
     shown = [
-        f"{p.name}: {_type(p.annotation, 'Any')}" + (" = ..." if p.default is not p.empty else "") for p in parameters
+        f"{p.name}: {_type(p.annotation, 'Any')}" + (" = ..." if p.default is not p.empty else "")
+        for p in parameters
     ]
     kinds = [p.kind for p in parameters]
     shown = [{2: "*", 4: "**"}.get(int(kind), "") + text for kind, text in zip(kinds, shown)]
     names = {p.name for p in parameters}
-    words = [f"{word}: Any = ..." for word, ours in {"dim": "axis", "keepdim": "keepdims"}.items() if ours in names]
+    words = [
+        f"{word}: Any = ..."
+        for word, ours in {"dim": "axis", "keepdim": "keepdims"}.items()
+        if ours in names
+    ]
     last = len(shown) - (inspect.Parameter.VAR_KEYWORD in kinds)
     starred = inspect.Parameter.VAR_POSITIONAL in kinds or inspect.Parameter.KEYWORD_ONLY in kinds
     shown[last:last] = words if starred or not words else ["*", *words]
@@ -104,7 +140,12 @@ def _shown(parameters: list[inspect.Parameter]) -> list[str]:
 def stubs() -> str:
     """The text of `core/methods.pyi`."""
     declared = [_declared(name, method) for name, method in sorted(methods().items())]
-    return _HEAD + "\n".join(declared) + "\n" + "".join(_property(*item) for item in properties().items())
+    return (
+        _HEAD
+        + "\n".join(declared)
+        + "\n"
+        + "".join(_property(*item) for item in properties().items())
+    )
 
 
 if __name__ == "__main__":

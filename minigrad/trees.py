@@ -16,13 +16,17 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
     return [leaf for part in parts for leaf in leaves(part, is_leaf)]
 
 
-def aligned(like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
+def aligned(
+    like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False
+) -> list[Any]:
     """What `tree` holds where `like` has its leaves; a ValueError where it is built otherwise."""
     if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
         return [tree]
     if isinstance(like, dict):
         if not isinstance(tree, dict) or tree.keys() != like.keys():
-            raise ValueError(f"expected a dict with the keys {sorted(map(str, like))}, got {_described(tree)}")
+            raise ValueError(
+                f"expected a dict with the keys {sorted(map(str, like))}, got {_described(tree)}"
+            )
         return [leaf for key in like for leaf in aligned(like[key], tree[key], is_leaf)]
     if not isinstance(tree, (list, tuple)) or len(tree) != len(like):
         raise ValueError(f"expected {len(like)} parts, got {_described(tree)}")
@@ -35,7 +39,9 @@ def _described(tree: Any) -> str:
     return f"{len(tree)}" if isinstance(tree, (list, tuple)) else f"a {type(tree).__name__}"
 
 
-def rebuilt(tree: Any, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False) -> Any:
+def rebuilt(
+    tree: Any, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False
+) -> Any:
     """A tree of the structure of `tree`, with `values` as its leaves."""
     values = iter(values)  # which all parts take from
     if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):

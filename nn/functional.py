@@ -1,9 +1,11 @@
-"""What PyTorch calls torch.nn.functional: the functions of layers and losses, in its order of arguments.
+"""What PyTorch calls torch.nn.functional: the functions of layers and losses, in its order of
+arguments.
 
     from nn import functional as F
 
-The functions of minigrad are those of the same names, with these exceptions: `embedding` and `layer_norm` take
-their arguments in another order there, and `scaled_dot_product_attention` takes heads side by side.
+The functions of minigrad are those of the same names, with these exceptions: `embedding` and
+`layer_norm` take their arguments in another order there, and `scaled_dot_product_attention` takes
+heads side by side.
 """
 
 from __future__ import annotations
@@ -44,11 +46,35 @@ from minigrad.core.tensor import Tensor, unwrap
 from minigrad.ops.reduction import is_half
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy", "dropout", "elu",
-    "embedding", "gelu", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax",
-    "logsigmoid", "mse_loss", "nll_loss", "normalize", "one_hot", "relu", "scaled_dot_product_attention", "sigmoid",
-    "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
-]  # fmt: skip
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "relu",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softplus",
+    "tanh",
+]
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
@@ -57,30 +83,48 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
 
 
 def layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+    input: Any,
+    normalized_shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
 ) -> Tensor:
-    """The last axis, whose length is `normalized_shape`, brought to mean 0 and variance 1, times weight, plus bias."""
+    """The last axis, whose length is `normalized_shape`, brought to mean 0 and variance 1, times
+    weight, plus bias.
+    """
     if tuple(normalized_shape) != np.shape(input)[-1:]:
         found = f"{tuple(normalized_shape)} for shape {np.shape(input)}"
-        raise ValueError(f"layer_norm: expected normalized_shape to be the length of the last axis, got {found}")
+        raise ValueError(
+            f"layer_norm: expected normalized_shape to be the length of the last axis, got {found}"
+        )
     return mg.layer_norm(input, weight, bias, eps)
 
 
 def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
     scale: float | None = None,
-) -> Tensor:  # fmt: skip
-    """softmax(query · keyᵀ · scale) · value, for (..., L, d), (..., S, d) and (..., S, dv): (..., L, dv).
+) -> Tensor:
+    """softmax(query · keyᵀ · scale) · value, for (..., L, d), (..., S, d) and (..., S, dv): (...,
+    L, dv).
 
-    `attn_mask` broadcasts to (..., L, S): booleans, True = may attend, or numbers that are added to the scores.
-    `scale` is 1 / √d unless given. As in PyTorch, `dropout_p` acts in evaluation too: pass 0 there.
+    `attn_mask` broadcasts to (..., L, S): booleans, True = may attend, or numbers that are added to
+    the scores. `scale` is 1 / √d unless given. As in PyTorch, `dropout_p` acts in evaluation too:
+    pass 0 there.
     """
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
     scale = np.shape(query)[-1] ** -0.5 if scale is None else scale
     if is_half(query):  # whose products may be larger than it holds
         query, key, value = (mg.astype(x, np.float32) for x in (query, key, value))
-        found = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+        found = scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale
+        )
         return mg.astype(found, np.float16)
     scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * scale
     mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask

@@ -9,7 +9,9 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a worker has a core to itself: BLAS with more threads would only wait for it
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # a worker has a core to itself: BLAS with more threads would only wait for it
     os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import pytest
@@ -43,7 +45,10 @@ def signals_of_a_terminal() -> None:
     """
     for number in (signal.SIGINT, *ENDING):
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else lambda *told: None)
+            signal.signal(
+                number,
+                signal.default_int_handler if number == signal.SIGINT else lambda *told: None,
+            )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,14 +19,23 @@ from minigrad.docs import op_table
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/index.md", "docs/zh/index.md", "docs/start.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/index.md", "docs/zh/index.md", "docs/start.md"]
+)
 def test_examples_of_pages(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What begins with >>> prints what stands below it; other code runs, and prints what its last comment says."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / name).read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
     examples = "\n".join(block for block in blocks if block.startswith(">>>"))
     if examples:
         test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
-        assert doctest.DocTestRunner().run(test) == (len(test.examples), 0) or capsys.readouterr().out == ""
+        assert (
+            doctest.DocTestRunner().run(test) == (len(test.examples), 0)
+            or capsys.readouterr().out == ""
+        )
     for block in blocks:
         if not block.startswith(">>>"):
             exec(compile(block, name, "exec"), {})
@@ -42,7 +51,9 @@ def test_the_readme_is_short() -> None:
     assert links and all((ROOT / link).is_file() for link in links)
 
 
-@pytest.mark.skipif(not hasattr(np, "cumulative_sum"), reason="before NumPy 2.1, names are missing in it")
+@pytest.mark.skipif(
+    not hasattr(np, "cumulative_sum"), reason="before NumPy 2.1, names are missing in it"
+)
 def test_the_table_of_operations() -> None:
     table = op_table()
     assert table in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -52,7 +63,18 @@ def test_the_table_of_operations() -> None:
         for name, value in vars(mg).items()
         if (callable(value) and hasattr(value, "op")) or FUNCTIONS.get(name) is value
     }
-    second = {"abs", "bmm", "clamp", "inverse", "mm", "movedim", "permute", "pow", "topk", "unsqueeze"}
+    second = {
+        "abs",
+        "bmm",
+        "clamp",
+        "inverse",
+        "mm",
+        "movedim",
+        "permute",
+        "pow",
+        "topk",
+        "unsqueeze",
+    }
     assert public - listed <= second  # other names of functions that are listed
 
 
@@ -66,7 +88,9 @@ import minigrad, nn
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(json.dumps(sorted(new - set(sys.stdlib_module_names) - {"minigrad", "nn", "numpy"})))
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert json.loads(out) == []
 
 
@@ -85,8 +109,20 @@ import minigrad, nn
 def test_import_loads_little() -> None:
     """What makes an import slow is other packages: none of the slow ones of the standard library comes along."""
     code = "import sys, numpy; before = set(sys.modules); import minigrad; print(*set(sys.modules) - before)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    slow = {"asyncio", "doctest", "email", "http", "multiprocessing", "sqlite3", "ssl", "unittest", "xml"}
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    slow = {
+        "asyncio",
+        "doctest",
+        "email",
+        "http",
+        "multiprocessing",
+        "sqlite3",
+        "ssl",
+        "unittest",
+        "xml",
+    }
     assert not slow & {name.partition(".")[0] for name in out.split()}
 
 

@@ -16,11 +16,21 @@ __all__ = ["problems"]
 
 # Readers may follow links to these: texts of the course, papers, data sets, other software. Nothing is loaded from them.
 LINKED = (
-    "https://osanseviero.github.io/", "https://arxiv.org/", "https://www.manythings.org/anki/",
-    "https://github.com/pyodide/pyodide/releases", "https://zh.d2l.ai/", "https://zhuanlan.zhihu.com/p/338817680",
-    "https://jalammar.github.io/illustrated-transformer/", "https://slurm.schedmd.com/", "https://github.com/kubeflow/",
-)  # fmt: skip
-NAMESPACES = ("http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink", "http://www.w3.org/1998/Math/MathML")
+    "https://osanseviero.github.io/",
+    "https://arxiv.org/",
+    "https://www.manythings.org/anki/",
+    "https://github.com/pyodide/pyodide/releases",
+    "https://zh.d2l.ai/",
+    "https://zhuanlan.zhihu.com/p/338817680",
+    "https://jalammar.github.io/illustrated-transformer/",
+    "https://slurm.schedmd.com/",
+    "https://github.com/kubeflow/",
+)
+NAMESPACES = (
+    "http://www.w3.org/2000/svg",
+    "http://www.w3.org/1999/xlink",
+    "http://www.w3.org/1998/Math/MathML",
+)
 
 
 class _Reader(HTMLParser):
@@ -53,7 +63,9 @@ class _Reader(HTMLParser):
         self._formulas -= tag == "math"
 
     def handle_data(self, data: str) -> None:
-        if self._formulas and (strange := {c for c in data if not wide(c)} - font.covered() - {"\n"}):
+        if self._formulas and (
+            strange := {c for c in data if not wide(c)} - font.covered() - {"\n"}
+        ):
             self.wrong.append(f"not in the font of formulas: {''.join(sorted(strange))}")
 
 
@@ -66,21 +78,34 @@ def _page_problems(path: Path, site: Path, readers: dict[Path, _Reader]) -> list
     reader, text = readers[path], read_text(path)
     wrong = list(reader.wrong)
     wrong += [] if text.rstrip().endswith("</html>") else ["it does not end with </html>"]
-    wrong += [f"a mark that nothing was put for: {mark}" for mark in re.findall(r"<p>(\{\{.*?)</p>", text, re.DOTALL)]
-    wrong += [f"id {name!r} twice" for name in sorted({n for n in reader.ids if reader.ids.count(n) > 1})]
+    wrong += [
+        f"a mark that nothing was put for: {mark}"
+        for mark in re.findall(r"<p>(\{\{.*?)</p>", text, re.DOTALL)
+    ]
+    wrong += [
+        f"id {name!r} twice" for name in sorted({n for n in reader.ids if reader.ids.count(n) > 1})
+    ]
     for tag, name, address in reader.links:
         if re.match(r"[a-z]+:", address):
-            fine = (address.startswith("data:") and tag != "a") or (tag == "a" and address.startswith(LINKED))
+            fine = (address.startswith("data:") and tag != "a") or (
+                tag == "a" and address.startswith(LINKED)
+            )
             wrong += [] if fine else [f"an external address in <{tag} {name}>: {address[:80]}"]
             continue
         target, _, part = unquote(address).partition("#")
         file = (path.parent / target).resolve() if target else path
         if not file.is_file() or site not in file.parents:
             wrong.append(f"a dead link: {address}")
-        elif part and file.suffix == ".html" and (file not in readers or part not in readers[file].ids) and tag == "a":
+        elif (
+            part
+            and file.suffix == ".html"
+            and (file not in readers or part not in readers[file].ids)
+            and tag == "a"
+        ):
             wrong.append(f"a link to a place that is not there: {address}")
     loaded = re.findall(
-        r"(?:@import|fetch\(|importScripts\((?!URL\.createObjectURL)|new WebSocket|url\([\"']?https?:)[^\n]{0,60}", text
+        r"(?:@import|fetch\(|importScripts\((?!URL\.createObjectURL)|new WebSocket|url\([\"']?https?:)[^\n]{0,60}",
+        text,
     )
     return wrong + [f"something loaded: {found}" for found in loaded]
 
@@ -91,10 +116,15 @@ def problems(site: Path) -> list[str]:
     readers = {path: _Reader() for path in sorted(site.rglob("*.html"))}
     for path, reader in readers.items():
         reader.feed(read_text(path))
-    found = [f"{path.relative_to(site)}: {wrong}" for path in readers for wrong in _page_problems(path, site, readers)]
+    found = [
+        f"{path.relative_to(site)}: {wrong}"
+        for path in readers
+        for wrong in _page_problems(path, site, readers)
+    ]
     for style in site.rglob("*.css"):
         addresses = re.findall(
-            r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*", re.sub(r"/\*.*?\*/", "", read_text(style), flags=re.S)
+            r"(?:https?:)?//[\w.-]+\.\w+[^\s\"')]*",
+            re.sub(r"/\*.*?\*/", "", read_text(style), flags=re.S),
         )
         found += [f"{style.relative_to(site)}: an external address: {a}" for a in addresses]
     return found

@@ -22,23 +22,40 @@ class Drawing:
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
         self.parts: list[str] = []
-        self.labels: dict[int, tuple[str, dict[str, Any]]] = {}  # the words of a part, and what is put into them
+        self.labels: dict[
+            int, tuple[str, dict[str, Any]]
+        ] = {}  # the words of a part, and what is put into them
 
-    def text(self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle", **values: Any) -> None:
+    def text(
+        self, x: float, y: float, words: str, kind: str = "", anchor: str = "middle", **values: Any
+    ) -> None:
         """Words, which may have places for values and letters with an index, as W_Q."""
         self.labels[len(self.parts)] = words, values
         self.parts.append(f'<text x="{x}" y="{y}" class="{kind}" text-anchor="{anchor}">')
 
-    def box(self, x: float, y: float, w: float, h: float, words: str = "", kind: str = "", small: str = "") -> None:
+    def box(
+        self,
+        x: float,
+        y: float,
+        w: float,
+        h: float,
+        words: str = "",
+        kind: str = "",
+        small: str = "",
+    ) -> None:
         """A box with a line of words, and a small one below; x and y are its upper left corner."""
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" class="box {kind}"/>')
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" class="box {kind}"/>'
+        )
         if words:
             self.text(x + w / 2, y + h / 2 + (-3 if small else 5), words)
         if small:
             self.text(x + w / 2, y + h / 2 + 14, small, "small")
 
     def cell(self, x: float, y: float, size: float, kind: str) -> None:
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{size - 2}" height="{size - 2}" rx="2" class="{kind}"/>')
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{size - 2}" height="{size - 2}" rx="2" class="{kind}"/>'
+        )
 
     def line(self, *points: tuple[float, float], kind: str = "", head: bool = True) -> None:
         """A line through points, with an arrow's head at its end."""
@@ -46,8 +63,15 @@ class Drawing:
         self.parts.append(f'<polyline points="{way}" class="line {kind}"/>')
         if head:
             (x0, y0), (x, y) = points[-2:]
-            dx, dy = ((x > x0) - (x < x0), (y > y0) - (y < y0)) if 0 in (x - x0, y - y0) else _direction(x - x0, y - y0)
-            left, right = (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx), (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx)
+            dx, dy = (
+                ((x > x0) - (x < x0), (y > y0) - (y < y0))
+                if 0 in (x - x0, y - y0)
+                else _direction(x - x0, y - y0)
+            )
+            left, right = (
+                (x - 8 * dx - 4 * dy, y - 8 * dy + 4 * dx),
+                (x - 8 * dx + 4 * dy, y - 8 * dy - 4 * dx),
+            )
             corners = f"{x},{y} {left[0]:.1f},{left[1]:.1f} {right[0]:.1f},{right[1]:.1f}"
             self.parts.append(f'<polygon points="{corners}" class="head {kind}"/>')
 
@@ -70,7 +94,10 @@ PROSE = re.compile(r"^(?!(how|hola|tanh|softmax|<bos>)( |$))(?=.*[a-z]{3})|^no "
 
 def _indexed(words: str) -> str:
     """Text of SVG, with the index of a letter set lower."""
-    down, up = '<tspan dy="0.25em" font-size="0.75em">', '<tspan dy="-0.19em">'  # each in units of its own size
+    down, up = (
+        '<tspan dy="0.25em" font-size="0.75em">',
+        '<tspan dy="-0.19em">',
+    )  # each in units of its own size
     pieces = re.split(r"(?<!\w)([A-Za-z])_(\w+)", html.escape(words))
     shown, rest = pieces[0], pieces[1:]
     for letter, index, after in zip(rest[::3], rest[1::3], rest[2::3]):
@@ -85,7 +112,10 @@ def _direction(dx: float, dy: float) -> tuple[float, float]:
 
 def model() -> Drawing:
     d = Drawing(720, 470)
-    for x, title, words in ((90, "encoder", "source: 我 有 一只 猫"), (430, "decoder", "target so far: <bos> I have")):
+    for x, title, words in (
+        (90, "encoder", "source: 我 有 一只 猫"),
+        (430, "decoder", "target so far: <bos> I have"),
+    ):
         d.text(x + 100, 455, words, "small")
         d.line((x + 100, 438), (x + 100, 420))
         d.box(x, 384, 200, 36, "embedding", small="")
@@ -135,7 +165,9 @@ def block() -> Drawing:
     d.line((356, 84), (356, 28), (538, 28), (538, 66))
     d.text(140, 20, "residual: x itself", "small")
     d.text(447, 20, "residual", "small")
-    formula = "norm(x + dropout(layer(x))), twice; with norm_first it is x + dropout(layer(norm(x)))"
+    formula = (
+        "norm(x + dropout(layer(x))), twice; with norm_first it is x + dropout(layer(norm(x)))"
+    )
     d.text(18, 138, formula, "small", "start")
     return d
 
@@ -194,8 +226,22 @@ def cache() -> Drawing:
         d.box(84, y, size, size, "q", "orange")
         d.line((84 + size, y + 17), (150, y + 17))
         for i in range(step):
-            d.box(158 + (size + 6) * i, y, size, size, f"k_{i + 1}", "orange" if i == step - 1 else "blue")
-            d.box(388 + (size + 6) * i, y, size, size, f"v_{i + 1}", "orange" if i == step - 1 else "blue")
+            d.box(
+                158 + (size + 6) * i,
+                y,
+                size,
+                size,
+                f"k_{i + 1}",
+                "orange" if i == step - 1 else "blue",
+            )
+            d.box(
+                388 + (size + 6) * i,
+                y,
+                size,
+                size,
+                f"v_{i + 1}",
+                "orange" if i == step - 1 else "blue",
+            )
         d.text(580, y + 22, "{n} scores" if step > 1 else "{n} score", "small", "start", n=step)
     d.text(158, 232, "keys: one new, the others kept", "small", "start")
     d.text(388, 232, "values: likewise", "small", "start")
@@ -214,7 +260,13 @@ def beam() -> Drawing:
         (x0, y0, _), (x1, y1, _) = tree[a], tree[b]
         d.line((x0 + 52, y0), (x1 - 66, y1))
     for name, (x, y, p) in tree.items():
-        kind = "orange" if "mundo" in name or name == "hola" else "blue" if name in ("how", "how a", "how a ?") else ""
+        kind = (
+            "orange"
+            if "mundo" in name or name == "hola"
+            else "blue"
+            if name in ("how", "how a", "how a ?")
+            else ""
+        )
         half = {"<bos>": 44, "hola mundo <eos>": 72}.get(name, 66)
         d.box(x - half, y - 19, 2 * half, 38, name, kind)
         if p:
@@ -231,9 +283,21 @@ def beam() -> Drawing:
 
 def graph() -> Drawing:
     d = Drawing(720, 300)
-    spots = {"x": (40, 60), "w": (40, 180), "x·w": (230, 120), "tanh": (400, 120), "square": (570, 120)}
+    spots = {
+        "x": (40, 60),
+        "w": (40, 180),
+        "x·w": (230, 120),
+        "tanh": (400, 120),
+        "square": (570, 120),
+    }
     x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))
-    nodes = {"x": x, "w": w, "x·w": (u := x * w), "tanh": (y := u.tanh()), "square": (loss := y.square())}
+    nodes = {
+        "x": x,
+        "w": w,
+        "x·w": (u := x * w),
+        "tanh": (y := u.tanh()),
+        "square": (loss := y.square()),
+    }
     letters = dict(zip(spots, "xwuyL"))
     slopes = mg.gradients(loss, list(nodes.values()))
     values = {name: f"{letters[name]} = {node.item():.4g}" for name, node in nodes.items()}
@@ -250,7 +314,12 @@ def graph() -> Drawing:
     d.line((504, 114), (570, 114))
     d.line((570, 130), (504, 130), kind="back")
     d.line((400, 130), (334, 130), kind="back")
-    d.text(360, 30, "forward: each box computes its value, and remembers what its derivative will read", "small")
+    d.text(
+        360,
+        30,
+        "forward: each box computes its value, and remembers what its derivative will read",
+        "small",
+    )
     d.line((620, 240), (100, 240), kind="back")
     d.text(
         360,
@@ -258,7 +327,11 @@ def graph() -> Drawing:
         "backward: from L to the inputs, each box multiplies what comes in by its own derivative",
         "small back",
     )
-    for x, rule in ((152, "product: g · w to x, g · x to w"), (398, "tanh: g · (1 − y²)"), (584, "square: g · 2y")):
+    for x, rule in (
+        (152, "product: g · w to x, g · x to w"),
+        (398, "tanh: g · (1 − y²)"),
+        (584, "square: g · 2y"),
+    ):
         d.text(x, 286, rule, "mono small")
     return d
 

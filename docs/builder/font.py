@@ -28,14 +28,19 @@ PLAIN = (
     + "\u00a0°±·×¬¯ˆ˜′″‖…⋯⋮⋱ℓℝℎ←↑→↓↔⇒⇔↦∀∂∃∇∈∉∏∑−∓∗∘√∝∞∩∪∫∼≈≠≡≤≥≪≫⊂⊆⊕⊗⊙⊤⊥⌈⌉⌊⌋⟨⟩ıȷ\u0302\u0304\u20d7"
 )
 GREEK = "ΓΔΘΛΞΠΣΦΨΩαβγδεζηθικλμνξοπρςστυφχψω"
-ITALIC = "".join(map(chr, [*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)]))  # a letter by itself is in italics
+ITALIC = "".join(
+    map(chr, [*range(0x1D434, 0x1D468), *range(0x1D6E2, 0x1D71C)])
+)  # a letter by itself is in italics
 
 
 def make(original: Path) -> None:
     """Write the part of the font."""
     font = TTFont(original)
     options = subset.Options(
-        layout_features=["*"], name_IDs=[0, 1, 2, 4, 6, 7, 13, 14], hinting=False, notdef_outline=True
+        layout_features=["*"],
+        name_IDs=[0, 1, 2, 4, 6, 7, 13, 14],
+        hinting=False,
+        notdef_outline=True,
     )
     part = subset.Subsetter(options)
     part.populate(text=PLAIN + GREEK + ITALIC)
@@ -48,7 +53,10 @@ def make(original: Path) -> None:
         top.fontNames = [NAME.replace(" ", "-")]
         top.topDictIndex[0].FullName = top.topDictIndex[0].FamilyName = NAME
     narrow_roots(font)
-    for kern in ("RadicalKernBeforeDegree", "RadicalKernAfterDegree"):  # square roots have no degree, and no gap for it
+    for kern in (
+        "RadicalKernBeforeDegree",
+        "RadicalKernAfterDegree",
+    ):  # square roots have no degree, and no gap for it
         getattr(font["MATH"].table.MathConstants, kern).Value = 0
     font.flavor = "woff"
     font.save(MADE)

@@ -37,15 +37,23 @@ def _run(script: Path, records: Path, reuse: bool) -> tuple[Path, str]:
     if reuse and os.path.lexists(folder / "lesson.json"):
         return folder, ""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # several lessons run at once, a core for each
+    env |= {
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }  # several lessons run at once, a core for each
     command = [sys.executable, str(script), "--record", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    return folder, done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else ""
+    return (
+        folder,
+        done.stderr.strip() or f"exit status {done.returncode}" if done.returncode else "",
+    )
 
 
 def pages(records: Path, reuse: bool = False, jobs: int = 2) -> tuple[list[Page], list[str]]:
     """The pages of each lesson, by language, and all that went wrong: statements that did not hold, texts without Chinese."""
-    scripts = sorted(COURSE.glob("[0-9][0-9]_*.py"), reverse=True)  # the last ones train, and so are the longest
+    scripts = sorted(
+        COURSE.glob("[0-9][0-9]_*.py"), reverse=True
+    )  # the last ones train, and so are the longest
     with ThreadPoolExecutor(jobs) as pool:
         runs = list(pool.map(lambda script: _run(script, records, reuse), scripts))[::-1]
     scripts.reverse()
@@ -110,12 +118,15 @@ def _page(script: Path, folder: Path, blocks: list[dict[str, Any]], words: Catal
     options = "" if words.language == "en" else f" --lang {words.language}"
     run = words.words(
         "Run it yourself: {command}; {help} tells the options.",
-        command=f"<code>python examples/course/{script.name}{options}</code>", help="<code>--help</code>",
-    )  # fmt: skip
+        command=f"<code>python examples/course/{script.name}{options}</code>",
+        help="<code>--help</code>",
+    )
     short = f"{number_of} · {re.split('[:,：，]', title)[0]}"
     path, group = f"{place}/{script.stem}.html", words.words("Course")
     note = words.words("Every number in this lesson was computed when the page was built.")
-    return Page(path, title, group, f"{content}<p>{run}</p>", short, words.language, view.files, note)
+    return Page(
+        path, title, group, f"{content}<p>{run}</p>", short, words.language, view.files, note
+    )
 
 
 def picture(path: Path, alt: str, prefix: str) -> str:
@@ -130,7 +141,9 @@ def picture(path: Path, alt: str, prefix: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\b(id="|href="#|url\(#)', lambda m: m[1] + prefix, svg)
-    svg = re.sub(r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg)  # its name is made of its content, which may come twice
+    svg = re.sub(
+        r'(<image\b[^>]*?) id="[^"]*"', r"\1", svg
+    )  # its name is made of its content, which may come twice
     svg = svg.replace(INK, "currentColor")
     size = re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', svg)
     width = f"{float(size[1]) * 1.15:.0f}px" if size else "100%"
@@ -191,7 +204,12 @@ class _View:
             if url
             else f"<cite>{html.escape(title)}</cite>"
         )
-        values = {"title": name, "author": html.escape(author), "file": html.escape(file), "note": inline(note)}
+        values = {
+            "title": name,
+            "author": html.escape(author),
+            "file": html.escape(file),
+            "note": inline(note),
+        }
         return f'<p class="source">{self.words("The text: {title}, {author} ({file}). {note}", **values)}</p>'
 
     def _section(self, text: str) -> str:
@@ -203,12 +221,12 @@ class _View:
 
     def _quote(self, text: str, english: str) -> str:
         chinese = ' lang="zh"' if re.search(r"[\u4e00-\u9fff]", text) else ""
-        return (
-            f"<blockquote><p{chinese}>{inline(text)}</p>{f'<p>{inline(english)}</p>' if english else ''}</blockquote>"
-        )
+        return f"<blockquote><p{chinese}>{inline(text)}</p>{f'<p>{inline(english)}</p>' if english else ''}</blockquote>"
 
     def _formula(self, tex: str, note: str) -> str:
-        shown = "".join(mathml(part, block=True) for part in tex.split(r"\qquad"))  # below each other on a phone
+        shown = "".join(
+            mathml(part, block=True) for part in tex.split(r"\qquad")
+        )  # below each other on a phone
         if r"\qquad" in tex:
             shown = f'<div class="several">{shown}</div>'
         return f'<div class="formula" tabindex="0">{shown}{f"<p>{inline(note)}</p>" if note else ""}</div>'
@@ -223,16 +241,22 @@ class _View:
     def _table(self, header: list[str], rows: list[list[str]], caption: str) -> str:
         numeric = [all(number(row[i]) or not row[i] for row in rows) for i in range(len(header))]
         kinds = [' class="number"' if right else "" for right in numeric]
-        head = "".join(f'<th scope="col"{kind}>{inline(cell)}</th>' for kind, cell in zip(kinds, header))
+        head = "".join(
+            f'<th scope="col"{kind}>{inline(cell)}</th>' for kind, cell in zip(kinds, header)
+        )
         body = "".join(
-            "<tr>" + "".join(f"<td{kind}>{inline(cell)}</td>" for kind, cell in zip(kinds, row)) + "</tr>"
+            "<tr>"
+            + "".join(f"<td{kind}>{inline(cell)}</td>" for kind, cell in zip(kinds, row))
+            + "</tr>"
             for row in rows
         )
         title = f"<caption>{inline(caption)}</caption>" if caption else ""
         return f'<div class="table free" tabindex="0"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
     def _listing(self, text: str, note: str) -> str:
-        return (f"<p>{inline(note)}</p>" if note else "") + f'<pre tabindex="0">{html.escape(text)}</pre>'
+        return (
+            f"<p>{inline(note)}</p>" if note else ""
+        ) + f'<pre tabindex="0">{html.escape(text)}</pre>'
 
     def _predict(self, question: str, answer: str) -> str:
         return f'<details class="ask"><summary><b>{self.words("Predict, then look.")}</b> {inline(question)}</summary><p>{inline(answer)}</p></details>'
@@ -257,7 +281,11 @@ class _View:
         )
 
     def _fact(self, text: str, holds: bool, detail: str) -> str:
-        found = f'{self.words(".")} <span class="found">{inline(sentence(detail))}</span>' if detail else ""
+        found = (
+            f'{self.words(".")} <span class="found">{inline(sentence(detail))}</span>'
+            if detail
+            else ""
+        )
         return f"<li{'' if holds else ' class=wrong'}>{inline(sentence(text))}{found}</li>"
 
     def _erratum(self, text: str, holds: bool, printed: str, exact: str, detail: str) -> str:

@@ -21,7 +21,11 @@ _NUMBER = re.compile(r"^[-+−±~≈]?[\d.,]+(e[-+]?\d+)?\s*(%|×|ms|s|µs|MB|GB
 def code(text: str, language: str = "python") -> str:
     """A block of code, its words in colours."""
     shown = _highlight(text, get_lexer_by_name(language), HtmlFormatter(nowrap=True)).rstrip()
-    shown = re.sub(r'<span class="(?:p|n|o|w|nb|bp|nn|vm|fm|na|nt|nv|gt|gr|gh|esc|err|l|x)">(.*?)</span>', r"\1", shown)
+    shown = re.sub(
+        r'<span class="(?:p|n|o|w|nb|bp|nn|vm|fm|na|nt|nv|gt|gr|gh|esc|err|l|x)">(.*?)</span>',
+        r"\1",
+        shown,
+    )
     return f'<pre tabindex="0"><code>{shown}</code></pre>'
 
 
@@ -45,9 +49,9 @@ def _highlighted(text: str, language: str, _: Any) -> str:
     )
 
 
-_READER = MarkdownIt("commonmark", {"html": True, "highlight": _highlighted, "typographer": True}).enable(
-    ["table", "smartquotes"]
-)
+_READER = MarkdownIt(
+    "commonmark", {"html": True, "highlight": _highlighted, "typographer": True}
+).enable(["table", "smartquotes"])
 _PROSE = MarkdownIt("commonmark", {"html": False, "typographer": True}).enable("smartquotes")
 
 
@@ -86,7 +90,9 @@ def inline(text: str) -> str:
 
 def _links(page: str) -> str:
     """Links to Markdown files lead to their pages."""
-    return re.sub(r'href="([\w/.-]+)\.md(#[^"]*)?"', lambda m: f'href="{m[1]}.html{m[2] or ""}"', page)
+    return re.sub(
+        r'href="([\w/.-]+)\.md(#[^"]*)?"', lambda m: f'href="{m[1]}.html{m[2] or ""}"', page
+    )
 
 
 def _headings(page: str) -> str:
@@ -103,7 +109,9 @@ def _tables(page: str) -> str:
     # where a long name may go on in a new line
     within = lambda found: re.sub(r"(?<=\w)([_.(,])(?=\w)", r"\1<wbr>", found[0])
     page = re.sub(r"<td>.*?</td>", lambda cell: re.sub(r"<code>.*?</code>", within, cell[0]), page)
-    return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace("</table>", "</table></div>")
+    return page.replace("<table>", '<div class="table" tabindex="0"><table>').replace(
+        "</table>", "</table></div>"
+    )
 
 
 def render(text: str) -> str:
@@ -111,5 +119,10 @@ def render(text: str) -> str:
     marked, formulas = _with_formulas(text)
     page = _READER.render(marked)
     page = page.replace("<pre><code", '<pre tabindex="0"><code') if "<pre><code" in page else page
-    page = re.sub(r'<pre><code[^>]*>(<pre tabindex="0">.*?</pre>)\s*</code></pre>', r"\1", page, flags=re.DOTALL)
+    page = re.sub(
+        r'<pre><code[^>]*>(<pre tabindex="0">.*?</pre>)\s*</code></pre>',
+        r"\1",
+        page,
+        flags=re.DOTALL,
+    )
     return _links(_headings(_tables(_put_back(page, formulas))))

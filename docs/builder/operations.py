@@ -26,16 +26,23 @@ others."""
 
 def operations() -> Page:
     """The page."""
-    names = {title: [n for part in parts for n in part.__all__] for title, parts in minigrad.docs.KINDS.items()}
+    names = {
+        title: [n for part in parts for n in part.__all__]
+        for title, parts in minigrad.docs.KINDS.items()
+    }
     content = ["<h1>Operations</h1>", f"<p>{inline(' '.join(ABOUT.split()))}</p>"]
     content += [
         f'<p class="names"><b>{html.escape(title)}</b> {links({n: f"#{n}" for n in found})}</p>'
         for title, found in names.items()
     ]
     for title, parts in minigrad.docs.KINDS.items():
-        entries = "".join(_operation(name, getattr(part, name)) for part in parts for name in part.__all__)
+        entries = "".join(
+            _operation(name, getattr(part, name)) for part in parts for name in part.__all__
+        )
         here = anchor(title)
-        content.append(f'<h2 id="{here}"><a class="self" href="#{here}">{html.escape(title)}</a></h2>')
+        content.append(
+            f'<h2 id="{here}"><a class="self" href="#{here}">{html.escape(title)}</a></h2>'
+        )
         content.append(f'<dl class="api short">{entries}</dl>')
     title = "Operations: formula and derivative"
     return Page("reference/operations.html", title, "Reference", "\n".join(content), "Operations")
@@ -43,9 +50,19 @@ def operations() -> Page:
 
 def _operation(name: str, function: Any) -> str:
     entry = getattr(function, "op", None)
-    numpy = [f"np.{n.__name__}" for n in getattr(entry or function, "numpy", ()) if hasattr(n, "__name__")]
-    methods = re.sub("`", "", minigrad.docs._methods(getattr(entry or function, "methods", ()))).replace("\\|", "|")
-    also = f'<span class="also">{html.escape(" ".join([*numpy, methods]))}</span>' if numpy or methods else ""
+    numpy = [
+        f"np.{n.__name__}"
+        for n in getattr(entry or function, "numpy", ())
+        if hasattr(n, "__name__")
+    ]
+    methods = re.sub(
+        "`", "", minigrad.docs._methods(getattr(entry or function, "methods", ()))
+    ).replace("\\|", "|")
+    also = (
+        f'<span class="also">{html.escape(" ".join([*numpy, methods]))}</span>'
+        if numpy or methods
+        else ""
+    )
     body = f"<p>{inline(first_sentence(function))}</p>"
     if entry is not None and entry in OPS.values():
         rules = _rules(entry)
@@ -55,7 +72,9 @@ def _operation(name: str, function: Any) -> str:
 
 def _rules(entry: Any) -> list[str]:
     """What flows to each operand, as it is written."""
-    found = [_rule(operand, rule) for operand, rule in (entry.rules or {}).items() if rule is not None]
+    found = [
+        _rule(operand, rule) for operand, rule in (entry.rules or {}).items() if rule is not None
+    ]
     return found + ([_rule("all", entry.vjp)] if entry.vjp is not None else [])
 
 
@@ -66,7 +85,9 @@ def _rule(operand: str, rule: Any) -> str:
     if rule.__name__ != "<lambda>":
         return f"# grad_{operand}:\n{text.strip()}"
     start = text.find("lambda", max(text.find(f"{operand}=lambda"), 0))
-    for end in range(len(text), start, -1):  # the source of a lambda is the lines that it stands in, with others
+    for end in range(
+        len(text), start, -1
+    ):  # the source of a lambda is the lines that it stands in, with others
         try:
             node = ast.parse(f"({text[start:end]})", mode="eval").body
         except SyntaxError:

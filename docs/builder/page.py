@@ -28,7 +28,9 @@ class Page:
     content: str
     short: str = ""  # what the menu calls it
     language: str = "en"
-    files: dict[str, bytes] = field(default_factory=dict)  # what stands beside it, by path from the root
+    files: dict[str, bytes] = field(
+        default_factory=dict
+    )  # what stands beside it, by path from the root
     note: str = ""  # what its foot says besides
 
     @property
@@ -64,7 +66,9 @@ def _turn(pages: list[Page], here: Page) -> str:
         for i, arrow in ((at - 1, "← {}"), (at + 1, "{} →"))
     ]  # fmt: skip
     label = words(here.language)("previous and next")
-    return f'<nav class="turn" aria-label="{label}">{"".join(links)}</nav>' if len(group) > 1 else ""
+    return (
+        f'<nav class="turn" aria-label="{label}">{"".join(links)}</nav>' if len(group) > 1 else ""
+    )
 
 
 def _switch(pages: list[Page], here: Page) -> str:
@@ -72,8 +76,14 @@ def _switch(pages: list[Page], here: Page) -> str:
     language, name = ("zh", "中文") if here.language == "en" else ("en", "English")
     others = [page for page in pages if page.language == language]
     same = Path(here.path).name
-    there = next((page for page in others if Path(page.path).name == same), others[0] if others else None)
-    return f'<a lang="{language}" hreflang="{language}" href="{here.up}{there.path}">{name}</a>' if there else ""
+    there = next(
+        (page for page in others if Path(page.path).name == same), others[0] if others else None
+    )
+    return (
+        f'<a lang="{language}" hreflang="{language}" href="{here.up}{there.path}">{name}</a>'
+        if there
+        else ""
+    )
 
 
 @functools.cache

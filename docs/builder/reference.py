@@ -33,12 +33,18 @@ MODULES = {  # what a user calls it: where it is, and its title
     "nn.init": ("nn.layers.init", "nn.init: first weights"),
     "nn.plots": ("nn.pictures.plots", "nn.plots: pictures"),
 }
-_GROUP = re.compile(r"^([A-Z][^\n:]*):\n((?: {4}[\w, ]+(?:\n|$))+)", re.MULTILINE)  # "Title:", and a list of names
+_GROUP = re.compile(
+    r"^([A-Z][^\n:]*):\n((?: {4}[\w, ]+(?:\n|$))+)", re.MULTILINE
+)  # "Title:", and a list of names
 OPERATIONS = {n for kinds in minigrad.docs.KINDS.values() for part in kinds for n in part.__all__}
 
 
 def pages() -> list[Page]:
-    return [operations(), *(module(name, *where) for name, where in MODULES.items()), command_line()]
+    return [
+        operations(),
+        *(module(name, *where) for name, where in MODULES.items()),
+        command_line(),
+    ]
 
 
 # -- modules -------------------------------------------------------------------------------------------
@@ -50,18 +56,27 @@ def module(name: str, where: str, title: str) -> Page:
     doc = inspect.getdoc(part) or ""
     content = [f"<h1><code>{name}</code></h1>", paragraphs(_GROUP.sub("", doc).strip())]
     groups = {
-        group: {n: _entry(n, thing) for n, thing in things.items()} for group, things in _groups(part, doc).items()
+        group: {n: _entry(n, thing) for n, thing in things.items()}
+        for group, things in _groups(part, doc).items()
     }
-    groups = {group: {n: text for n, text in found.items() if text} for group, found in groups.items()}
+    groups = {
+        group: {n: text for n, text in found.items() if text} for group, found in groups.items()
+    }
     for group, found in groups.items():
-        content.append(f'<p class="names"><b>{inline(group)}</b> {links({n: f"#{n}" for n in found})}</p>')
+        content.append(
+            f'<p class="names"><b>{inline(group)}</b> {links({n: f"#{n}" for n in found})}</p>'
+        )
     if name == "minigrad":
-        content.append('<p class="names"><b>Operations</b> have <a href="operations.html">a page of their own</a>.</p>')
+        content.append(
+            '<p class="names"><b>Operations</b> have <a href="operations.html">a page of their own</a>.</p>'
+        )
     for group, found in groups.items():
         here = anchor(group)
         content.append(f'<h2 id="{here}"><a class="self" href="#{here}">{inline(group)}</a></h2>')
         content.append(f'<dl class="api">{"".join(found.values())}</dl>')
-    return Page(f"reference/{name.replace('.', '-')}.html", title, "Reference", "\n".join(content), name)
+    return Page(
+        f"reference/{name.replace('.', '-')}.html", title, "Reference", "\n".join(content), name
+    )
 
 
 def _groups(part: Any, doc: str) -> dict[str, dict[str, Any]]:
@@ -70,14 +85,20 @@ def _groups(part: Any, doc: str) -> dict[str, dict[str, Any]]:
     things = {n: getattr(part, n) for n in public if not inspect.ismodule(getattr(part, n))}
     groups: dict[str, dict[str, Any]] = {}
     for group, names in _GROUP.findall(doc):
-        found = [n for n in re.findall(r"\w+", names) if n in things and (part is not minigrad or n not in OPERATIONS)]
+        found = [
+            n
+            for n in re.findall(r"\w+", names)
+            if n in things and (part is not minigrad or n not in OPERATIONS)
+        ]
         groups |= {group: {n: things[n] for n in found}} if found else {}
     if groups:
         return groups
     for n, thing in things.items():
         where = getattr(thing, "__module__", None) or ""
         if where.startswith(("minigrad", "nn")):
-            groups.setdefault(_about(where) if hasattr(part, "__path__") else "Functions", {})[n] = thing
+            groups.setdefault(_about(where) if hasattr(part, "__path__") else "Functions", {})[
+                n
+            ] = thing
     return groups
 
 
@@ -101,16 +122,23 @@ def _entry(name: str, thing: Any, within: str = "") -> str:
 
 def _members(kind: type, name: str) -> str:
     """The documented properties and methods of a class; of those that are operations, the names."""
-    public = {n: member for n, member in vars(kind).items() if not n.startswith("_") and member.__doc__}
+    public = {
+        n: member for n, member in vars(kind).items() if not n.startswith("_") and member.__doc__
+    }
     asked = {n: m for n, m in public.items() if isinstance(m, property)}
     methods = {n: m for n, m in public.items() if inspect.isfunction(m)}
-    same = {n: m.__name__ for n, m in methods.items() if hasattr(m, "op") or m in FUNCTIONS.values()}
+    same = {
+        n: m.__name__ for n, m in methods.items() if hasattr(m, "op") or m in FUNCTIONS.values()
+    }
     entries = [
-        f'<dt id="{name}.{n}">.<b>{n}</b></dt><dd>{paragraphs(m.__doc__ or "")}</dd>' for n, m in asked.items()
+        f'<dt id="{name}.{n}">.<b>{n}</b></dt><dd>{paragraphs(m.__doc__ or "")}</dd>'
+        for n, m in asked.items()
     ] + [_entry(n, m, name) for n, m in methods.items() if n not in same]
     found = f'<dl class="api">{"".join(entries)}</dl>' if entries else ""
     if same:
-        listed = links({f".{n}": f"operations.html#{op if op in OPERATIONS else ''}" for n, op in same.items()})
+        listed = links(
+            {f".{n}": f"operations.html#{op if op in OPERATIONS else ''}" for n, op in same.items()}
+        )
         found += f"<p>Operations as methods: {listed}</p>"
     return found
 
@@ -133,14 +161,22 @@ def command_line() -> Page:
     for script in scripts:
         name = f'<a class="self" href="#{script.stem}"><code>{script.name}</code></a>'
         parts.append(f'<h2 id="{script.stem}">{name}</h2>')
-        parts.append("<p>Every lesson takes the same.</p>" if script.parent.name == "course" else "")
+        parts.append(
+            "<p>Every lesson takes the same.</p>" if script.parent.name == "course" else ""
+        )
         parts.append(f'<pre tabindex="0">{html.escape(_help(script))}</pre>')
     return Page("reference/command-line.html", "Command line", "Reference", "\n".join(parts))
 
 
 def _help(script: Path) -> str:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "96"}
-    done = subprocess.run([sys.executable, str(script), "--help"], capture_output=True, text=True, env=env, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script), "--help"],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"{script.name} --help: {done.stderr.strip()}")
     return done.stdout.strip()

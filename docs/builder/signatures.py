@@ -26,10 +26,18 @@ def signature(thing: Any) -> str:
         found = inspect.signature(thing)
     except (TypeError, ValueError):
         return ""
-    parameters = [p.replace(annotation=_bare(p.annotation)) for name, p in found.parameters.items() if name != "self"]
+    parameters = [
+        p.replace(annotation=_bare(p.annotation))
+        for name, p in found.parameters.items()
+        if name != "self"
+    ]
     returned = inspect.Signature.empty if inspect.isclass(thing) else _bare(found.return_annotation)
-    shown = str(found.replace(parameters=parameters, return_annotation=returned)).replace(" -> ", " → ")
-    shown = re.sub(r"<(?:function|class|built-in function) '?(?:[\w.]*\.)?(\w+)'?(?: at 0x\w+)?>", r"\1", shown)
+    shown = str(found.replace(parameters=parameters, return_annotation=returned)).replace(
+        " -> ", " → "
+    )
+    shown = re.sub(
+        r"<(?:function|class|built-in function) '?(?:[\w.]*\.)?(\w+)'?(?: at 0x\w+)?>", r"\1", shown
+    )
     return html.escape(shown.replace("<factory>", "…"))
 
 
@@ -73,4 +81,7 @@ def _blocks(doc: str) -> list[str]:
 
 def links(names: dict[str, str]) -> str:
     """Names, each with the address where it is told of, on a line."""
-    return " · ".join(f'<a href="{address}"><code>{html.escape(name)}</code></a>' for name, address in names.items())
+    return " · ".join(
+        f'<a href="{address}"><code>{html.escape(name)}</code></a>'
+        for name, address in names.items()
+    )

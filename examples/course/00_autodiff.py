@@ -39,8 +39,12 @@ def a_slope(lesson: Lesson) -> None:
     truth, steps = math.cos(1), 10.0 ** -np.arange(1, 16)
     forward = np.array([abs((math.sin(1 + h) - math.sin(1)) / h - truth) for h in steps])
     central = np.array([abs((math.sin(1 + h) - math.sin(1 - h)) / (2 * h) - truth) for h in steps])
-    rows = [[f"1e-{i}", f"{f:.1e}", f"{c:.1e}"] for i, (f, c) in enumerate(zip(forward, central), 1)]
-    lesson.table(["$h$", "error of $(f(x+h) - f(x)) / h$", "error of $(f(x+h) - f(x-h)) / 2h$"], rows[::2])
+    rows = [
+        [f"1e-{i}", f"{f:.1e}", f"{c:.1e}"] for i, (f, c) in enumerate(zip(forward, central), 1)
+    ]
+    lesson.table(
+        ["$h$", "error of $(f(x+h) - f(x)) / h$", "error of $(f(x+h) - f(x-h)) / 2h$"], rows[::2]
+    )
     lesson.picture(
         "slope.png", lambda path: draw_errors(path, steps, forward, central),
         "The error of a measured derivative falls with h, until rounding takes over.",
@@ -80,7 +84,9 @@ def the_chain(lesson: Lesson) -> None:
     lesson.section("The chain rule")
     lesson.say("""A program is a chain of small steps, and we know the derivative of each small step. If $u$ depends on
     $x$, and $L$ on $u$, then a change of $x$ is passed on twice, and the factors multiply:""")
-    lesson.formula(r"\frac{\partial L}{\partial x} = \frac{\partial L}{\partial u} \cdot \frac{\partial u}{\partial x}")
+    lesson.formula(
+        r"\frac{\partial L}{\partial x} = \frac{\partial L}{\partial u} \cdot \frac{\partial u}{\partial x}"
+    )
     lesson.say(
         """Let us do it by hand, once. Two numbers, $x = 2$ and $w = 0.5$, and three steps: $u = x w$, $y = \\tanh
         u$, $L = y^2$. The last number is called $L$ because it is the *loss* later on: the one number that says how
@@ -90,7 +96,9 @@ def the_chain(lesson: Lesson) -> None:
     u = x * w
     y = math.tanh(u)
     L = y**2
-    lesson.diagram("graph", "The three steps as a graph: values go to the right, derivatives come back.")
+    lesson.diagram(
+        "graph", "The three steps as a graph: values go to the right, derivatives come back."
+    )
     lesson.say("""Forward we compute the values. Then we go back from the end. The derivative of $L$ by itself is 1, and
     at each step we multiply by the derivative of that step: of a square, $2y$; of tanh, $1 - y^2$; of a product, the
     other factor.""")
@@ -109,7 +117,10 @@ def the_chain(lesson: Lesson) -> None:
     )
     h = 1e-5
     whole = lambda x, w: math.tanh(x * w) ** 2
-    measured = [(whole(x + h, w) - whole(x - h, w)) / (2 * h), (whole(x, w + h) - whole(x, w - h)) / (2 * h)]
+    measured = [
+        (whole(x + h, w) - whole(x - h, w)) / (2 * h),
+        (whole(x, w + h) - whole(x, w - h)) / (2 * h),
+    ]
     lesson.fact(
         "the derivatives by hand are those that one measures", np.allclose([g_x, g_w], measured, rtol=1e-8),
         f"measured: {measured[0]:.8f} and {measured[1]:.8f}; by hand: {g_x:.8f} and {g_w:.8f}",
@@ -210,7 +221,9 @@ def arrays(lesson: Lesson) -> None:
     lesson.say("""Numbers one by one are slow. So a node of the graph holds a whole array, and each operation has
     one rule for the array. The most important is the matrix product. For $Y = XW$, and $G$ the derivative of the
     loss by each element of $Y$:""")
-    lesson.formula(r"\frac{\partial L}{\partial X} = G W^\top \qquad \frac{\partial L}{\partial W} = X^\top G")
+    lesson.formula(
+        r"\frac{\partial L}{\partial X} = G W^\top \qquad \frac{\partial L}{\partial W} = X^\top G"
+    )
     lesson.say("""One can read it off the shapes: $X$ is (n, k), $W$ (k, m) and $G$ (n, m), and there is only one
     way to make an (n, k) of $G$ and $W$. The proof is the sum over the places where an element of $X$ goes:
     $x_{ij}$ meets $w_{jc}$ in every column $c$ of row $i$.""")
@@ -226,7 +239,9 @@ def arrays(lesson: Lesson) -> None:
     row of $X$; so, as always, what comes back adds up: the gradient of $b$ is the sum over the rows of $G$.""")
     b = rng.standard_normal(4)
     (by_measure,) = measure(lambda b: float(((X + b) ** 2).sum()), b)
-    lesson.fact("what was broadcast is summed", np.allclose((2 * (X + b)).sum(0), by_measure, atol=1e-6))
+    lesson.fact(
+        "what was broadcast is summed", np.allclose((2 * (X + b)).sum(0), by_measure, atol=1e-6)
+    )
 
 
 def measure(f: Callable[..., float], *arrays: np.ndarray, h: float = 1e-6) -> list[np.ndarray]:
@@ -270,7 +285,8 @@ def the_library(lesson: Lesson) -> None:
     lesson.show("w.grad", w.grad, 6)
     lesson.fact(
         "the same numbers once more",
-        math.isclose(x.grad.item(), y * (1 - y * y)) and math.isclose(w.grad.item(), 4 * y * (1 - y * y)),
+        math.isclose(x.grad.item(), y * (1 - y * y))
+        and math.isclose(w.grad.item(), 4 * y * (1 - y * y)),
     )
     rng = np.random.default_rng(1)
     X, W, G = (
@@ -312,7 +328,11 @@ def higher(lesson: Lesson) -> None:
         "Newton's method finds where $f$ is smallest by steps of $-f'/f''$. From $x = 3$, how many steps does $f(x) = x^4 - 3x^3 + 2$ need for ten digits?",
         f"It takes {steps}: near the goal each step doubles the number of right digits.",
     )
-    lesson.fact("Newton's method by two derivatives", steps <= 6, f"{steps} steps to {x:.10f}, where $4x^3 = 9x^2$")
+    lesson.fact(
+        "Newton's method by two derivatives",
+        steps <= 6,
+        f"{steps} steps to {x:.10f}, where $4x^3 = 9x^2$",
+    )
 
 
 def trust(lesson: Lesson) -> None:
@@ -326,7 +346,10 @@ def trust(lesson: Lesson) -> None:
     lesson.code(
         "right = mg.custom_op(x=lambda g, y: g * (1 - y * y))(lambda x, /: np.tanh(x))\nwrong = mg.custom_op(x=lambda g, x: g * (1 - x * x))(lambda x, /: np.tanh(x))"
     )
-    lesson.fact("`mg.gradcheck` accepts the right rule", mg.gradcheck(right, at) and mg.gradgradcheck(right, at))
+    lesson.fact(
+        "`mg.gradcheck` accepts the right rule",
+        mg.gradcheck(right, at) and mg.gradgradcheck(right, at),
+    )
     try:
         mg.gradcheck(wrong, at)
         message = ""
@@ -339,7 +362,12 @@ def trust(lesson: Lesson) -> None:
 def fitted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
     """A curve through points, as the code of the lesson has it: first, at last, and the losses between."""
     rng = np.random.default_rng(1)
-    drawn = rng.standard_normal((1, 12)), rng.standard_normal(12), 0.1 * rng.standard_normal((12, 1)), np.zeros(1)
+    drawn = (
+        rng.standard_normal((1, 12)),
+        rng.standard_normal(12),
+        0.1 * rng.standard_normal((12, 1)),
+        np.zeros(1),
+    )
     W1, b1, W2, b2 = (mg.Tensor(value, requires_grad=True) for value in drawn)
     curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2  # (60, 1)
     start, losses = curve().data[:, 0], []
@@ -390,8 +418,12 @@ def learning(lesson: Lesson) -> None:
     )
 
 
-def draw_fit(path: Path, x: np.ndarray, y: np.ndarray, start: Any, found: Any, losses: list[float]) -> None:
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.4), layout="constrained")
+def draw_fit(
+    path: Path, x: np.ndarray, y: np.ndarray, start: Any, found: Any, losses: list[float]
+) -> None:
+    figure = require("matplotlib.figure", "plotting").Figure(
+        figsize=(9.5, 3.4), layout="constrained"
+    )
     left, right = figure.subplots(1, 2)
     left.plot(x, y, ".", label="points", color="#6B6B6B")
     left.plot(x, start, "--", label="at first")

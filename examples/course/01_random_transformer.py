@@ -92,7 +92,8 @@ def embedding(lesson: Lesson) -> Array:
     lookup.weight.data[...] = E
     lesson.fact(
         "one matrix holds the vectors of all words, 4 numbers each instead of 512",
-        np.array_equal(lookup(np.array([HELLO, WORLD])).data, E) and nn.TransformerConfig().d_model == 512,
+        np.array_equal(lookup(np.array([HELLO, WORLD])).data, E)
+        and nn.TransformerConfig().d_model == 512,
     )
 
     return E
@@ -121,9 +122,16 @@ def positions(lesson: Lesson) -> tuple[Array, Array]:
     table = nn.sinusoidal_table(2, 4)  # (L, d_model)
     lesson.show("the text's rule", text_table, 6)
     lesson.show("the paper's rule (`nn.sinusoidal_table`)", table, 6)
-    lesson.numbers("Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1], 8)
+    lesson.numbers(
+        "Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1], 8
+    )
     lesson.numbers("World: $\\mathrm{PE}(1, 0) = \\sin 1$", table[1, 0], 0.84, 2)
-    lesson.numbers("$10000^{0.5} = 100$, so the angle of $\\mathrm{PE}(1, 1)$ is 0.01", text_angle[1, 1], 0.01, 8)
+    lesson.numbers(
+        "$10000^{0.5} = 100$, so the angle of $\\mathrm{PE}(1, 1)$ is 0.01",
+        text_angle[1, 1],
+        0.01,
+        8,
+    )
     lesson.erratum(
         "$\\mathrm{PE}(1, 1)$, by the text's own rule",
         "cos(0.01) ≈ 0.99",
@@ -131,8 +139,18 @@ def positions(lesson: Lesson) -> tuple[Array, Array]:
         round(text_table[1, 1], 2) == 1 and math.floor(text_table[1, 1] * 100) == 99,
         "cut off, not rounded",
     )
-    lesson.numbers("$\\mathrm{PE}(1, 2) = \\sin(1/10000^1) \\approx 0$, by the text's rule", text_table[1, 2], 0, 2)
-    lesson.numbers("$\\mathrm{PE}(1, 3) = \\cos(1/10000^{1.5}) \\approx 1$, by the text's rule", text_table[1, 3], 1, 2)
+    lesson.numbers(
+        "$\\mathrm{PE}(1, 2) = \\sin(1/10000^1) \\approx 0$, by the text's rule",
+        text_table[1, 2],
+        0,
+        2,
+    )
+    lesson.numbers(
+        "$\\mathrm{PE}(1, 3) = \\cos(1/10000^{1.5}) \\approx 1$, by the text's rule",
+        text_table[1, 3],
+        1,
+        2,
+    )
     lesson.erratum(
         "the row of World",
         "[0.84, 0.99, 0, 1]",
@@ -156,7 +174,9 @@ def each_place_differs(lesson: Lesson, E: Array, table: Array) -> None:
         np.abs(long[44:] - long[:-44])[:, :2].max() < 0.02,
         "the first two columns come back after 44 ≈ 7 · 2π positions",
     )
-    lesson.fact("the encoding is as wide as the embedding", table.shape == E.shape, f"both {E.shape}")
+    lesson.fact(
+        "the encoding is as wide as the embedding", table.shape == E.shape, f"both {E.shape}"
+    )
     lesson.picture(
         "positions.png",
         lambda path: plots.position_picture(60, 32, path=path),
@@ -168,9 +188,15 @@ def each_place_differs(lesson: Lesson, E: Array, table: Array) -> None:
 def added(lesson: Lesson, E: Array, text_table: Array, table: Array) -> Array:
     lesson.section("Encoder 3. The two are added")
     x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
-    cut = np.where(text_table == np.round(text_table, 4), text_table, np.floor(100 * text_table) / 100)
-    cut[:, 3] = np.round(text_table[:, 3])  # the text calls cos(1e-6) about 1, and cuts cos(0.01) to 0.99
-    lesson.numbers("E and the text's positions, cut to two digits, are its encoder input", E + cut, x, 8)
+    cut = np.where(
+        text_table == np.round(text_table, 4), text_table, np.floor(100 * text_table) / 100
+    )
+    cut[:, 3] = np.round(
+        text_table[:, 3]
+    )  # the text calls cos(1e-6) about 1, and cuts cos(0.01) to 0.99
+    lesson.numbers(
+        "E and the text's positions, cut to two digits, are its encoder input", E + cut, x, 8
+    )
     exact = nn.SinusoidalPositions(2, 4, dtype=float)(E[None]).data[0]  # (L, d_model)
     lesson.erratum(
         "World, with the paper's positions",
@@ -193,7 +219,9 @@ def text_attention() -> nn.MultiHeadSelfAttention:
     """The text's matrices in a layer of `nn`."""
     attention = two_heads_of_3(nn.MultiHeadSelfAttention)
     for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
-        getattr(attention, name).weight.data[...] = np.hstack(both).T  # Linear keeps (out, in): (6, 4)
+        getattr(attention, name).weight.data[...] = np.hstack(
+            both
+        ).T  # Linear keeps (out, in): (6, 4)
     attention.out_proj.weight.data[...] = W.T  # (4, 6)
     return attention
 
@@ -214,13 +242,17 @@ def projections(lesson: Lesson, x: Array) -> tuple[Array, Array, Array]:
     all words share: a query, what it looks for; a key, what it can be found by; a value, what it has to give.""")
     lesson.say("""All that belongs to one such set of three matrices is called a *head*. A block has several, so
     that a word can look for several things; the text has two.""")
-    lesson.formula(r"Q = E W_Q \qquad K = E W_K \qquad V = E W_V", "$E$ is (words, 4), each $W$ is (4, 3).")
+    lesson.formula(
+        r"Q = E W_Q \qquad K = E W_K \qquad V = E W_V", "$E$ is (words, 4), each $W$ is (4, 3)."
+    )
     lesson.diagram("head", "One head: the steps of this section, with their shapes.")
     for name, matrix in (("WQ1", WQ1), ("WK1", WK1), ("WV1", WV1)):
         lesson.show(name, matrix)
     K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
     lesson.numbers("`K1 = E @ WK1`", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
-    lesson.numbers("`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8)
+    lesson.numbers(
+        "`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8
+    )
     lesson.numbers("`Q1 = E @ WQ1`", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
     lesson.fact(
         "each head has $K$, $V$ and $Q$ matrices of its own, $4 \\times 3$",
@@ -238,7 +270,10 @@ def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
     is large where both point the same way. For all pairs at once that is one matrix product.""")
     scores = Q1 @ K1.T  # (L, L)
     lesson.numbers(
-        r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$", [Q1[0] @ K1[0], Q1[0] @ K1[1]], [68, 105.21], 8
+        r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$",
+        [Q1[0] @ K1[0], Q1[0] @ K1[1]],
+        [68, 105.21],
+        8,
     )
     lesson.numbers(r"$Q_1 K_1^\top$", scores, [[68, 105.21], [87.88, 135.5517]], 8)
 
@@ -247,7 +282,10 @@ def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
     To make scores of long and short vectors comparable, they are divided by it; here $d = 3$.""")
     scaled = scores / np.sqrt(3)  # (L, L)
     lesson.numbers(
-        r"the scores, divided by $\sqrt{3}$", scaled, [[39.2598183, 60.74302182], [50.73754166, 78.26081048]], 8
+        r"the scores, divided by $\sqrt{3}$",
+        scaled,
+        [[39.2598183, 60.74302182], [50.73754166, 78.26081048]],
+        8,
     )
     rng = np.random.default_rng(0)
     spread = {d: np.vecdot(*rng.standard_normal((2, 4000, d))).std() for d in (3, 64, 512)}
@@ -277,8 +315,12 @@ def softmax_of_scores(lesson: Lesson, scaled: Array) -> Array:
         "1, $e$ and $e^2$, divided by their sum",
     )
     weights1 = mg.softmax(scaled).data  # (L, L)
-    lesson.numbers("Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8)
-    lesson.numbers("World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8)
+    lesson.numbers(
+        "Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8
+    )
+    lesson.numbers(
+        "World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8
+    )
     lesson.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
     return weights1
 
@@ -295,14 +337,22 @@ def weighted_values(lesson: Lesson, x: Array, V1: Array, weights1: Array, scaled
     lesson.numbers("`attention1`, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
     attention1, _ = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
     lesson.numbers(
-        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$", attention1, [[7.99, 8.84, 6.84]] * 2, 8
+        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$",
+        attention1,
+        [[7.99, 8.84, 6.84]] * 2,
+        8,
     )
     attention2, weights2 = head(x, WQ2, WK2, WV2, 1 / np.sqrt(3))
     lesson.numbers("`attention2`", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
     lesson.numbers(
-        "in the second head, Hello's weight on Hello is 1.10613872e-14", weights2[0, 0] * 1e14, 1.10613872, 8
+        "in the second head, Hello's weight on Hello is 1.10613872e-14",
+        weights2[0, 0] * 1e14,
+        1.10613872,
+        8,
     )
-    lesson.numbers("and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8)
+    lesson.numbers(
+        "and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8
+    )
     lesson.fact(
         "the two rows are equal because softmax made the weights 0 and 1",
         np.allclose(attention1, V1[WORLD], atol=1e-8),
@@ -364,7 +414,12 @@ def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) ->
     lesson.picture(
         "attention.png",
         lambda path: draw_weights(
-            {"head 1, ÷ √3": weights1, "head 2, ÷ √3": weights2, "head 1, ÷ 30": weights1b, "head 2, ÷ 30": weights2b},
+            {
+                "head 1, ÷ √3": weights1,
+                "head 2, ÷ √3": weights2,
+                "head 1, ÷ 30": weights1b,
+                "head 2, ÷ 30": weights2b,
+            },
             ["Hello", "World"],
             path,
         ),
@@ -400,14 +455,19 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     lesson.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     attention = text_attention()
     heads = mg.scaled_dot_product_attention(
-        attention.q_proj(x[None]), attention.k_proj(x[None]), attention.v_proj(x[None]), num_heads=2, scale=1 / 30
+        attention.q_proj(x[None]),
+        attention.k_proj(x[None]),
+        attention.v_proj(x[None]),
+        num_heads=2,
+        scale=1 / 30,
     )
     lesson.fact(
         "the library's attention gives the same $Z$",
         np.allclose(attention.out_proj(heads).data[0], Z, atol=1e-12)
         and np.allclose(
             attention(x[None]).data[0],
-            np.hstack([head(x, *h, 1 / np.sqrt(3))[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))]) @ W,
+            np.hstack([head(x, *h, 1 / np.sqrt(3))[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))])
+            @ W,
         ),
         "with the text's weights in it, at 30 and at $\\sqrt{3}$",
     )
@@ -434,8 +494,13 @@ def feed_forward(lesson: Lesson, x: Array, Z: Array) -> None:
         hidden.shape == (2, 8) and output.shape == (2, 4) and nn.TransformerConfig().d_ff == 2048,
     )
     relu = mg.relu(np.array([-2.0, -0.5, 0.0, 3.0])).data
-    lesson.fact("ReLU is 0 for negative numbers, and $x$ for others", np.array_equal(relu, [0, 0, 0, 3]))
-    lesson.fact("it makes the layer non-linear", not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data))
+    lesson.fact(
+        "ReLU is 0 for negative numbers, and $x$ for others", np.array_equal(relu, [0, 0, 0, 3])
+    )
+    lesson.fact(
+        "it makes the layer non-linear",
+        not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data),
+    )
 
 
 def text_softmax(scores: Any) -> Any:
@@ -466,12 +531,17 @@ def bare_encoder(x: Any, seed: int, softmax: Callable[[Any], Any], n: int = 6) -
 
 def largest(x: Array, softmax: Callable[[Any], Any], runs: int = 100) -> Array:
     """The largest value after each bare block: (runs, blocks)."""
-    return np.array([[np.abs(h.data).max() for h in bare_encoder(x, seed, softmax)] for seed in range(runs)])
+    return np.array(
+        [[np.abs(h.data).max() for h in bare_encoder(x, seed, softmax)] for seed in range(runs)]
+    )
 
 
 def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
     lesson.section("Encoder 5.2. Six random blocks: NaN")
-    lesson.quote("糟糕！我们得到了 NaN 值！看起来我们的值太大了", "Oh no, NaN values! Our values seem to be too large")
+    lesson.quote(
+        "糟糕！我们得到了 NaN 值！看起来我们的值太大了",
+        "Oh no, NaN values! Our values seem to be too large",
+    )
     lesson.say("""The text puts six such blocks one after the other and gets NaN. Why? We do it a hundred times, and
     ask which operation makes the first one.""")
     lesson.code(bare_block)
@@ -491,7 +561,9 @@ def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
         f'detect_anomaly(): "{blame.split(";")[0]}", at the line "{blame.split(": ")[-1]}"',
     )
     printed = np.array([-71.76537515, -131.43316885, 13.2938131, -4.26831998])
-    typical = printed @ printed  # scores q·k/√3 with q = x W, k = x W': standard deviation |x|² for W of N(0, 1)
+    typical = (
+        printed @ printed
+    )  # scores q·k/√3 with q = x W, k = x W': standard deviation |x|² for W of N(0, 1)
     lesson.fact(
         "the block that the text prints was bound to do so",
         typical > 30 * np.log(np.finfo(float).max),
@@ -524,7 +596,9 @@ def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
     nudge = 1e-6 * np.ones_like(x.data)
     deep = lambda x, seed: bare_encoder(x, seed, mg.softmax)[-1]
     slope = lambda seed: np.linalg.norm(mg.grad(lambda x: deep(x, seed).sum())(x).data)
-    change = lambda seed: np.linalg.norm((deep(x + nudge, seed) - deep(x, seed)).data) / np.linalg.norm(nudge)
+    change = lambda seed: (
+        np.linalg.norm((deep(x + nudge, seed) - deep(x, seed)).data) / np.linalg.norm(nudge)
+    )
     slopes, changes = ([measure(seed) for seed in range(30)] for measure in (slope, change))
     lesson.erratum(
         "what explodes",
@@ -542,7 +616,11 @@ def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
         "without residual connections and norms": (range(1, 7), stable),
         "with them": (range(1, 7), np.median(cured(x.data), 0)),
     }
-    about = ("encoder block", "largest value (median of draws)", "Six random encoder blocks, with a stable softmax")
+    about = (
+        "encoder block",
+        "largest value (median of draws)",
+        "Six random encoder blocks, with a stable softmax",
+    )
     lesson.picture(
         "explosion.png",
         lambda path: draw_lines(lines, *about, path),
@@ -588,7 +666,10 @@ def residual(lesson: Lesson, x: Array) -> None:
     ffn = [nn.FeedForward(4, 8, dtype=float, generator=rng) for _ in range(6)]
     plain = lambda x: itertools.accumulate(ffn, lambda h, f: f(h), initial=x)
     added = lambda x: itertools.accumulate(ffn, lambda h, f: h + f(h), initial=x)
-    through = [np.linalg.norm(mg.grad(lambda x, net=net: list(net(x))[-1].sum())(x).data) for net in (plain, added)]
+    through = [
+        np.linalg.norm(mg.grad(lambda x, net=net: list(net(x))[-1].sum())(x).data)
+        for net in (plain, added)
+    ]
     lesson.fact(
         "$x + \\mathrm{Layer}(x)$ helps against gradients that vanish",
         through[1] > 100 * through[0],
@@ -600,8 +681,13 @@ def residual(lesson: Lesson, x: Array) -> None:
 def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     total = x + Z  # (L, d_model)
     lesson.numbers("mean of each row of $E + Z$", total.mean(-1), [-4.58837567, -3.59559107], 8)
-    lesson.numbers("standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019], 8)
-    printed = [[1.71887693, -0.56365339, -0.40370747, -0.75151608], [1.71909039, -0.56050453, -0.40695381, -0.75163205]]
+    lesson.numbers(
+        "standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019], 8
+    )
+    printed = [
+        [1.71887693, -0.56365339, -0.40370747, -0.75151608],
+        [1.71909039, -0.56050453, -0.40695381, -0.75163205],
+    ]
     lesson.numbers("`layer_norm(Z + E)`, by the text's code", text_layer_norm(total), printed, 8)
     norm = nn.LayerNorm(4, eps=1e-6, dtype=float)
     exact = norm(total).data
@@ -610,13 +696,20 @@ def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
         "its last digits",
         f"{printed[0][0]:.8f}",
         f"{exact[0, 0]:.8f} by its formula",
-        np.allclose(exact, (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-6)),
+        np.allclose(
+            exact,
+            (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-6),
+        ),
         "the formula divides by $\\sqrt{\\sigma^2 + \\epsilon}$, as `nn.LayerNorm`; the text's code by $\\sigma + \\epsilon$",
     )
-    lesson.fact("each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact))
+    lesson.fact(
+        "each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact)
+    )
     constant = norm(np.full((1, 4), 7.0)).data
     lesson.fact(
-        "$\\epsilon$ serves where the standard deviation is 0", np.array_equal(constant, np.zeros((1, 4))), "no 0 / 0"
+        "$\\epsilon$ serves where the standard deviation is 0",
+        np.array_equal(constant, np.zeros((1, 4))),
+        "no 0 / 0",
     )
     other = total.copy()
     other[WORLD] *= 100
@@ -624,7 +717,8 @@ def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
     batch = nn.BatchNorm1d(4, dtype=float)
     mixed = np.allclose(batch(other).data[HELLO], batch(total).data[HELLO])
     lesson.fact(
-        "a row does not depend on others in the batch, as it does in batch norm (lesson 3)", alone and not mixed
+        "a row does not depend on others in the batch, as it does in batch norm (lesson 3)",
+        alone and not mixed,
     )
     norm.weight.data[...], norm.bias.data[...] = total[HELLO].std(), total[HELLO].mean()
     lesson.fact(
@@ -649,7 +743,10 @@ def whole_block(lesson: Lesson, x: Array) -> None:
         np.isfinite(sizes).all() and sizes.max() < 2,
         f"the largest of 20 draws is {sizes[:, -1].max():.2f}; four numbers of mean 0 and variance 1 cannot pass $\\sqrt{{3}}$",
     )
-    text_rows = [[-0.335849, -1.44504571, 1.21698183, 0.56391289], [-0.33583947, -1.44504861, 1.21698606, 0.56390202]]
+    text_rows = [
+        [-0.335849, -1.44504571, 1.21698183, 0.56391289],
+        [-0.33583947, -1.44504861, 1.21698606, 0.56390202],
+    ]
     lesson.fact("the text's result is such a matrix", is_normal(text_rows))
 
     lesson.say(
@@ -678,10 +775,19 @@ def whole_block(lesson: Lesson, x: Array) -> None:
 
 
 E_SOS = np.array([[1, 1, 0, 1]])  # (1, d_model), with its position
-Z_SOS = np.array([[2.19334924, 10.61851198, -4.50089666, -2.76366551]])  # of the text's masked self-attention
+Z_SOS = np.array(
+    [[2.19334924, 10.61851198, -4.50089666, -2.76366551]]
+)  # of the text's masked self-attention
 NORMAL = np.array([[0.17236212, 1.54684892, -1.0828824, -0.63632864]])  # and its layer_norm(Z + E)
-MEMORY = np.array([[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]])  # (1, L_s, d_model), the encoder's output
-CROSS = [-0.44406723, 1.6552893, -0.19984632, -1.01137575]  # the text's Z_encoder_decoder, normalised
+MEMORY = np.array(
+    [[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]]
+)  # (1, L_s, d_model), the encoder's output
+CROSS = [
+    -0.44406723,
+    1.6552893,
+    -0.19984632,
+    -1.01137575,
+]  # the text's Z_encoder_decoder, normalised
 
 
 def decoder_self_attention(lesson: Lesson, words: Array) -> None:
@@ -690,7 +796,10 @@ def decoder_self_attention(lesson: Lesson, words: Array) -> None:
     gets its position, as every word of the source did.""")
     position = nn.sinusoidal_table(1, 4)
     lesson.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
-    lesson.show("so the vector of SOS, which our copy of the text has lost, must have been", (E_SOS - position)[0])
+    lesson.show(
+        "so the vector of SOS, which our copy of the text has lost, must have been",
+        (E_SOS - position)[0],
+    )
 
     lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
     lesson.say("""The words that are written so far look at each other as those of the source did, with one
@@ -698,7 +807,9 @@ def decoder_self_attention(lesson: Lesson, words: Array) -> None:
     could see the next one would have nothing to learn. So the scores of later words are hidden by a *mask*, which
     gives them the weight 0.""")
     attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
-    Z, weights = nn.with_weights(attention, E_SOS[None].astype(float))  # (1, 1, d_model), (1, h, 1, 1)
+    Z, weights = nn.with_weights(
+        attention, E_SOS[None].astype(float)
+    )  # (1, 1, d_model), (1, h, 1, 1)
     lesson.fact(
         "the same attention serves, on one word",
         Z.shape == (1, 1, 4) and (weights == 1).all(),
@@ -716,7 +827,8 @@ def decoder_self_attention(lesson: Lesson, words: Array) -> None:
     free, other_free = (attention(h).data for h in (words, other))
     lesson.fact(
         "under the mask no word sees a later one",
-        np.array_equal(masked[:, :2], other_masked[:, :2]) and not np.allclose(free[:, :2], other_free[:, :2]),
+        np.array_equal(masked[:, :2], other_masked[:, :2])
+        and not np.allclose(free[:, :2], other_free[:, :2]),
         "another third word changes nothing at the first two; without the mask it does (the paper's section 3.2.3)",
     )
     steps = [attention(words[:, :n]).data[:, -1] for n in (1, 2, 3)]
@@ -734,7 +846,9 @@ def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
     cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), np.random.default_rng(1))
     out, weights = nn.with_weights(cross, NORMAL[None], MEMORY)  # (1, 1, d_model), (1, h, 1, L_s)
     heads = []
-    for WQ, WK, WV in zip(*(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))):
+    for WQ, WK, WV in zip(
+        *(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))
+    ):
         Q, K, V = NORMAL @ WQ, MEMORY[0] @ WK, MEMORY[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
         heads.append(mg.softmax(Q @ K.T / np.sqrt(3)).data @ V)  # (L_t, 3)
     lesson.fact(
@@ -751,7 +865,10 @@ def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
         weights.shape == (1, 2, 1, 2) and np.allclose(cross(words, words).data, own(words).data),
         "its weights are (words of the target, words of the source); it is self-attention only where both are one",
     )
-    changed = [not np.allclose(cross(NORMAL[None], MEMORY + np.eye(2)[i][:, None]).data, out.data) for i in (0, 1)]
+    changed = [
+        not np.allclose(cross(NORMAL[None], MEMORY + np.eye(2)[i][:, None]).data, out.data)
+        for i in (0, 1)
+    ]
     lesson.fact(
         "each position of the decoder gets information from every position of the input",
         all(changed),
@@ -765,8 +882,13 @@ def what_was_added(lesson: Lesson) -> None:
         [11.46394285, -13.18016471, -11.59340253, -17.04387829],
         [11.62608573, -13.47454936, -11.87126395, -17.4926367],
     ]
-    tried = [text_layer_norm(np.array(ed) + z) for z in (*encoder_Z, *Z_SOS, *NORMAL, *E_SOS, [0, 0, 0, 0])]
-    lesson.fact("`Z_encoder_decoder` after residual connection and norm is normalised", is_normal([CROSS]))
+    tried = [
+        text_layer_norm(np.array(ed) + z)
+        for z in (*encoder_Z, *Z_SOS, *NORMAL, *E_SOS, [0, 0, 0, 0])
+    ]
+    lesson.fact(
+        "`Z_encoder_decoder` after residual connection and norm is normalised", is_normal([CROSS])
+    )
     closest = min(np.abs(t - CROSS).max() for t in tried)
     lesson.fact(
         "what the text's code adds in this step, $Z$, is the encoder's matrix of two rows, and its result has one",
@@ -793,7 +915,9 @@ def decoder_feed_forward(lesson: Lesson) -> None:
 
 def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
     lesson.section("Decoder 9. Six random blocks")
-    lesson.say("""One after the other, each with weights of its own, all looking at the same result of the encoder.""")
+    lesson.say(
+        """One after the other, each with weights of its own, all looking at the same result of the encoder."""
+    )
     rng = np.random.default_rng(0)
     h = E_SOS[None].astype(float)
     for _ in range(6):
@@ -845,13 +969,18 @@ def one_step(lesson: Lesson) -> None:
     probs = mg.softmax(logits).data  # (1, vocab)
     lesson.table(
         ["word", "logit", "probability", "the text"],
-        [[word, f"{z:.4f}", f"{p:.8f}", f"{t:.8f}"] for word, z, p, t in zip(VOCABULARY, logits[0], probs[0], printed)],
+        [
+            [word, f"{z:.4f}", f"{p:.8f}", f"{t:.8f}"]
+            for word, z, p, t in zip(VOCABULARY, logits[0], probs[0], printed)
+        ],
     )
     lesson.numbers("the softmax of the logits, all ten", probs, [printed], 8)
     lesson.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
 
 
-def generate_as_printed(words: Sequence[str], seed: int, max_iters: int = 10) -> tuple[str, list[float]]:
+def generate_as_printed(
+    words: Sequence[str], seed: int, max_iters: int = 10
+) -> tuple[str, list[float]]:
     """The text's own `generate`: no positions, new weights in each step, and the last word alone as the sequence."""
     rng = np.random.default_rng(seed)
     memory = VECTORS[[INDEX[word] for word in words]][None]  # (1, L_s, d_model)
@@ -873,8 +1002,15 @@ def generate_as_printed(words: Sequence[str], seed: int, max_iters: int = 10) ->
 
 def random_generation(lesson: Lesson) -> None:
     lesson.section("Generating 3. A random Transformer")
-    lesson.show("the encoder's input: the vectors of hello and world", VECTORS[[INDEX["hello"], INDEX["world"]]], 8)
-    memory = [[-0.15606365, 0.90444064, 0.82531037, -1.57368737], [-0.15606217, 0.90443936, 0.82531082, -1.57368802]]
+    lesson.show(
+        "the encoder's input: the vectors of hello and world",
+        VECTORS[[INDEX["hello"], INDEX["world"]]],
+        8,
+    )
+    memory = [
+        [-0.15606365, 0.90444064, 0.82531037, -1.57368737],
+        [-0.15606217, 0.90443936, 0.82531082, -1.57368802],
+    ]
     lesson.fact(
         "the encoder's output is normalised",
         is_normal(memory),
@@ -882,7 +1018,9 @@ def random_generation(lesson: Lesson) -> None:
     )
     runs = [generate_as_printed(["hello", "world"], seed) for seed in range(12)]
     lesson.listing(
-        "\n".join(f"{output}   {' '.join(f'{p:.2f}' for p in found)}" for output, found in runs[:4]),
+        "\n".join(
+            f"{output}   {' '.join(f'{p:.2f}' for p in found)}" for output, found in runs[:4]
+        ),
         note="Four draws, and the probability of each word:",
     )
     lesson.fact(
@@ -902,7 +1040,8 @@ def random_generation(lesson: Lesson) -> None:
     words so far.""")
     said = [generate(random_transformer(seed), ["hello", "world"]) for seed in range(4)]
     lesson.listing(
-        "\n".join(" ".join(["SOS", *(word for word, _ in words)]) for words in said), note="Random weights, four draws:"
+        "\n".join(" ".join(["SOS", *(word for word, _ in words)]) for words in said),
+        note="Random weights, four draws:",
     )
 
 
@@ -936,18 +1075,28 @@ def trained_generation(lesson: Lesson) -> None:
     )
     calls = {"encoder": 0, "decoder": 0}
     hooks = [
-        getattr(model, name).register_forward_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
+        getattr(model, name).register_forward_hook(
+            lambda *_, name=name: calls.update({name: calls[name] + 1})
+        )
         for name in calls
     ]
     after = generate(model, ["hello", "world"])
     for hook in hooks:
         hook.remove()
-    steps = [f"{' '.join(['SOS', *(w for w, _ in after[:i])])} → {word}   {p:.4f}" for i, (word, p) in enumerate(after)]
+    steps = [
+        f"{' '.join(['SOS', *(w for w, _ in after[:i])])} → {word}   {p:.4f}"
+        for i, (word, p) in enumerate(after)
+    ]
     lesson.listing(f"SOS {' '.join(word for word, _ in before)}", note="Before it was trained:")
     lesson.listing("\n".join(steps), note="Step by step, with the probability of the next word:")
-    lesson.fact("SOS → hola → mundo → EOS, and then it stops", [word for word, _ in after] == ["hola", "mundo", "EOS"])
     lesson.fact(
-        "the encoder runs once, the decoder once for each word", calls == {"encoder": 1, "decoder": 3}, "1 run and 3"
+        "SOS → hola → mundo → EOS, and then it stops",
+        [word for word, _ in after] == ["hola", "mundo", "EOS"],
+    )
+    lesson.fact(
+        "the encoder runs once, the decoder once for each word",
+        calls == {"encoder": 1, "decoder": 3},
+        "1 run and 3",
     )
 
 
@@ -961,7 +1110,9 @@ def a_rule(lesson: Lesson) -> None:
     drawn = rng.random(len(sentences)) < 0.25
     held = [s for s, out in zip(sentences, drawn) if out or s == ["hello", "world"]]
     translated = lambda part: [(s, [spanish[word] for word in s]) for s in part]
-    config = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
+    config = replace(
+        CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32"
+    )
     larger = nn.Transformer(config, rng)
     train(larger, translated([s for s in sentences if s not in held]), 300)
     accuracy = exact_matches(larger, translated(held)).mean()
@@ -971,7 +1122,9 @@ def a_rule(lesson: Lesson) -> None:
         "which it has never seen",
     )
     lesson.fact(
-        "and other sentences that it has never seen", accuracy > 0.8, f"{accuracy:.0%} of {len(held)} without an error"
+        "and other sentences that it has never seen",
+        accuracy > 0.8,
+        f"{accuracy:.0%} of {len(held)} without an error",
     )
     lesson.picture(
         "cross_attention.png",
@@ -1008,12 +1161,18 @@ def conclusion(lesson: Lesson) -> None:
         ("decoder blocks", CONFIG.num_decoder_layers, (paper.num_decoder_layers, 6)),
         ("feed-forward size", CONFIG.d_ff, (paper.d_ff, 2048)),
         ("attention heads", CONFIG.num_heads, (paper.num_heads, 8)),
-        ("attention size", two_heads_of_3(nn.MultiHeadSelfAttention).d_k, (paper.d_model // paper.num_heads, 64)),
+        (
+            "attention size",
+            two_heads_of_3(nn.MultiHeadSelfAttention).d_k,
+            (paper.d_model // paper.num_heads, 64),
+        ),
     ):
         lesson.fact(f"{what}: {theirs[1]} in the paper, {ours} here", theirs[0] == theirs[1])
     ids, target = np.array([[0, 2, 3]]), np.array([[INDEX["SOS"], 8]])
     shapes = [
-        nn.EncoderClassifier(nn.EncoderConfig(10, 4, 2, 6, 8, num_classes=2))(ids).shape,  # (N, classes)
+        nn.EncoderClassifier(nn.EncoderConfig(10, 4, 2, 6, 8, num_classes=2))(
+            ids
+        ).shape,  # (N, classes)
         nn.Transformer(CONFIG)(ids, target).shape,  # (N, L_t, vocab)
         nn.LanguageModel(nn.LanguageModelConfig(10, 4, 2, 6, 8))(ids).shape,  # (N, L, vocab)
     ]

@@ -38,16 +38,27 @@ def positions(lesson: Lesson) -> None:
     lesson.say("""Attention is a weighted sum, and a sum does not know an order. Without positions a sentence is a
     bag of words to the encoder, and "hello world" cannot be told from "world hello". Adding them makes a word at
     one place another input than the same word at another place.""")
-    small = replace(CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32")
+    small = replace(
+        CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32"
+    )
     without, with_them = (
-        nn.Transformer(replace(small, positions=p), np.random.default_rng(0)) for p in ("none", "sinusoidal")
+        nn.Transformer(replace(small, positions=p), np.random.default_rng(0))
+        for p in ("none", "sinusoidal")
     )
     order, turned = ids("hello", "world"), ids("world", "hello")
-    swaps = {m: np.abs(m.encode(order).data[0] - m.encode(turned).data[0, ::-1]).max() for m in (without, with_them)}
+    swaps = {
+        m: np.abs(m.encode(order).data[0] - m.encode(turned).data[0, ::-1]).max()
+        for m in (without, with_them)
+    }
     lesson.fact(
-        "without positions, words in another order give the same vectors in another order", swaps[without] < 1e-5
+        "without positions, words in another order give the same vectors in another order",
+        swaps[without] < 1e-5,
     )
-    lesson.fact("with positions they give other vectors", swaps[with_them] > 0.1, f"up to {swaps[with_them]:.2f} apart")
+    lesson.fact(
+        "with positions they give other vectors",
+        swaps[with_them] > 0.1,
+        f"up to {swaps[with_them]:.2f} apart",
+    )
 
     spanish = {"hello": "hola", "world": "mundo", "?": "?"}
     pairs = [(s, [spanish[word] for word in s]) for s in itertools.product(spanish, repeat=3)]
@@ -55,18 +66,27 @@ def positions(lesson: Lesson) -> None:
         train(model, pairs, 200)
     right = [int(exact_matches(model, pairs).sum()) for model in (without, with_them)]
     bags = len({tuple(sorted(source)) for source, _ in pairs})
-    lesson.fact("with positions all 27 sentences of three words are learnt", right[1] == 27, f"{right[1]} of 27")
     lesson.fact(
-        "without them at most one order of each bag of words", right[0] <= bags, f"{right[0]} of 27; {bags} bags"
+        "with positions all 27 sentences of three words are learnt",
+        right[1] == 27,
+        f"{right[1]} of 27",
+    )
+    lesson.fact(
+        "without them at most one order of each bag of words",
+        right[0] <= bags,
+        f"{right[0]} of 27; {bags} bags",
     )
     said = {
-        " ".join(word for word, _ in generate(without, s)) for s in (["hello", "world", "?"], ["?", "world", "hello"])
+        " ".join(word for word, _ in generate(without, s))
+        for s in (["hello", "world", "?"], ["?", "world", "hello"])
     }
     lesson.fact("whatever the order, it says the same", len(said) == 1, f"namely *{said.pop()}*")
 
 
 def two_attentions(lesson: Lesson) -> None:
-    lesson.section("2. What is the difference between self-attention and encoder-decoder attention?")
+    lesson.section(
+        "2. What is the difference between self-attention and encoder-decoder attention?"
+    )
     lesson.quote(
         "自注意力和编码器-解码器注意力有什么区别？",
         "What is the difference between self-attention and encoder-decoder attention?",
@@ -78,20 +98,32 @@ def two_attentions(lesson: Lesson) -> None:
     lesson.say("""Where queries, keys and values come from. In self-attention all three are made from one sequence. In
     encoder-decoder attention the queries are made from the decoder's sequence, keys and values from the encoder's
     output. The arithmetic is the same.""")
-    model = nn.Transformer(replace(CONFIG, num_encoder_layers=1, num_decoder_layers=1), np.random.default_rng(0)).eval()
+    model = nn.Transformer(
+        replace(CONFIG, num_encoder_layers=1, num_decoder_layers=1), np.random.default_rng(0)
+    ).eval()
     target = ids("SOS", "hola", "mundo", "?", "a")
 
     def maps(source: Array) -> dict[str, Array]:
         with mg.no_grad(), nn.record_attention(model) as recorded:
             model.hidden(source, target)
-        return {name.split(".")[0] + " " + name.split(".")[-1]: weights[0][0] for name, weights in recorded.items()}
+        return {
+            name.split(".")[0] + " " + name.split(".")[-1]: weights[0][0]
+            for name, weights in recorded.items()
+        }
 
-    found, other = maps(ids("hello", "world", "?")), maps(ids("how", "world", "?"))  # (h, L_q, L_kv) each
+    found, other = (
+        maps(ids("hello", "world", "?")),
+        maps(ids("how", "world", "?")),
+    )  # (h, L_q, L_kv) each
     shapes = {name: weights.shape[1:] for name, weights in found.items()}
     lesson.fact(
         "self-attention weighs a sequence by itself, encoder-decoder attention one by the other",
         shapes
-        == {"encoder self_attention": (3, 3), "decoder self_attention": (5, 5), "decoder cross_attention": (5, 3)},
+        == {
+            "encoder self_attention": (3, 3),
+            "decoder self_attention": (5, 5),
+            "decoder cross_attention": (5, 3),
+        },
         "weights 3 × 3 in the encoder, 5 × 5 in the decoder, 5 × 3 between 5 target words and 3 source words",
     )
     own, cross = "decoder self_attention", "decoder cross_attention"
@@ -128,14 +160,19 @@ def lookup_accuracy(d_k: int, seed: int, n: int = 500, steps: int = 200) -> tupl
     seen, unseen = lookup_task(rng, n), lookup_task(rng, 2000)
     W_Q, W_K = (nn.Linear(DIM, d_k, bias=False, generator=rng) for _ in range(2))
     attention = nn.DotProductAttention()
-    scores = lambda query, keys: attention.scores(W_Q(query), W_K(keys))[:, 0]  # (n, KEYS): q·k / √d_k
+    scores = lambda query, keys: attention.scores(W_Q(query), W_K(keys))[
+        :, 0
+    ]  # (n, KEYS): q·k / √d_k
     optimizer = Adam([*W_Q.parameters(), *W_K.parameters()], 1e-2)
     for _ in range(steps):
         loss = mg.cross_entropy(scores(*seen[:2]), seen[2])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found = [float((scores(query, keys).data.argmax(-1) == right).mean()) for query, keys, right in (seen, unseen)]
+    found = [
+        float((scores(query, keys).data.argmax(-1) == right).mean())
+        for query, keys, right in (seen, unseen)
+    ]
     return found[0], found[1]
 
 
@@ -155,7 +192,9 @@ def attention_size(lesson: Lesson) -> None:
     rng = np.random.default_rng(0)
     chosen = {}
     for d_k in (1, 2, 8):
-        scores = rng.standard_normal((5000, d_k)) @ rng.standard_normal((50, d_k)).T  # (queries, keys)
+        scores = (
+            rng.standard_normal((5000, d_k)) @ rng.standard_normal((50, d_k)).T
+        )  # (queries, keys)
         chosen[d_k] = len(np.unique(scores.argmax(1)))
     lesson.fact(
         "with $d_k = 1$ only two keys of any number can come first, the largest and the least",
@@ -167,14 +206,21 @@ def attention_size(lesson: Lesson) -> None:
 
 def many_sizes(lesson: Lesson) -> None:
     sizes = (1, 2, 4, 8, 64)
-    results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(1)  # (sizes, 2)
+    results = np.array([[lookup_accuracy(d_k, seed) for seed in range(2)] for d_k in sizes]).mean(
+        1
+    )  # (sizes, 2)
     lesson.say(f"""Measured: a query is to find the one of {KEYS} keys that agrees with it in {RANK} of {DIM} numbers,
     learnt from 500 examples (means of two draws).""")
-    rows = [(d_k, f"{seen:.0%}", f"{new:.0%}", f"{2 * DIM * d_k:,}") for d_k, (seen, new) in zip(sizes, results)]
+    rows = [
+        (d_k, f"{seen:.0%}", f"{new:.0%}", f"{2 * DIM * d_k:,}")
+        for d_k, (seen, new) in zip(sizes, results)
+    ]
     lesson.table(["$d_k$", "examples found", "new ones found", "weights"], rows)
     by_size = dict(zip(sizes, results))
     lesson.fact(
-        "too small: it cannot even learn the examples", by_size[1][0] < 0.5, f"{by_size[1][0]:.0%} with $d_k$ = 1"
+        "too small: it cannot even learn the examples",
+        by_size[1][0] < 0.5,
+        f"{by_size[1][0]:.0%} with $d_k$ = 1",
     )
     lesson.fact(
         "too large: it knows the examples by heart, and less about new ones",
@@ -182,16 +228,25 @@ def many_sizes(lesson: Lesson) -> None:
         f"{by_size[64][1]:.0%} with $d_k$ = 64, {by_size[RANK][1]:.0%} with {RANK}",
     )
     lesson.fact(
-        "in between is a best size", sizes[results[:, 1].argmax()] in (4, 8), f"$d_k$ = {sizes[results[:, 1].argmax()]}"
+        "in between is a best size",
+        sizes[results[:, 1].argmax()] in (4, 8),
+        f"$d_k$ = {sizes[results[:, 1].argmax()]}",
     )
-    cost = [nn.MultiHeadAttention(512, 8, head_dim=d_k, bias=False).q_proj.weight.size for d_k in (64, 128)]
+    cost = [
+        nn.MultiHeadAttention(512, 8, head_dim=d_k, bias=False).q_proj.weight.size
+        for d_k in (64, 128)
+    ]
     lesson.fact(
         "weights and multiplications are proportional to $d_k$",
         cost[1] == 2 * cost[0],
         f"for 8 heads on 512 dimensions each projection has {cost[0]:,} weights at 64, {cost[1]:,} at 128",
     )
     lines = {"examples": (sizes, results[:, 0]), "new ones": (sizes, results[:, 1])}
-    about = ("attention size $d_k$", "share found", f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers")
+    about = (
+        "attention size $d_k$",
+        "share found",
+        f"Finding one of {KEYS} keys by {RANK} of {DIM} numbers",
+    )
     lesson.picture(
         "attention_size.png",
         lambda path: draw_lines(lines, *about, path, log="x"),
@@ -214,11 +269,14 @@ def feed_forward(lesson: Lesson) -> None:
         "each position is treated by itself",
         np.allclose(ffn(x).data, np.concatenate([ffn(row).data for row in x[:, None]])),
     )
-    lesson.fact(r"4 → 8 → 4 has $4 \cdot 8 + 8 + 8 \cdot 4 + 4$ numbers", ffn.num_parameters() == 76, "76")
+    lesson.fact(
+        r"4 → 8 → 4 has $4 \cdot 8 + 8 + 8 \cdot 4 + 4$ numbers", ffn.num_parameters() == 76, "76"
+    )
     W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
     linear = x @ W1.T + b1  # (L, 8)
     lesson.fact(
-        "without the ReLU both maps would be one", np.allclose(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2)
+        "without the ReLU both maps would be one",
+        np.allclose(linear @ W2.T + b2, x @ (W2 @ W1).T + W2 @ b1 + b2),
     )
     attention, wide = nn.MultiHeadAttention(512, 8), nn.FeedForward(512, 2048)
     fraction = wide.num_parameters() / (wide.num_parameters() + attention.num_parameters())
@@ -260,7 +318,10 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
         whole sequence anew, $n$ words cost $1 + 2 + \\dots + n = n(n + 1)/2$ positions. A cache of the keys and
         values of earlier words brings that to $n$ positions, but there are $n$ passes still."""
     )
-    lesson.diagram("cache", "Word by word, with a cache: in each step one new key and value, the others are kept.")
+    lesson.diagram(
+        "cache",
+        "Word by word, with a cache: in each step one new key and value, the others are kept.",
+    )
     lesson.code(uncached, note="Without one, each step sees the whole sequence anew:")
     config = nn.TransformerConfig(20, 20, 128, 4, 2, 2, 256, dropout=0.0, dtype="float64")
     model = nn.Transformer(config, np.random.default_rng(0)).eval()
@@ -275,10 +336,15 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
             "the decoder, word by word with a cache": fastest(
                 lambda: nn.greedy_search(model, source, max_len=length, eos=None)
             ),
-            "the decoder, word by word without one": fastest(lambda: again.append(uncached(model, source, length)), 1),
+            "the decoder, word by word without one": fastest(
+                lambda: again.append(uncached(model, source, length)), 1
+            ),
         }
     encoder, parallel, fast, slow = seconds.values()
-    rows = [[name, f"{value * 1000:.1f} ms", f"{value / encoder:.1f}"] for name, value in seconds.items()]
+    rows = [
+        [name, f"{value * 1000:.1f} ms", f"{value / encoder:.1f}"]
+        for name, value in seconds.items()
+    ]
     lesson.table([f"{length} words through", "time", "in passes of the encoder"], rows)
     lesson.measured(
         f"""Word by word the decoder took {fast / encoder:.0f} times as long as the encoder with a cache, and
@@ -296,39 +362,64 @@ def decoder_speed(lesson: Lesson, length: int = 160) -> None:
 
 def residuals_and_norms(lesson: Lesson, depth: int = 24) -> None:
     lesson.section("6. What is the purpose of residual connections and layer norm?")
-    lesson.quote("残差连接和层归一化的目的是什么？", "What is the purpose of residual connections and layer norm?")
+    lesson.quote(
+        "残差连接和层归一化的目的是什么？",
+        "What is the purpose of residual connections and layer norm?",
+    )
     lesson.predict(
         "24 layers, each of which makes its input a little smaller. What reaches the first of them of the gradient, with residual connections and without?",
         "Without, next to nothing: 24 factors below 1 are multiplied. With them each factor is 1 plus something, and the product does not vanish.",
     )
-    lesson.formula(r"\frac{\partial (x + f(x))}{\partial x} = 1 + f'(x)", "However small $f'$ becomes, the 1 remains.")
+    lesson.formula(
+        r"\frac{\partial (x + f(x))}{\partial x} = 1 + f'(x)",
+        "However small $f'$ becomes, the 1 remains.",
+    )
     lesson.say("""A residual connection lets values, and gradients on their way back, pass a layer unchanged: so the
     first of many layers still learns. A norm brings the values back to size 1 after each layer, so that they
     neither grow nor shrink with depth. Measured with the forward values and the gradient through 24 feed-forward
     layers.""")
     found, found_large = through_depth(depth)
     rows = [
-        [name, *(f"{number:.1e}" for size, slopes in (found[name], found_large[name]) for number in (size, slopes[0]))]
+        [
+            name,
+            *(
+                f"{number:.1e}"
+                for size, slopes in (found[name], found_large[name])
+                for number in (size, slopes[0])
+            ),
+        ]
         for name in found
     ]
-    lesson.table(["", "values up to", "gradient at the input", "weights × 4: values", "gradient"], rows)
+    lesson.table(
+        ["", "values up to", "gradient at the input", "weights × 4: values", "gradient"], rows
+    )
     lesson.fact("without either the gradient vanishes", found["neither"][1][0] < 1e-6)
     lesson.fact("residual connections keep it", found["residual connections"][1][0] > 1)
-    lesson.fact("but with large weights values explode", found_large["residual connections"][0] > 1e6)
+    lesson.fact(
+        "but with large weights values explode", found_large["residual connections"][0] > 1e6
+    )
     lesson.fact(
         "norms keep the values, whatever the weights",
-        max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0]) < 4,
+        max(found["norms"][0], found_large["norms"][0], found["both"][0], found_large["both"][0])
+        < 4,
         "16 numbers of mean 0 and variance 1 cannot pass $\\sqrt{15}$",
     )
     lesson.fact(
         "with both, values and gradient stay in bounds",
-        all(size < 4 and 1e-2 < slopes[0] < 1e3 for size, slopes in (found["both"], found_large["both"])),
+        all(
+            size < 4 and 1e-2 < slopes[0] < 1e3
+            for size, slopes in (found["both"], found_large["both"])
+        ),
     )
     lines = {name: (range(depth + 1), slopes) for name, (_, slopes) in found.items()}
     lesson.picture(
         "gradients.png",
         lambda path: draw_lines(
-            lines, "layer", "norm of the gradient", "The gradient on its way back from layer 24 to the input", path
+            lines,
+            "layer",
+            "norm of the gradient",
+            "The gradient on its way back from layer 24 to the input",
+            path,
         ),
         caption="Only with residual connections does the gradient reach the first of 24 layers.",
         alt="Four lines of the gradient's norm by layer: without residual connections it falls by many orders of magnitude.",
@@ -359,19 +450,28 @@ def through_depth(depth: int) -> list[dict[str, tuple[float, list[float]]]]:
             values.append(step(values[-1], f))
             values[-1].retain_grad()
         (values[-1] * v).sum().backward()
-        return float(np.abs(values[-1].data).max()), [float(np.linalg.norm(h.grad.data)) for h in values]
+        return float(np.abs(values[-1].data).max()), [
+            float(np.linalg.norm(h.grad.data)) for h in values
+        ]
 
-    return [{name: through(step, stack) for name, step in steps.items()} for stack in (layers, large)]
+    return [
+        {name: through(step, stack) for name, step in steps.items()} for stack in (layers, large)
+    ]
 
 
 def probabilities(lesson: Lesson) -> None:
     lesson.section("7. How do we get probabilities from the decoder's output?")
-    lesson.quote("我们如何从解码器的输出得到概率？", "How do we get probabilities from the decoder's output?")
+    lesson.quote(
+        "我们如何从解码器的输出得到概率？", "How do we get probabilities from the decoder's output?"
+    )
     lesson.formula(r"p_i = \frac{e^{z_i}}{\sum_j e^{z_j}} \qquad z = h W + b")
     lesson.say("""By a linear layer that makes one number for each word of the vocabulary, the logits, and by a
     softmax of these: positive numbers that add up to 1.""")
     rng = np.random.default_rng(0)
-    linear, h = nn.Linear(4, 10, dtype=float, generator=rng), rng.standard_normal((3, 4))  # (L, d_model)
+    linear, h = (
+        nn.Linear(4, 10, dtype=float, generator=rng),
+        rng.standard_normal((3, 4)),
+    )  # (L, d_model)
     logits = linear(h).data  # (L, vocab)
     probs = mg.softmax(logits).data
     lesson.fact(
@@ -408,11 +508,15 @@ def greedy(lesson: Lesson) -> None:
     )
     vocabulary = Vocabulary([*SPECIALS, "hello", "mundo", "world", "how", "?", "a", "hola", "c"])
     corpus = ["how a ?", "how c ?", "how world ?"] * 2 + ["hola mundo"] * 4
-    data = padded([vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus])  # (N, L)
+    data = padded(
+        [vocabulary.encode(text.split(), bos=True, eos=True) for text in corpus]
+    )  # (N, L)
     lesson.say("""A language model, which is a decoder without an encoder, learns ten sentences: how a ?, how c ?
     and how world ?, twice each, and four times hola mundo. "how" begins six of the ten; but each sentence that it
     begins has 2/10, and hola mundo 4/10.""")
-    config = nn.LanguageModelConfig(len(vocabulary), 16, 2, 1, 32, dropout=0.0, max_len=8, pad_id=0, eos_id=EOS)
+    config = nn.LanguageModelConfig(
+        len(vocabulary), 16, 2, 1, 32, dropout=0.0, max_len=8, pad_id=0, eos_id=EOS
+    )
     model = nn.LanguageModel(config, np.random.default_rng(0))
     optimizer = Adam(model.parameters(), 1e-2)
     for _ in range(150):
@@ -438,7 +542,11 @@ def greedy(lesson: Lesson) -> None:
 
 
 def against_all(
-    lesson: Lesson, model: nn.LanguageModel, vocabulary: Vocabulary, corpus: Sequence[str], best: nn.Hypothesis
+    lesson: Lesson,
+    model: nn.LanguageModel,
+    vocabulary: Vocabulary,
+    corpus: Sequence[str],
+    best: nn.Hypothesis,
 ) -> None:
     """What the beam found, beside all sentences of up to four words, and beside 1,000 drawn by their probability."""
     exact, sentence = likeliest(model, len(vocabulary), 4)
@@ -448,7 +556,9 @@ def against_all(
         f"of all {sum(len(vocabulary) ** n for n in range(5)):,} sentences of up to four words",
     )
     text = lambda h: " ".join(vocabulary.decode(h.tokens))
-    many = nn.sample(model, prompt=np.full((1000, 1), BOS), max_len=5, generator=np.random.default_rng(0))
+    many = nn.sample(
+        model, prompt=np.full((1000, 1), BOS), max_len=5, generator=np.random.default_rng(0)
+    )
     fraction = np.mean([text(h) == "hola mundo" for h in many])
     lesson.fact(
         "and greedy decoding knows one sentence only",
@@ -462,7 +572,9 @@ def likeliest(model: nn.LanguageModel, vocab: int, max_words: int) -> tuple[floa
     best = (-np.inf, [])
     model.eval()
     for n in range(max_words + 1):
-        words = np.array([*itertools.product(range(vocab), repeat=n)], int).reshape(vocab**n, n)  # (all, n)
+        words = np.array([*itertools.product(range(vocab), repeat=n)], int).reshape(
+            vocab**n, n
+        )  # (all, n)
         words = words[(words != EOS).all(1)]
         start, end = (np.full((len(words), 1), token) for token in (BOS, EOS))
         with mg.no_grad():

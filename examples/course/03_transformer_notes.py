@@ -62,14 +62,27 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     scores = Q @ K.T  # (M, M)
     A = softmax(scores / sqrt(D_HEAD))  # (M, M)
     Z = A @ V  # (M, d')
-    lesson.say(f"$M$ = {M} words of $d$ = {D} features are projected to $d'$ = {D_HEAD}. The dimensions of it all:")
-    sizes = {"$X$": X, "$W_Q, W_K, W_V$": W_Q, "$Q, K, V$": Q, "$QK^\\top$": scores, "softmax": A, "$Z$": Z}
+    lesson.say(
+        f"$M$ = {M} words of $d$ = {D} features are projected to $d'$ = {D_HEAD}. The dimensions of it all:"
+    )
+    sizes = {
+        "$X$": X,
+        "$W_Q, W_K, W_V$": W_Q,
+        "$Q, K, V$": Q,
+        "$QK^\\top$": scores,
+        "softmax": A,
+        "$Z$": Z,
+    }
     lesson.table(["matrix", "shape"], [[name, array.shape] for name, array in sizes.items()])
     lesson.fact("$X$ has $M$ rows of $d$ features, a row for each word", X.shape == (M, D))
-    lesson.fact("$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows", Q.shape == K.shape == V.shape == (M, D_HEAD))
+    lesson.fact(
+        "$Q = XW_Q$, $K = XW_K$ and $V = XW_V$ have $M$ rows",
+        Q.shape == K.shape == V.shape == (M, D_HEAD),
+    )
     the_scores(lesson, rng, X, (W_Q, W_K, W_V), scores)
     lesson.fact(
-        "The softmax keeps $M \\times M$ and makes each row sum to 1", A.shape == (M, M) and np.allclose(A.sum(1), 1)
+        "The softmax keeps $M \\times M$ and makes each row sum to 1",
+        A.shape == (M, M) and np.allclose(A.sum(1), 1),
     )
     lesson.show("$\\softmax(QK^\\top / \\sqrt{d'})$", A)
     the_product(lesson, X, (Q, K, V), scores, A)
@@ -77,7 +90,11 @@ def self_attention(lesson: Lesson, rng: np.random.Generator) -> None:
 
 
 def the_scores(
-    lesson: Lesson, rng: np.random.Generator, X: np.ndarray, weights: Sequence[np.ndarray], scores: np.ndarray
+    lesson: Lesson,
+    rng: np.random.Generator,
+    X: np.ndarray,
+    weights: Sequence[np.ndarray],
+    scores: np.ndarray,
 ) -> None:
     W_Q, W_K, W_V = weights
     Q, K = X @ W_Q, X @ W_K
@@ -105,7 +122,9 @@ def the_scores(
     )  # fmt: skip
 
 
-def the_product(lesson: Lesson, X: np.ndarray, parts: Sequence[np.ndarray], scores: np.ndarray, A: np.ndarray) -> None:
+def the_product(
+    lesson: Lesson, X: np.ndarray, parts: Sequence[np.ndarray], scores: np.ndarray, A: np.ndarray
+) -> None:
     Q, K, V = parts
     Z = A @ V
     try:
@@ -126,10 +145,15 @@ def the_product(lesson: Lesson, X: np.ndarray, parts: Sequence[np.ndarray], scor
         "the formula leaves out the division that the text asks for before; `nn.DotProductAttention` gives the second",
     )  # fmt: skip
     lesson.fact("$Z$ is $M \\times d'$", Z.shape == (M, D_HEAD))
-    lesson.fact("$X$, $V$ and $Z$ all have $M$ rows, a vector for each word", len(X) == len(V) == len(Z) == M)
+    lesson.fact(
+        "$X$, $V$ and $Z$ all have $M$ rows, a vector for each word",
+        len(X) == len(V) == len(Z) == M,
+    )
 
 
-def what_meets(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+def what_meets(
+    lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
+) -> None:
     layer = nn.DotProductAttention()
     attend = lambda x: layer((x @ W_Q)[None], (x @ W_K)[None], (x @ W_V)[None])[0]
     influence = np.linalg.norm(mg.jacobian(attend)(X).data, axis=(1, 3))  # ‖∂z_i / ∂x_j‖, (M, M)
@@ -177,7 +201,11 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         "Multi-head attention is several self-attentions, each with its own $Q$, $K$, $V$", np.allclose(one(Q, K, V).data, Z),
         f"$h$ groups of $Q$, $K$, $V$, {Q.shape}, in one self-attention at a time, give the $Z_i$",
     )  # fmt: skip
-    lesson.fact("With $h = 8$ there are 8 matrices $Z_i$", len(Z) == weights.shape[1] == 8, f"of {Z[0].shape} each")
+    lesson.fact(
+        "With $h = 8$ there are 8 matrices $Z_i$",
+        len(Z) == weights.shape[1] == 8,
+        f"of {Z[0].shape} each",
+    )
     gaps = [np.abs(Z[i] - Z[j]).max() for i in range(HEADS) for j in range(i)]
     lesson.fact(
         "Other matrices $W_Q$, $W_K$, $W_V$ give other $Z_i$", min(gaps) > 0.1,
@@ -193,7 +221,11 @@ def multi_head(lesson: Lesson, rng: np.random.Generator) -> None:
         all(z.shape == (M, D_HEAD) for z in Z),
         f"{Z[0].shape}, and $X$ {X.shape}",
     )
-    lesson.fact("The final $Z$ has the dimensions of $X$, $M \\times d$", output.shape == X.shape, f"{output.shape}")
+    lesson.fact(
+        "The final $Z$ has the dimensions of $X$, $M \\times d$",
+        output.shape == X.shape,
+        f"{output.shape}",
+    )
 
 
 def several_angles(
@@ -201,14 +233,20 @@ def several_angles(
     views: np.ndarray,
 ) -> None:  # fmt: skip
     """What heads have of their own: weights `views` (h, M, M), and a part of the dimensions; then all made the same."""
-    W_Q, W_K, W_V = (p.data.T for p in (layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight))
+    W_Q, W_K, W_V = (
+        p.data.T for p in (layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight)
+    )
     apart = [np.abs(views[i] - views[j]).max() for i in range(HEADS) for j in range(i)]
     lesson.fact(
         "Heads look at the words from different angles", min(apart) > 0.01,
         f"no two have the same weights; the two closest differ by up to {min(apart):.2f}",
     )  # fmt: skip
-    first = np.hstack([W[:, :D_HEAD] for W in (W_Q, W_K, W_V)])  # (d, 3·d'): all through which head 1 sees X
-    unseen = np.linalg.svd(first.T)[2][3 * D_HEAD :]  # (d - 3·d', d): directions at right angles to them
+    first = np.hstack(
+        [W[:, :D_HEAD] for W in (W_Q, W_K, W_V)]
+    )  # (d, 3·d'): all through which head 1 sees X
+    unseen = np.linalg.svd(first.T)[2][
+        3 * D_HEAD :
+    ]  # (d - 3·d', d): directions at right angles to them
     step = rng.standard_normal((M, len(unseen))) @ unseen  # (M, d)
     moved = [np.abs(head(X + step, i) - head(X, i)).max() for i in range(HEADS)]
     lesson.fact(
@@ -218,7 +256,9 @@ def several_angles(
     )  # fmt: skip
     for p in layer.parameters():
         if p is not layer.out_proj.weight:
-            p.data[D_HEAD:] = np.tile(p.data[:D_HEAD], (HEADS - 1, 1))  # all heads get the matrices of the first
+            p.data[D_HEAD:] = np.tile(
+                p.data[:D_HEAD], (HEADS - 1, 1)
+            )  # all heads get the matrices of the first
     same = nn.with_weights(layer, X[None])[1][0]
     lesson.fact(
         "To see several angles one takes several matrices", np.allclose(same, same[:1]),
@@ -232,9 +272,12 @@ def several_angles(
 def positions(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Supplement: the order of words")
     lesson.quote(
-        "Transformer 本身是不能利用单词的顺序信息的", "By itself the Transformer cannot make use of the order of words"
+        "Transformer 本身是不能利用单词的顺序信息的",
+        "By itself the Transformer cannot make use of the order of words",
     )
-    config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
+    config = nn.TransformerConfig(
+        d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64"
+    )
     encoder = nn.Encoder(config, 2, rng)
     X = rng.standard_normal((1, M, D))
     order = [3, 1, 0, 2]
@@ -249,9 +292,16 @@ def positions(lesson: Lesson, rng: np.random.Generator) -> None:
         f"two encoder layers give words in another order the same vectors in that order (to {alone:.0e}); "
         f"under the causal mask of a decoder they differ by {masked:.2f}, for it tells who comes before whom",
     )  # fmt: skip
-    lesson.fact("So a position embedding is added to the input", gap > 0.1, f"with it they differ by {gap:.2f}")
+    lesson.fact(
+        "So a position embedding is added to the input",
+        gap > 0.1,
+        f"with it they differ by {gap:.2f}",
+    )
     table = place(np.zeros((1, 16, D))).data[0]  # (positions, d): what is added
-    by_hand = [[(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)] for pos in range(16)]
+    by_hand = [
+        [(cos if j % 2 else sin)(pos / 10000 ** ((j - j % 2) / D)) for j in range(D)]
+        for pos in range(16)
+    ]
     lesson.fact(
         "$\\mathrm{PE}(pos, 2i)$ and $\\mathrm{PE}(pos, 2i+1)$ are components of the vector of a position", np.allclose(table, by_hand),
         "$2i$ and $2i+1$ count its even and odd dimensions: $\\sin(pos / 10000^{2i/d})$ in the first, the cosine in the second",
@@ -262,8 +312,18 @@ def positions(lesson: Lesson, rng: np.random.Generator) -> None:
 
 # Rows and columns have whole means and whole standard deviations, so that each step can be done by hand.
 TABLE = np.array([[1, 9, 3, 3], [3, 7, 7, 3], [3, 1, 3, 1], [9, 7, 7, 1]], float)  # (n, d)
-BY_ROWS = np.array([[-3, 5, -1, -1], [-2, 2, 2, -2], [1, -1, 1, -1], [3, 1, 1, -5]]) / [[3], [2], [1], [3]]
-BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2, -1]]) / [3, 3, 2, 1]
+BY_ROWS = np.array([[-3, 5, -1, -1], [-2, 2, 2, -2], [1, -1, 1, -1], [3, 1, 1, -5]]) / [
+    [3],
+    [2],
+    [1],
+    [3],
+]
+BY_COLUMNS = np.array([[-3, 3, -2, 1], [-1, 1, 2, 1], [-1, -5, -2, -1], [5, 1, 2, -1]]) / [
+    3,
+    3,
+    2,
+    1,
+]
 EPS = 1e-5
 
 
@@ -283,7 +343,11 @@ def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     var = ((X - mean) ** 2).sum(1, keepdims=True) / d  # σ_i² = Σ_j (x_ij - μ_i)² / d: (n, 1)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
     lesson.fact("Step 1: the mean of each row", (mean.ravel() == [4, 5, 2, 6]).all(), "4, 5, 2, 6")
-    lesson.fact("Step 2: the variance of each row", (var.ravel() == [9, 4, 1, 9]).all(), "9, 4, 1, 9 (divided by $d$)")
+    lesson.fact(
+        "Step 2: the variance of each row",
+        (var.ravel() == [9, 4, 1, 9]).all(),
+        "9, 4, 1, 9 (divided by $d$)",
+    )
     lesson.fact(
         "Step 3: $(x_{ij} - \\mu_i) / \\sqrt{\\sigma_i^2 + \\epsilon}$",
         np.allclose(normal, BY_ROWS, atol=1e-4),
@@ -308,7 +372,11 @@ def layer_norm(lesson: Lesson, rng: np.random.Generator) -> None:
         "the same $\\gamma_j$ and $\\beta_j$ for all rows",
     )  # fmt: skip
     names = [name for name, p in layer.named_parameters() if p.shape == (d,) and p.requires_grad]
-    lesson.fact("$\\gamma$ and $\\beta$ are learned, one for each feature", names == ["weight", "bias"], f"{d} of each")
+    lesson.fact(
+        "$\\gamma$ and $\\beta$ are learned, one for each feature",
+        names == ["weight", "bias"],
+        f"{d} of each",
+    )
     alone = np.concatenate([layer(row[None]).data for row in X])  # n = 1, four times
     lesson.fact(
         "It does not depend on the size $n$ of the batch", np.allclose(alone, layer(X).data, atol=1e-12),
@@ -334,7 +402,11 @@ def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     var = ((X - mean) ** 2).sum(0) / n  # σ_j² = Σ_i (x_ij - μ_j)² / n: (d,)
     normal = (X - mean) / np.sqrt(var + EPS)  # (n, d)
     lesson.fact("Step 1: the mean of each column", (mean == [4, 6, 5, 2]).all(), "4, 6, 5, 2")
-    lesson.fact("Step 2: the variance of each column", (var == [9, 9, 4, 1]).all(), "9, 9, 4, 1 (divided by $n$)")
+    lesson.fact(
+        "Step 2: the variance of each column",
+        (var == [9, 9, 4, 1]).all(),
+        "9, 9, 4, 1 (divided by $n$)",
+    )
     lesson.fact(
         "Step 3: $(x_{ij} - \\mu_j) / \\sqrt{\\sigma_j^2 + \\epsilon}$",
         np.allclose(normal, BY_COLUMNS, atol=1e-4),
@@ -344,7 +416,9 @@ def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
 
     layer = nn.BatchNorm1d(d, EPS, dtype=float)
     lesson.fact(
-        "`nn.BatchNorm1d` does these three steps", np.allclose(layer(X).data, normal, atol=1e-12), "in training"
+        "`nn.BatchNorm1d` does these three steps",
+        np.allclose(layer(X).data, normal, atol=1e-12),
+        "in training",
     )
     lesson.fact(
         "$\\gamma$ and $\\beta$ usually start at 1 and 0", (layer.weight.data == 1).all() and (layer.bias.data == 0).all(),
@@ -353,12 +427,15 @@ def batch_norm(lesson: Lesson, rng: np.random.Generator) -> None:
     level = X.copy()
     level[:, 2] = 5.0
     lesson.fact(
-        "$\\epsilon$ keeps a division by zero away", (layer(level).data[:, 2] == 0).all(), "equal columns become zeros"
+        "$\\epsilon$ keeps a division by zero away",
+        (layer(level).data[:, 2] == 0).all(),
+        "equal columns become zeros",
     )
     gamma, beta = rng.standard_normal((2, d))
     layer.weight.data[:], layer.bias.data[:] = gamma, beta
     lesson.fact(
-        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$", np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12)
+        "Step 4: $\\gamma_j$ times it, plus $\\beta_j$",
+        np.allclose(layer(X).data, gamma * normal + beta, atol=1e-12),
     )
     layer.weight.data[:], layer.bias.data[:] = np.sqrt(var + EPS), mean
     lesson.fact(
@@ -388,8 +465,13 @@ def compare_norms(lesson: Lesson, rng: np.random.Generator) -> None:
         alt="Three 4 by 4 matrices with their numbers: as given, by rows, and by columns.",
     )
 
-    companions = np.concatenate([TABLE[:1], 10 * rng.standard_normal((3, d))])  # the first sample in another batch
-    moved = [np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max() for layer in (by_rows, by_columns)]
+    companions = np.concatenate(
+        [TABLE[:1], 10 * rng.standard_normal((3, d))]
+    )  # the first sample in another batch
+    moved = [
+        np.abs(layer(companions).data[0] - layer(TABLE).data[0]).max()
+        for layer in (by_rows, by_columns)
+    ]
     lesson.fact(
         "Layer norm treats each sample alone; batch norm depends on the batch", moved[0] < 1e-12 and moved[1] > 0.1,
         f"among other samples the first stays as it is under layer norm; under batch norm it changes by {moved[1]:.2f}",
@@ -399,7 +481,11 @@ def compare_norms(lesson: Lesson, rng: np.random.Generator) -> None:
         refusal = ""
     except ValueError as error:
         refusal = str(error)
-    lesson.fact("Layer norm suits small batches and single samples", refusal, f"batch norm refuses one: {refusal!r}")
+    lesson.fact(
+        "Layer norm suits small batches and single samples",
+        refusal,
+        f"batch norm refuses one: {refusal!r}",
+    )
 
 
 def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
@@ -407,8 +493,13 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     d = TABLE.shape[1]
     by_rows, by_columns = nn.LayerNorm(d, EPS, dtype=float), nn.BatchNorm1d(d, EPS, dtype=float)
     sentence = rng.standard_normal((1, M, d))
-    batch = np.concatenate([sentence, np.concatenate([5 * rng.standard_normal((1, 2, d)), np.zeros((1, 2, d))], 1)])
-    moved = [np.abs(layer(batch).data[0] - layer(sentence).data[0]).max() for layer in (by_rows, by_columns)]
+    batch = np.concatenate(
+        [sentence, np.concatenate([5 * rng.standard_normal((1, 2, d)), np.zeros((1, 2, d))], 1)]
+    )
+    moved = [
+        np.abs(layer(batch).data[0] - layer(sentence).data[0]).max()
+        for layer in (by_rows, by_columns)
+    ]
     lesson.fact(
         "Layer norm suits sequences", moved[0] < 1e-12 and moved[1] > 0.1,
         "a sentence of four words, put beside one of two words and padding, keeps its vectors; batch norm would change "
@@ -417,7 +508,9 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     model = nn.Transformer(nn.TransformerConfig(8, 8, d_model=8, num_heads=2), rng)
     kinds = [type(m) for m in model.modules() if isinstance(m, (nn.LayerNorm, nn.BatchNorm1d))]
     lesson.fact(
-        "The Transformer has layer norm", set(kinds) == {nn.LayerNorm}, f"{len(kinds)} in 6 + 6 layers, no batch norm"
+        "The Transformer has layer norm",
+        set(kinds) == {nn.LayerNorm},
+        f"{len(kinds)} in 6 + 6 layers, no batch norm",
     )
 
     images = rng.standard_normal((3, 5, d))  # three samples, five positions, d channels
@@ -442,9 +535,13 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
     running = 0.1 * TABLE.mean(0), 0.9 + 0.1 * TABLE.var(0, ddof=1)
     fresh = nn.BatchNorm1d(d, EPS, dtype=float)
     fresh(TABLE)
-    matches = np.allclose(fresh.running_mean, running[0]) and np.allclose(fresh.running_var, running[1])
+    matches = np.allclose(fresh.running_mean, running[0]) and np.allclose(
+        fresh.running_var, running[1]
+    )
     single = fresh.eval()(TABLE[:1]).data
-    as_stated = matches and np.allclose(single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS))
+    as_stated = matches and np.allclose(
+        single, (TABLE[:1] - running[0]) / np.sqrt(running[1] + EPS)
+    )
     lesson.fact(
         "Batch norm uses the statistics of the batch", as_stated,
         "in training; what the text does not tell: it keeps running ones, a tenth of each new batch, and takes those "
@@ -454,7 +551,9 @@ def norms_in_use(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
     """The matrix, and both ways to normalise it; lines show what is normalised together."""
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.6, 3.6), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(
+        figsize=(9.6, 3.6), layout="constrained"
+    )
     titles = ("X", "layer norm: each row by itself", "batch norm: each column by itself")
     for i, (title, values) in enumerate(zip(titles, (TABLE, rows, columns))):
         axes = figure.add_subplot(1, 3, i + 1)
@@ -462,14 +561,23 @@ def norms_picture(path: Path, rows: np.ndarray, columns: np.ndarray) -> None:
         reach = np.abs(values - values.mean()).max() * 1.7
         axes.imshow(values - values.mean(), cmap="RdBu", vmin=-reach, vmax=reach)
         for (r, c), value in np.ndenumerate(values):
-            axes.text(c, r, f"{value:.0f}" if i == 0 else f"{value:.2f}", ha="center", va="center", fontsize=11)
+            axes.text(
+                c,
+                r,
+                f"{value:.0f}" if i == 0 else f"{value:.2f}",
+                ha="center",
+                va="center",
+                fontsize=11,
+            )
         for edge in np.arange(0.5, 3):
             if i == 1:
                 axes.axhline(edge, color="black", lw=2)
             if i == 2:
                 axes.axvline(edge, color="black", lw=2)
         axes.set_xticks(range(4), [f"feature {j + 1}" for j in range(4)], fontsize=7.5)
-        axes.set_yticks(range(4), [f"sample {j + 1}" for j in range(4)] if i == 0 else [""] * 4, fontsize=8)
+        axes.set_yticks(
+            range(4), [f"sample {j + 1}" for j in range(4)] if i == 0 else [""] * 4, fontsize=8
+        )
         axes.tick_params(length=0)
         axes.set_title(title, fontsize=10.5)
     figure.savefig(path, dpi=150)
@@ -500,7 +608,9 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     L = len(TARGET) + 1  # <Begin> and four words
     X = rng.standard_normal((1, L, D))
     attention, mask = attentions[0], nn.causal_mask(L)  # (L, L), True = may attend
-    q, k = (proj(X).data[0, :, :D_HEAD] for proj in (attention.q_proj, attention.k_proj))  # (L, d'): the first head
+    q, k = (
+        proj(X).data[0, :, :D_HEAD] for proj in (attention.q_proj, attention.k_proj)
+    )  # (L, d'): the first head
     scores = q @ k.T / sqrt(D_HEAD)  # (L, L)
     masked = np.where(mask, scores, -np.inf)  # Mask Q Kᵀ
     A = softmax(masked)
@@ -511,7 +621,11 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
         "$QK^\\top$ is masked first, and the softmax of each row taken then", np.allclose(A, found, atol=1e-12),
         "so it is in `nn.MultiHeadSelfAttention`; hidden scores are $-\\infty$, and their weight $e^{-\\infty} = 0$",
     )  # fmt: skip
-    lesson.fact("Each row still sums to 1", np.allclose(found.sum(1), 1), "the first word attends to itself alone")
+    lesson.fact(
+        "Each row still sums to 1",
+        np.allclose(found.sum(1), 1),
+        "the first word attends to itself alone",
+    )
     late = softmax(scores) * mask  # the mask after the softmax
     zeros = softmax(scores * mask)  # a product with zeros in place of -∞
     lesson.fact(
@@ -525,13 +639,16 @@ def masked_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     nothing_later(lesson, rng, block, X, mask)
 
 
-def nothing_later(lesson: Lesson, rng: np.random.Generator, block: Any, X: np.ndarray, mask: np.ndarray) -> None:
+def nothing_later(
+    lesson: Lesson, rng: np.random.Generator, block: Any, X: np.ndarray, mask: np.ndarray
+) -> None:
     memory = rng.standard_normal((1, M, D))
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
-    moved = np.abs(block(other, memory, mask, is_causal=False).data - block(X, memory, mask, is_causal=False).data).max(
-        (0, 2)
-    )  # (L,)
+    moved = np.abs(
+        block(other, memory, mask, is_causal=False).data
+        - block(X, memory, mask, is_causal=False).data
+    ).max((0, 2))  # (L,)
     lesson.fact(
         "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),
         "with another fourth word, the block gives the same at positions 1 to 3, and other vectors at 4 and 5",
@@ -541,26 +658,33 @@ def nothing_later(lesson: Lesson, rng: np.random.Generator, block: Any, X: np.nd
 def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The decoder block: attention to the encoder")
     lesson.quote(
-        "Q使用上一个 Decoder block 的输出计算得出", "$Q$ is computed from the output of the decoder block before"
+        "Q使用上一个 Decoder block 的输出计算得出",
+        "$Q$ is computed from the output of the decoder block before",
     )
     lesson.say(
         """Is it? We look into a running decoder, with hooks (functions that are called whenever a layer runs), at
         what its second attention is really given."""
     )
-    config = nn.TransformerConfig(d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64")
+    config = nn.TransformerConfig(
+        d_model=D, num_heads=HEADS, d_ff=2 * D, dropout=0.0, dtype="float64"
+    )
     encoder, decoder = nn.Encoder(config, 2, rng), nn.Decoder(config, 2, rng)
     C = encoder(rng.standard_normal((1, M, D)))  # (1, M, d)
     Y = rng.standard_normal((1, len(TARGET) + 1, D))  # (1, L, d)
 
     inputs: list[np.ndarray] = []  # of each block: what it is given,
     normed: list[np.ndarray] = []  # LayerNorm(x + masked attention of x),
-    seen: list[list[np.ndarray]] = []  # and what its second attention is given: queries, and keys and values
+    seen: list[
+        list[np.ndarray]
+    ] = []  # and what its second attention is given: queries, and keys and values
     hooks = []
     for block in decoder.layers:
         hooks += [
             block.register_forward_pre_hook(lambda _, args: inputs.append(np.array(args[0]))),
             block.norm1.register_forward_hook(lambda _, args, y: normed.append(y.data)),
-            block.cross_attention.register_forward_pre_hook(lambda _, args: seen.append([x.data for x in args])),
+            block.cross_attention.register_forward_pre_hook(
+                lambda _, args: seen.append([x.data for x in args])
+            ),
         ]
     with mg.no_grad():
         decoder(Y, C, nn.causal_mask(Y.shape[1]))
@@ -583,17 +707,25 @@ def cross_attention(lesson: Lesson, rng: np.random.Generator) -> None:
     other = encoder(rng.standard_normal((1, M, D)))
     moved = np.abs(decoder(Y, other).data - decoder(Y, C).data).max((0, 2))
     lesson.fact(
-        "There $C$ is put into the decoder", (moved > 1e-3).all(), "another $C$, and the result is another everywhere"
+        "There $C$ is put into the decoder",
+        (moved > 1e-3).all(),
+        "another $C$, and the result is another everywhere",
     )
 
 
 def the_product_with_the_encoder(lesson: Lesson, attention: Any, y: np.ndarray, C: Any) -> None:
     x_q, x_kv = y[0], C.data[0]  # (L, d), (M, d)
     project = lambda layer, x: x @ layer.weight.data.T + layer.bias.data
-    Q, K, V = project(attention.q_proj, x_q), project(attention.k_proj, x_kv), project(attention.v_proj, x_kv)
+    Q, K, V = (
+        project(attention.q_proj, x_q),
+        project(attention.k_proj, x_kv),
+        project(attention.v_proj, x_kv),
+    )
     heads = [slice(i * D_HEAD, (i + 1) * D_HEAD) for i in range(HEADS)]
     A = [softmax(Q[:, h] @ K[:, h].T / sqrt(D_HEAD)) for h in heads]  # (L, M) each
-    Z = project(attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1))  # (L, d)
+    Z = project(
+        attention.out_proj, np.concatenate([a @ V[:, h] for a, h in zip(A, heads)], 1)
+    )  # (L, d)
     lesson.fact(
         "So $K$ and $V$ have a row for each source word, $Q$ one for each target word",
         len(Q) == 5 and len(K) == len(V) == 4,
@@ -613,7 +745,9 @@ class Corpus:
 
     def __init__(self, n: int = 1600, held_out: int = 200) -> None:
         pairs = [(s.split(), t.split()) for s, t in chinese_english(8000)]
-        short = [(s, t) for s, t in pairs if len(s) <= 5 and s != SOURCE]  # the worked sentence is not learned from
+        short = [
+            (s, t) for s, t in pairs if len(s) <= 5 and s != SOURCE
+        ]  # the worked sentence is not learned from
         self.train, self.held_out = short[:n], short[n : n + held_out]
         self.source_vocab = Vocabulary.build(s for s, _ in self.train)
         self.target_vocab = Vocabulary.build(t for _, t in self.train)
@@ -622,10 +756,14 @@ class Corpus:
         return padded([self.source_vocab.encode(s) for s in sentences])  # (N, L)
 
     def targets(self, sentences: Sequence[Sequence[str]]) -> np.ndarray:
-        return padded([self.target_vocab.encode(t, bos=True, eos=True) for t in sentences])  # (N, 1 + L + 1)
+        return padded(
+            [self.target_vocab.encode(t, bos=True, eos=True) for t in sentences]
+        )  # (N, 1 + L + 1)
 
 
-def train(corpus: Corpus, epochs: int = 11, batch: int = 64, seed: int = 0) -> tuple[nn.Transformer, list[float]]:
+def train(
+    corpus: Corpus, epochs: int = 11, batch: int = 64, seed: int = 0
+) -> tuple[nn.Transformer, list[float]]:
     """A Transformer of one layer a side, and its loss at each step."""
     rng = np.random.default_rng(seed)
     config = nn.TransformerConfig(
@@ -633,7 +771,9 @@ def train(corpus: Corpus, epochs: int = 11, batch: int = 64, seed: int = 0) -> t
         num_decoder_layers=1, d_ff=2 * D, dropout=0.1,
     )  # fmt: skip
     model = nn.Transformer(config, rng)
-    source, target = (f(side) for f, side in zip((corpus.sources, corpus.targets), zip(*corpus.train)))
+    source, target = (
+        f(side) for f, side in zip((corpus.sources, corpus.targets), zip(*corpus.train))
+    )
     steps = epochs * -(-len(source) // batch)
     optimizer = mg.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98), clip_norm=1.0)
     schedule = mg.optim.Schedule(optimizer, mg.optim.cosine_schedule(steps, warmup=steps // 10))
@@ -652,7 +792,9 @@ def train(corpus: Corpus, epochs: int = 11, batch: int = 64, seed: int = 0) -> t
     return model, losses
 
 
-def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]) -> None:
+def worked_sentence(
+    lesson: Lesson, corpus: Corpus, model: nn.Transformer, losses: Sequence[float]
+) -> None:
     lesson.section("Encoder and decoder: 我 有 一只 猫")
     lesson.diagram("model", "The model of this section, with $N = 1$.")
     lesson.say(
@@ -662,15 +804,22 @@ def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losse
         "calls <Begin> and <end> are <bos> and <eos> here, *beginning* and *end of sequence*."
     )
     source, target = corpus.sources([SOURCE]), corpus.targets([TARGET])  # (1, 4), (1, 6)
-    read, wanted = target[:, :-1], target[:, 1:]  # (1, 5) each: what the decoder reads, what it must say
+    read, wanted = (
+        target[:, :-1],
+        target[:, 1:],
+    )  # (1, 5) each: what the decoder reads, what it must say
     words = lambda ids: [corpus.target_vocab.tokens[i] for i in ids]
 
     X = model.source_embedding(source)  # (1, 4, d)
     C = model.encode(source)  # (1, 4, d)
     lesson.fact(
-        "The encoder's input is $X$ $(n, d)$, of 4 words", X.shape == (1, 4, D), f"{X.shape}, the first a batch of 1"
+        "The encoder's input is $X$ $(n, d)$, of 4 words",
+        X.shape == (1, 4, D),
+        f"{X.shape}, the first a batch of 1",
     )
-    lesson.fact("The encoder's output $C$ has the dimensions of $X$", C.shape == X.shape, f"{C.shape}")
+    lesson.fact(
+        "The encoder's output $C$ has the dimensions of $X$", C.shape == X.shape, f"{C.shape}"
+    )
     Y = model.target_embedding(read)  # (1, 5, d)
     lesson.fact(
         "The decoder's input is $X$ $(n, d)$, of 5 words: <Begin> I have a cat",
@@ -678,11 +827,22 @@ def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losse
     )
     scores = model(source, read).data  # (1, 5, vocabulary)
     said = scores.argmax(-1)[0]
-    lesson.say("In training the decoder reads the target shifted by one place, and says the next word at each:")
+    lesson.say(
+        "In training the decoder reads the target shifted by one place, and says the next word at each:"
+    )
     sure = [f"{p:.3f}" for p in softmax(scores)[0].max(-1)]
-    rows = {"reads": words(read[0]), "must say": words(wanted[0]), "says": words(said), "sure": sure}
+    rows = {
+        "reads": words(read[0]),
+        "must say": words(wanted[0]),
+        "says": words(said),
+        "sure": sure,
+    }
     lesson.table(["place", *"12345"], [[name, *row] for name, row in rows.items()])
-    lesson.fact("The decoder's output is I have a cat <end>", (said == wanted[0]).all(), "at all five places at once")
+    lesson.fact(
+        "The decoder's output is I have a cat <end>",
+        (said == wanted[0]).all(),
+        "at all five places at once",
+    )
 
     [h] = nn.greedy_search(model, source, max_len=12)
     lesson.fact(
@@ -690,7 +850,10 @@ def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losse
         f"{' '.join(words(h.tokens))}, with probability {np.exp(h.log_prob):.3f}",
     )  # fmt: skip
     lesson.say("There each word that it says is read at the next step:")
-    steps = [[" ".join(words([BOS, *h.tokens[:i]])), f"→ {words(h.tokens)[i]}"] for i in range(len(h.tokens))]
+    steps = [
+        [" ".join(words([BOS, *h.tokens[:i]])), f"→ {words(h.tokens)[i]}"]
+        for i in range(len(h.tokens))
+    ]
     lesson.table(["it reads", "and says"], steps)
     log_p = scores[0] - np.log(np.exp(scores[0]).sum(-1, keepdims=True))  # (5, vocabulary)
     forced = log_p[np.arange(5), wanted[0]].sum()
@@ -702,10 +865,15 @@ def worked_sentence(lesson: Lesson, corpus: Corpus, model: nn.Transformer, losse
 
 def other_sentences(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> None:
     sources, targets = zip(*corpus.held_out)
-    found = [corpus.target_vocab.decode(h.tokens) for h in nn.greedy_search(model, corpus.sources(sources), max_len=16)]
+    found = [
+        corpus.target_vocab.decode(h.tokens)
+        for h in nn.greedy_search(model, corpus.sources(sources), max_len=16)
+    ]
     right = np.mean([a == b for a, b in zip(found, targets)])
     lesson.say("Some of the sentences that it has not seen before:")
-    lesson.listing("\n".join(f"{' '.join(s)}  →  {' '.join(t)}" for s, t in list(zip(sources, found))[:5]))
+    lesson.listing(
+        "\n".join(f"{' '.join(s)}  →  {' '.join(t)}" for s, t in list(zip(sources, found))[:5])
+    )
     lesson.fact(
         "The words are predicted, not known by heart", right >= 0.85,
         f"{right:.1%} of {len(targets)} sentences that it has not seen are translated as the grammar does",
@@ -722,12 +890,16 @@ def what_it_looks_at(lesson: Lesson, corpus: Corpus, model: nn.Transformer) -> N
         cross.shape == (HEADS, 5, 4) and cross.mean(0)[3].argmax() == 3,
         f"to say cat it looks at 猫 most: with {cross.mean(0)[3, 3]:.2f} of its weight, in the mean of the heads",
     )
-    lesson.fact("The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all())
+    lesson.fact(
+        "The first attention sees no word to come", (masked[:, ~nn.causal_mask(5)] == 0).all()
+    )
     page = nn.explore(
         model, corpus.sources([SOURCE]), SOURCE, target[1:], [*TARGET, "<eos>"], title=" ".join(SOURCE),
         vocabulary=corpus.target_vocab.tokens,
     )  # fmt: skip
-    lesson.explorer(page, "All its heads, to look at: the decoder's second attention is called cross.")
+    lesson.explorer(
+        page, "All its heads, to look at: the decoder's second attention is called cross."
+    )
     says, reads = [f"says {word}" for word in words(target[1:])], words(target[:-1])
     title = "attention to the encoder (mean of heads)"
     lesson.picture(

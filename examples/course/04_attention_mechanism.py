@@ -44,7 +44,12 @@ def softmax(z: np.ndarray) -> np.ndarray:
 
 
 def multi_head_formula(
-    layer: nn.MultiHeadAttention, x_q: Any, x_k: Any, x_v: Any, padding_mask: Any = None, attention_mask: Any = None
+    layer: nn.MultiHeadAttention,
+    x_q: Any,
+    x_k: Any,
+    x_v: Any,
+    padding_mask: Any = None,
+    attention_mask: Any = None,
 ) -> mg.Tensor:
     """The text's forward, line by line, with the four linear maps of one of our layers.
 
@@ -67,7 +72,9 @@ def multi_head_formula(
 
 def gap(a: Any, b: Any) -> float:
     """The largest difference between two arrays or tensors."""
-    return float(np.abs(np.asarray(getattr(a, "data", a)) - np.asarray(getattr(b, "data", b))).max())
+    return float(
+        np.abs(np.asarray(getattr(a, "data", a)) - np.asarray(getattr(b, "data", b))).max()
+    )
 
 
 # -- sequences -----------------------------------------------------------------------------------------
@@ -91,7 +98,9 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
     x = table(ids)  # (N, L, D)
     lesson.show("token ids, 0 where padded", ids)
     lesson.fact(
-        "A text is cut into discrete symbols, the tokens", [vocab.decode(row) for row in ids] == tokens, f"{tokens[1]}"
+        "A text is cut into discrete symbols, the tokens",
+        [vocab.decode(row) for row in ids] == tokens,
+        f"{tokens[1]}",
     )
     one_hot = np.eye(len(vocab))[ids]  # (N, L, vocabulary)
     lesson.fact(
@@ -100,7 +109,9 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
         "it looks up rows of a table, which is a product with one-hot vectors: all 0, but for a 1 at the token's id",
     )
     lesson.fact(
-        "The input is a tensor $N \\times L \\times D$", x.shape == (2, 5, D), f"{x.shape}: sequences, tokens, features"
+        "The input is a tensor $N \\times L \\times D$",
+        x.shape == (2, 5, D),
+        f"{x.shape}: sequences, tokens, features",
     )
 
     language_model(lesson, rng)
@@ -109,9 +120,15 @@ def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
 def language_model(lesson: Lesson, rng: np.random.Generator) -> None:
     config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
     model = nn.LanguageModel(config, rng)
-    every = np.array(list(itertools.product(range(5), repeat=3)))  # all 125 sequences of three of five symbols
-    read = np.column_stack([np.full(len(every), BOS), every[:, :2]])  # (125, 3): shifted by one, after <bos>
-    p = softmax(model(read).data)  # (125, 3, 5): at each position, the probability of each next symbol
+    every = np.array(
+        list(itertools.product(range(5), repeat=3))
+    )  # all 125 sequences of three of five symbols
+    read = np.column_stack(
+        [np.full(len(every), BOS), every[:, :2]]
+    )  # (125, 3): shifted by one, after <bos>
+    p = softmax(
+        model(read).data
+    )  # (125, 3, 5): at each position, the probability of each next symbol
     chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
     lesson.fact(
         "A language model gives, at each position, the probability of the next",
@@ -122,7 +139,9 @@ def language_model(lesson: Lesson, rng: np.random.Generator) -> None:
         f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
     )  # fmt: skip
     ids = np.array([[BOS, 4, 3, 4]])
-    by_hand = -np.log(np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)).mean()
+    by_hand = -np.log(
+        np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)
+    ).mean()
     lesson.fact(
         "That is what it is trained for",
         np.isclose(model.loss(ids).item(), by_hand),
@@ -136,16 +155,23 @@ def language_model(lesson: Lesson, rng: np.random.Generator) -> None:
 def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("The formula of attention")
     lesson.quote(
-        "通过查询、键的匹配得分为值分配权重", "the scores of queries against keys give the values their weights"
+        "通过查询、键的匹配得分为值分配权重",
+        "the scores of queries against keys give the values their weights",
     )
     lesson.formula(
         r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
     )
     lesson.code(attention, softmax)
-    Q, K, V = rng.standard_normal((3, D_K)), rng.standard_normal((L, D_K)), rng.standard_normal((L, 7))
+    Q, K, V = (
+        rng.standard_normal((3, D_K)),
+        rng.standard_normal((L, D_K)),
+        rng.standard_normal((L, 7)),
+    )
     out = attention(Q, K, V)  # (3, 7)
     kernel = mg.scaled_dot_product_attention(Q[None], K[None], V[None]).data[0]
-    lesson.fact("The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it")
+    lesson.fact(
+        "The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it"
+    )
     weights = softmax(Q @ K.T / sqrt(D_K))  # (3, L)
     inside = (out >= V.min(0)).all() and (out <= V.max(0)).all()
     lesson.fact(
@@ -163,7 +189,9 @@ def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
     x, other = rng.standard_normal((L, D)), rng.standard_normal((3, D))
     W_Q, W_K, W_V = rng.standard_normal((3, D, D)) / sqrt(D)
     layer = nn.MultiHeadAttention(D, 1, bias=False, dtype=float)
-    for proj, W in zip((layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj), (W_Q, W_K, W_V, np.eye(D))):
+    for proj, W in zip(
+        (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj), (W_Q, W_K, W_V, np.eye(D))
+    ):
         proj.weight.data[:] = W.T
     own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
     lesson.fact(
@@ -208,7 +236,9 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
     W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
     plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
     lesson.fact(
-        "Without it the scores must be symmetric", gap(plain, plain.T) < 1e-12, "$XX^\\top$ is its own transpose"
+        "Without it the scores must be symmetric",
+        gap(plain, plain.T) < 1e-12,
+        "$XX^\\top$ is its own transpose",
     )
     lesson.fact(
         "With it they are not", gap(mapped, mapped.T) > 0.5,
@@ -231,7 +261,11 @@ def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
     )  # fmt: skip
     C = one_way(lesson, rng)
     other_spaces(lesson, rng, X @ W_Q, X @ W_K)
-    titles = r"scores: $XX^T / \sqrt{D}$", r"scores: $XW_Q(XW_K)^T / \sqrt{D}$", "weights: each to the next"
+    titles = (
+        r"scores: $XX^T / \sqrt{D}$",
+        r"scores: $XW_Q(XW_K)^T / \sqrt{D}$",
+        "weights: each to the next",
+    )
     lesson.picture(
         "asymmetry.png",
         lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))),
@@ -255,7 +289,9 @@ def other_spaces(lesson: Lesson, rng: np.random.Generator, q: np.ndarray, k: np.
 def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
     """Weights (L, L) of words that attend to the next one each, and are not attended to by it."""
     basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
-    W_next = basis.T @ np.roll(basis, 1, axis=0)  # (D, D), a W_K that makes the key of a word of the word before it
+    W_next = basis.T @ np.roll(
+        basis, 1, axis=0
+    )  # (D, D), a W_K that makes the key of a word of the word before it
     C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
     there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
     lesson.fact(
@@ -267,12 +303,18 @@ def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
 
 def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
     """Square matrices side by side, with their diagonals."""
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(11, 3.3), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(
+        figsize=(11, 3.3), layout="constrained"
+    )
     for i, (title, values) in enumerate(matrices.items(), 1):
         axes = figure.add_subplot(1, len(matrices), i)
         reach, signed = np.abs(values).max(), values.min() < 0
-        image = axes.imshow(values, cmap="RdBu" if signed else SHADES, vmin=-reach if signed else 0, vmax=reach)
-        axes.plot([-0.5, len(values) - 0.5], [-0.5, len(values) - 0.5], color="gray", lw=0.8, ls="--")
+        image = axes.imshow(
+            values, cmap="RdBu" if signed else SHADES, vmin=-reach if signed else 0, vmax=reach
+        )
+        axes.plot(
+            [-0.5, len(values) - 0.5], [-0.5, len(values) - 0.5], color="gray", lw=0.8, ls="--"
+        )
         axes.set_xticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
         axes.set_yticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
         axes.set_xlabel("key")
@@ -287,7 +329,9 @@ def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
 SIZES = [4**i for i in range(7)]  # 1 … 4096
 
 
-def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 16) -> dict[str, np.ndarray]:
+def scale_experiment(
+    rng: np.random.Generator, samples: int = 128, keys: int = 16
+) -> dict[str, np.ndarray]:
     """For each d_k of SIZES, of q · k and of q · k / √d_k: variance, range of scores, and the softmax's gradient.
 
     Queries and keys are standard normal, each query with keys of its own. The gradient is the norm of
@@ -299,11 +343,15 @@ def scale_experiment(rng: np.random.Generator, samples: int = 128, keys: int = 1
         scores = np.einsum("nd,nkd->nk", q, k)  # (samples, keys)
         both = [scores, scores / sqrt(d_k)]
         weights = [mg.softmax(s).data for s in both]
-        jacobians = [p[..., None] * np.eye(keys) - p[..., None] * p[:, None] for p in weights]  # (samples, keys, keys)
+        jacobians = [
+            p[..., None] * np.eye(keys) - p[..., None] * p[:, None] for p in weights
+        ]  # (samples, keys, keys)
         found["variance"].append([s.var() for s in both])
         found["range"].append([np.ptp(s, axis=1).mean() for s in both])
         found["gradient"].append([np.median(np.linalg.norm(J, axis=(1, 2))) for J in jacobians])
-    return {name: np.array(values) for name, values in found.items()}  # (sizes, 2): without √d_k, with it
+    return {
+        name: np.array(values) for name, values in found.items()
+    }  # (sizes, 2): without √d_k, with it
 
 
 def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
@@ -323,10 +371,24 @@ def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.code(scale_experiment)
     found = scale_experiment(rng)
     variance, spread, gradient = found["variance"], found["range"], found["gradient"]
-    header = ["$d_k$", r"variance of $q \cdot k$", r"$/ \sqrt{d_k}$", "range of 16 scores", r"$/ \sqrt{d_k}$"]
+    header = [
+        "$d_k$",
+        r"variance of $q \cdot k$",
+        r"$/ \sqrt{d_k}$",
+        "range of 16 scores",
+        r"$/ \sqrt{d_k}$",
+    ]
     header += ["softmax gradient", r"with $\sqrt{d_k}$"]
     rows = [
-        [d_k, f"{v[0]:.1f}", f"{v[1]:.2f}", f"{r[0]:.1f}", f"{r[1]:.2f}", f"{g[0]:.1e}", f"{g[1]:.2f}"]
+        [
+            d_k,
+            f"{v[0]:.1f}",
+            f"{v[1]:.2f}",
+            f"{r[0]:.1f}",
+            f"{r[1]:.2f}",
+            f"{g[0]:.1e}",
+            f"{g[1]:.2f}",
+        ]
         for d_k, v, r, g in zip(SIZES, variance, spread, gradient)
     ]
     lesson.table(header, rows, "The same queries and keys, without the division and with it")
@@ -360,7 +422,9 @@ def other_variances(lesson: Lesson, rng: np.random.Generator) -> None:
         f"for entries of variance 4 it is {wide:.1f}, about 4 · 4",
     )  # fmt: skip
     W = nn.init.xavier_uniform_(nn.Parameter(np.empty((64, 64))), generator=rng).data
-    normed = nn.LayerNorm(64, dtype=float)(3 + 5 * rng.standard_normal((2000, 64))).data  # (2000, 64)
+    normed = nn.LayerNorm(64, dtype=float)(
+        3 + 5 * rng.standard_normal((2000, 64))
+    ).data  # (2000, 64)
     lesson.fact(
         "So queries and keys should start with variance 1", abs((normed @ W.T).var() - 1) < 0.1,
         f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {(normed @ W.T).var():.2f}",
@@ -385,8 +449,13 @@ def the_gradient(lesson: Lesson, rng: np.random.Generator, gradient: np.ndarray)
 
 def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
     """Variance of the scores and gradient of the softmax against d_k."""
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9.5, 3.8), layout="constrained")
-    panels = ("variance of the scores", variance), ("gradient of the softmax (median norm)", gradient)
+    figure = require("matplotlib.figure", "plotting").Figure(
+        figsize=(9.5, 3.8), layout="constrained"
+    )
+    panels = (
+        ("variance of the scores", variance),
+        ("gradient of the softmax (median norm)", gradient),
+    )
     for axes, (name, values) in zip(figure.subplots(1, 2), panels):
         axes.plot(SIZES, values[:, 0], "o-", label=r"$q \cdot k$")
         axes.plot(SIZES, values[:, 1], "s-", label=r"$q \cdot k / \sqrt{d_k}$")
@@ -417,7 +486,9 @@ def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
         "it is `mg.softmax`",
     )
     lesson.fact(
-        "It normalises the exponentials of $z$", np.isclose(found.sum(), 1) and (found > 0).all(), "they sum to 1"
+        "It normalises the exponentials of $z$",
+        np.isclose(found.sum(), 1) and (found > 0).all(),
+        "they sum to 1",
     )
     with np.errstate(over="ignore", invalid="ignore"):
         broken = softmax(z + 1000)
@@ -429,33 +500,49 @@ def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
 
 def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Several heads")
-    lesson.quote("将输入的$D$维向量拆分到$h$个头", "the input vector of $D$ dimensions is split among $h$ heads")
+    lesson.quote(
+        "将输入的$D$维向量拆分到$h$个头",
+        "the input vector of $D$ dimensions is split among $h$ heads",
+    )
     lesson.say("""One head of $D$ features gives each query one set of weights. Cut queries, keys and values into $h$ parts of
     $d_k = D/h$ features, and each part gives a set of its own, for the same number of multiplications.""")
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((N, L, D))
-    projected = [proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)]  # (N, L, D) each
+    projected = [
+        proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
+    ]  # (N, L, D) each
     Q, K, V = (p.reshape(N, L, H, D_K) for p in projected)
     cut = [projected[0][..., h * D_K : (h + 1) * D_K] for h in range(H)]  # (N, L, d_k) each
     lesson.fact(
         "Reshaping splits a vector into heads", all((Q[:, :, h] == cut[h]).all() for h in range(H)),
         f"(N, L, {D}) to (N, L, {H}, {D_K}): head $h$ has the $h$-th run of $d_k$ features",
     )  # fmt: skip
-    heads = [np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)]) for h in range(H)]
+    heads = [
+        np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)])
+        for h in range(H)
+    ]
     concatenated = np.concatenate(heads, axis=-1)  # (N, L, D)
     lesson.fact(
         "Each head attends by itself; their outputs are joined, and mapped once more",
         gap(layer.out_proj(concatenated), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
     )  # fmt: skip
-    head = lambda v: mg.einsum("ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj)))
-    reads = np.abs(mg.jacobian(head)(x[0]).data).max((0, 1, 2))  # (D,): what the scores of head 1 read of each feature
+    head = lambda v: mg.einsum(
+        "ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj))
+    )
+    reads = np.abs(mg.jacobian(head)(x[0]).data).max(
+        (0, 1, 2)
+    )  # (D,): what the scores of head 1 read of each feature
     lesson.erratum(
         "What is split among the heads", "the $D$ features of the input", "those of $Q$, $K$ and $V$", (reads > 0.01).all(),
         f"the code maps first and splits then: the first head reads all {D} features of $x$, and no derivative is 0",
     )  # fmt: skip
     weights = nn.with_weights(layer, x)[1]  # (N, h, L, L)
     apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
-    lesson.fact("The heads see one position in different ways", apart > 0.05, f"weights differ by {apart:.2f} or more")
+    lesson.fact(
+        "The heads see one position in different ways",
+        apart > 0.05,
+        f"weights differ by {apart:.2f} or more",
+    )
 
 
 def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
@@ -475,7 +562,10 @@ def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
         (A[~mask] == 0).all() and np.allclose(A.sum(1), 1),
         r"$e^{-\infty} = 0$",
     )
-    lesson.fact("`mg.softmax(scores, where=mask)` does the same", gap(A, mg.softmax(scores, where=mask)) < 1e-12)
+    lesson.fact(
+        "`mg.softmax(scores, where=mask)` does the same",
+        gap(A, mg.softmax(scores, where=mask)) < 1e-12,
+    )
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
     x = rng.standard_normal((1, L, D))
     J = np.abs(mg.jacobian(lambda v: layer(v, is_causal=True))(x).data).max((0, 2, 3, 5))  # (L, L)
@@ -489,7 +579,9 @@ def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
         "first position would have nothing to attend to, and the text's code would give NaN",
     )  # fmt: skip
     ours = mg.softmax(scores, where=strict).data
-    lesson.fact("In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1))
+    lesson.fact(
+        "In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1)
+    )
 
 
 # -- the code ------------------------------------------------------------------------------------------
@@ -503,7 +595,9 @@ def by_loops(equation: str, *operands: np.ndarray) -> np.ndarray:
     result = np.zeros([size[letter] for letter in output])
     for choice in itertools.product(*(range(n) for n in size.values())):
         at = dict(zip(size, choice))
-        product = np.prod([x[tuple(at[letter] for letter in term)] for term, x in zip(terms, operands)])
+        product = np.prod(
+            [x[tuple(at[letter] for letter in term)] for term, x in zip(terms, operands)]
+        )
         result[tuple(at[letter] for letter in output)] += product
     return result
 
@@ -524,8 +618,12 @@ def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
     same_as = {
         "ij,jk->ik": lambda A, B: A @ B,
         "id,jd->ij": lambda Q, K: Q @ K.T,
-        "nihd,njhd->nijh": lambda Q, K: (Q.transpose(0, 2, 1, 3) @ K.transpose(0, 2, 3, 1)).transpose(0, 2, 3, 1),
-        "nijh,njhd->nihd": lambda A, V: (A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)).transpose(0, 2, 1, 3),
+        "nihd,njhd->nijh": lambda Q, K: (
+            Q.transpose(0, 2, 1, 3) @ K.transpose(0, 2, 3, 1)
+        ).transpose(0, 2, 3, 1),
+        "nijh,njhd->nihd": lambda A, V: (
+            A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)
+        ).transpose(0, 2, 1, 3),
     }
     meaning = {
         "ij,jk->ik": "`einsum(…, A, B)` is the product of matrices $A$ and $B$",
@@ -538,9 +636,13 @@ def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
         found = mg.einsum(equation, *operands)
         truths = by_loops(equation, *operands), same_as[equation](*operands)
         right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
-        checked = mg.gradcheck(lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False)
+        checked = mg.gradcheck(
+            lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False
+        )
         lesson.fact(
-            f"`{equation}`: {meaning[equation]}", right and checked, "as by loops and as by `@`; gradients checked"
+            f"`{equation}`: {meaning[equation]}",
+            right and checked,
+            "as by loops and as by `@`; gradients checked",
         )
     A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
     products = A[:, :, None] * B[None]  # (i, j, k): every product of an element of A and one of B
@@ -558,23 +660,35 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
         "It has four linear maps, $D$ to $D$: $W_Q$, $W_K$, $W_V$, $W_O$", [p.weight.shape for p in linears] == [(D, D)] * 4,
         "`q_proj`, `k_proj`, `v_proj` and `out_proj` in `nn.MultiHeadAttention`",
     )  # fmt: skip
-    lesson.fact("$d_k = d_\\text{model} / h$", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}")
+    lesson.fact(
+        "$d_k = d_\\text{model} / h$", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}"
+    )
     try:
         nn.MultiHeadAttention(16, 3)
         refusal = ""
     except ValueError as error:
         refusal = str(error)
     message = "d_model must be divisible by num_heads"
-    lesson.fact("Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}")
+    lesson.fact(
+        "Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}"
+    )
     by_hand = x_q @ linears[0].weight.data.T + linears[0].bias.data
-    lesson.fact("A linear map is needed first", gap(layer.q_proj(x_q), by_hand) < 1e-12, "`nn.Linear`: $xW^\\top + b$")
+    lesson.fact(
+        "A linear map is needed first",
+        gap(layer.q_proj(x_q), by_hand) < 1e-12,
+        "`nn.Linear`: $xW^\\top + b$",
+    )
     found = layer(x_q, x_k, x_v)
     lesson.fact(
         "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
         f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
     )  # fmt: skip
     weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
-    lesson.fact("softmax over `dim=2` of `nijh` is over the keys $j$", np.allclose(weights.sum(-1), 1), "our last axis")
+    lesson.fact(
+        "softmax over `dim=2` of `nijh` is over the keys $j$",
+        np.allclose(weights.sum(-1), 1),
+        "our last axis",
+    )
     x = rng.standard_normal((N, L, D))
     out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
     lesson.fact(
@@ -594,7 +708,9 @@ def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
 def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
     lesson.section("Code: the three masks")
     lesson.diagram("masks", "Two of them, and both at once.")
-    lesson.say("In the text 0 hides; here masks are booleans, True = may attend: the same polarity.")
+    lesson.say(
+        "In the text 0 hides; here masks are booleans, True = may attend: the same polarity."
+    )
     ids = np.array([[7, 4, 9, 5, 6], [8, 4, 6, 0, 0]])  # (N, L), the second padded
     padding = nn.padding_mask_of(ids)  # (N, L)
     layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
@@ -605,7 +721,11 @@ def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
         "its keys get weight 0 from all queries, in all heads",
     )  # fmt: skip
     alone = layer(x[1:, :3])  # the short sentence without its padding
-    lesson.fact("So a padded sentence is what it is alone", gap(out.data[1, :3], alone.data[0]) < 1e-12, "three words")
+    lesson.fact(
+        "So a padded sentence is what it is alone",
+        gap(out.data[1, :3], alone.data[0]) < 1e-12,
+        "three words",
+    )
 
     causal = nn.causal_mask(L)  # (L, L)
     later = x.copy()
@@ -643,7 +763,9 @@ def more_masks(
     )  # fmt: skip
     both = nn.with_weights(layer, x, padding[:, None, None] & causal)[1]
     lesson.fact(
-        "Both masks can be given", ((both > 0) == (padding[:, None, None] & causal)).all(), "a key must pass both"
+        "Both masks can be given",
+        ((both > 0) == (padding[:, None, None] & causal)).all(),
+        "a key must pass both",
     )
     nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
     with np.errstate(invalid="ignore"):
@@ -670,11 +792,18 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
     for kind, (inputs, attention_mask) in cases.items():
         layer = kind(D, H, dtype=float, generator=rng)
         xs = [mg.Tensor(x, requires_grad=True) for x in inputs]
-        q, k, v = (xs * 3 if len(xs) == 1 else [*xs, xs[-1]])[:3]  # (x, x, x), (x_q, x_kv, x_kv) or all three
+        q, k, v = (xs * 3 if len(xs) == 1 else [*xs, xs[-1]])[
+            :3
+        ]  # (x, x, x), (x_q, x_kv, x_kv) or all three
         leaves = [*xs, *layer.parameters()]
         worst = 0.0
         for real, mask in itertools.product((None, padding), (None, attention_mask)):
-            ours = layer(*xs, mask=mask if real is None else real[:, None, None] & (True if mask is None else mask))
+            ours = layer(
+                *xs,
+                mask=mask
+                if real is None
+                else real[:, None, None] & (True if mask is None else mask),
+            )
             text = multi_head_formula(layer, q, k, v, real, mask)
             g = rng.standard_normal(ours.shape)
             grads = [mg.gradients(y, leaves, g) for y in (ours, text)]
@@ -695,14 +824,17 @@ def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
         inputs = [given[name] for name in same.split(", ")]
         lesson.fact(
             f"`{kind.__name__}` applies its base class to ({same})",
-            issubclass(kind, nn.MultiHeadAttention) and gap(layer(*given.values()), general(*inputs)) == 0,
+            issubclass(kind, nn.MultiHeadAttention)
+            and gap(layer(*given.values()), general(*inputs)) == 0,
             "with the same parameters, by the same names, it gives the same",
         )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     lesson = Lesson("attention_mechanism", __doc__ or "", argv)
-    lesson.source("The attention mechanism (注意力机制)", "lecture notes", "002_e474a81b09e7fe02.txt")
+    lesson.source(
+        "The attention mechanism (注意力机制)", "lecture notes", "002_e474a81b09e7fe02.txt"
+    )
     rng = np.random.default_rng(0)
     sequence_modelling(lesson, rng)
     attention_formula(lesson, rng)

@@ -39,7 +39,9 @@ FORMS = (
     "because it was too {word} the {animal} didn't cross the {place}",
     "the {place} was not crossed by the {animal} because it was too {word}",
 )
-TIRED, WIDE = (FORMS[0].format(animal="animal", place="street", word=word) for word in ("tired", "wide"))
+TIRED, WIDE = (
+    FORMS[0].format(animal="animal", place="street", word=word) for word in ("tired", "wide")
+)
 WORDS = ["<pad>", *sorted(set(" ".join(FORMS).split()) - {"{animal}", "{place}", "{word}"}), *ANIMALS, *PLACES,
          *OF_ANIMALS, *OF_PLACES]  # fmt: skip
 IDS = {word: i for i, word in enumerate(WORDS)}
@@ -66,7 +68,11 @@ def corpus() -> tuple[list[str], np.ndarray, np.ndarray]:
                     sentences.append(form.format(animal=animal, place=place, word=word))
                     nouns.append(IDS[animal if word in OF_ANIMALS else place])
     both = np.array(["animal" in sentence and "street" in sentence for sentence in sentences])
-    return sentences, np.array(nouns), both | (np.random.default_rng(0).random(len(sentences)) < 0.2)
+    return (
+        sentences,
+        np.array(nouns),
+        both | (np.random.default_rng(0).random(len(sentences)) < 0.2),
+    )
 
 
 def settings(d_model: int, num_heads: int, num_layers: int) -> nn.EncoderConfig:
@@ -147,10 +153,16 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
         with both "animal" and "street"."""
     )
     right = (model.answer(ids) == nouns).mean()
-    lesson.fact('a model with self-attention finds what "it" stands for', right > 0.97, f"{right:.1%} of the held-out")
+    lesson.fact(
+        'a model with self-attention finds what "it" stands for',
+        right > 0.97,
+        f"{right:.1%} of the held-out",
+    )
     tired, wide = (WORDS[noun] for noun in model.answer(encode([TIRED, WIDE])))
     lesson.fact(
-        "in the text's sentence it is the animal", tired == "animal", f'"... because it was too tired": {tired}'
+        "in the text's sentence it is the animal",
+        tired == "animal",
+        f'"... because it was too tired": {tired}',
     )
     lesson.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
     what_it_attends_to(lesson, model, ids, nouns)
@@ -164,7 +176,9 @@ def what_it_stands_for(lesson: Lesson) -> Resolver:
 
 
 def what_it_attends_to(lesson: Lesson, model: Resolver, ids: np.ndarray, nouns: np.ndarray) -> None:
-    animal, place, word = (where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES))  # (N,) each
+    animal, place, word = (
+        where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES)
+    )  # (N,) each
     of_animal = np.isin(nouns, [IDS[a] for a in ANIMALS])
     noun, other = np.where(of_animal, animal, place), np.where(of_animal, place, animal)
     n, looks = np.arange(len(ids)), model.looks(ids)
@@ -181,13 +195,18 @@ def what_it_attends_to(lesson: Lesson, model: Resolver, ids: np.ndarray, nouns: 
     )
     blocked = {"that noun": noun, "the other noun": other, "the adjective": word}
     rates = {name: float((model.answer(ids, at) == nouns).mean()) for name, at in blocked.items()}
-    lesson.table(['"it" may not attend to', "right answers"], [[name, f"{rate:.1%}"] for name, rate in rates.items()])
+    lesson.table(
+        ['"it" may not attend to', "right answers"],
+        [[name, f"{rate:.1%}"] for name, rate in rates.items()],
+    )
     lesson.fact(
         "the connection to the right noun is what finds the answer",
         rates["that noun"] < 0.7 and rates["the other noun"] > 0.9,
         "without it the answer is lost; the other noun is not needed",
     )
-    apart = abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2  # (N,), total variation between the two heads
+    apart = (
+        abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2
+    )  # (N,), total variation between the two heads
     lesson.fact(
         "the two heads attend to different positions",
         apart.mean() > 0.2,
@@ -205,7 +224,10 @@ def draw_it(path: Path, model: Resolver) -> None:
         axes = figure.add_subplot(2, 1, i + 1)
         image = axes.imshow(looks, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
         axes.set_xticks(range(len(words)), words)
-        axes.set_yticks(range(4), [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(2)])
+        axes.set_yticks(
+            range(4),
+            [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(2)],
+        )
         axes.tick_params(length=0)
         for at, label in enumerate(axes.get_xticklabels()):
             label.set_fontweight("bold" if words[at] in ("it", "animal", "street") else "normal")
@@ -257,7 +279,9 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     (1) each word is a vector $x_i$; (2) three matrices make a query $q_i$, a key $k_i$ and a value $v_i$ of it; (3)
     a word's query times each key is the similarity of the two; (4) these are divided by $\\sqrt{d_k}$, and a
     softmax makes weights of them; (5) the values are added up by these weights.""")
-    lesson.quote("我们需要评估它和所有其他词向量相关性", "we must judge how it relates to all other words")
+    lesson.quote(
+        "我们需要评估它和所有其他词向量相关性", "we must judge how it relates to all other words"
+    )
     lesson.formula(
         r"s_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad S_{ij} = \frac{e^{s_{ij}}}{\sum_m e^{s_{im}}} \qquad z_i = \sum_j S_{ij} v_j"
     )
@@ -269,10 +293,14 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     W_Q, W_K, W_V = (rng.normal(0, D_MODEL**-0.5, (D_MODEL, width)) for width in (D_K, D_K, D_V))
     q, k, v = X @ W_Q, X @ W_K, X @ W_V
     lesson.fact(
-        "(1) each word becomes a vector", X.shape == (len(words), D_MODEL), f"{len(words)} words: $X$ {X.shape}"
+        "(1) each word becomes a vector",
+        X.shape == (len(words), D_MODEL),
+        f"{len(words)} words: $X$ {X.shape}",
     )
     lesson.fact(
-        "(1) the same word, the same vector", (X[0] == X[4]).all(), '"the" twice: without positions they are alike'
+        "(1) the same word, the same vector",
+        (X[0] == X[4]).all(),
+        '"the" twice: without positions they are alike',
     )
     lesson.fact(
         "(2) $W^Q$, $W^K$ and $W^V$ make query, key and value of each",
@@ -288,14 +316,23 @@ def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
     )
     leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
     checked = mg.gradcheck(lambda *W: matrix_form(X, *W), leaves, elementwise=False)
-    lesson.fact("(2) the matrices are learned", checked, "the gradient of each agrees with finite differences")
+    lesson.fact(
+        "(2) the matrices are learned",
+        checked,
+        "the gradient of each agrees with finite differences",
+    )
     the_similarity(lesson, q, k, v, z)
     return X, W_Q, W_K, W_V
 
 
-def the_similarity(lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, z: np.ndarray) -> None:
+def the_similarity(
+    lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, z: np.ndarray
+) -> None:
     similarity = q @ k.T  # (L, L)
-    lesson.fact("(3) the similarity is a dot product, a number for each pair of words", similarity.shape == (11, 11))
+    lesson.fact(
+        "(3) the similarity is a dot product, a number for each pair of words",
+        similarity.shape == (11, 11),
+    )
     lesson.erratum(
         "(3) and (5) the index of a similarity",
         "$S_i$ for the words $i$ and $j$, later $S_j$",
@@ -322,7 +359,9 @@ def the_scale(lesson: Lesson) -> None:
     rng = np.random.default_rng(2)
     table = []
     for d_k in (4, 16, 64, 256, 1024):
-        scores = np.einsum("nd,njd->nj", rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k)))
+        scores = np.einsum(
+            "nd,njd->nj", rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k))
+        )
         slopes = []
         for scaled in (scores, scores / np.sqrt(d_k)):
             S = softmax(scaled)[:, :, None]  # (4000, 11, 1)
@@ -331,7 +370,13 @@ def the_scale(lesson: Lesson) -> None:
         table.append((d_k, scores.var(), scores.var() / d_k, *slopes))
     _, variance, scaled, without, with_scale = np.array(table).T
     lesson.table(
-        ["$d_k$", r"variance of $q \cdot k$", r"of $q \cdot k / \sqrt{d_k}$", "softmax gradient", r"with $\sqrt{d_k}$"],
+        [
+            "$d_k$",
+            r"variance of $q \cdot k$",
+            r"of $q \cdot k / \sqrt{d_k}$",
+            "softmax gradient",
+            r"with $\sqrt{d_k}$",
+        ],
         [[d_k, f"{v:.1f}", f"{s:.3f}", f"{g:.4f}", f"{h:.4f}"] for d_k, v, s, g, h in table],
     )
     sizes = np.array([row[0] for row in table])
@@ -348,7 +393,9 @@ def the_scale(lesson: Lesson) -> None:
     )
 
 
-def the_result(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+def the_result(
+    lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
+) -> None:
     lesson.section("(4) and (5): weights, and the weighted values")
     z = single_steps(X, W_Q, W_K, W_V)
     S = softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K))  # (L, L)
@@ -360,16 +407,27 @@ def the_result(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, 
     v = X @ W_V
     inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
     lesson.fact(
-        "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$", np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11)))
+        "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$",
+        np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))),
     )
-    lesson.fact("(5) the weights scale the values: each $z$ is a mean of values", inside, "none leaves their range")
+    lesson.fact(
+        "(5) the weights scale the values: each $z$ is a mean of values",
+        inside,
+        "none leaves their range",
+    )
     lesson.erratum(
-        "(5) what $z_i$ is", 'a "score"', "a vector", z[0].shape == (D_V,), f"of the size of a value, {z[0].shape}"
+        "(5) what $z_i$ is",
+        'a "score"',
+        "a vector",
+        z[0].shape == (D_V,),
+        f"of the size of a value, {z[0].shape}",
     )
     lesson.show('$z$ of "it"', z[7])
 
 
-def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> None:
+def the_matrix_form(
+    lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
+) -> None:
     lesson.section("The calculation with matrices")
     lesson.say("""Word by word, every step is the same multiplication again. Put the words below each other as rows
     of a matrix, and each step is one product for all of them:""")
@@ -377,7 +435,9 @@ def the_matrix_form(lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndar
     z = single_steps(X, W_Q, W_K, W_V)
     gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
     lesson.fact(
-        "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once", gap < 1e-12, f"largest gap {gap:.0e}"
+        "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once",
+        gap < 1e-12,
+        f"largest gap {gap:.0e}",
     )
     Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
     for name, found in (
@@ -400,9 +460,13 @@ def several_heads(lesson: Lesson) -> None:
     X = rng.standard_normal((L, D_MODEL))
     d_k = attention.d_k  # 4
     Z = []
-    for h in range(heads):  # each head has matrices W^Q, W^K, W^V of its own: columns of the large ones
+    for h in range(
+        heads
+    ):  # each head has matrices W^Q, W^K, W^V of its own: columns of the large ones
         own = slice(h * d_k, (h + 1) * d_k)
-        W_Q, W_K, W_V = (p.weight.data[own].T for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+        W_Q, W_K, W_V = (
+            p.weight.data[own].T for p in (attention.q_proj, attention.k_proj, attention.v_proj)
+        )
         Z.append(single_steps(X, W_Q, W_K, W_V))  # (L, d_k)
     W_O = attention.out_proj.weight.data.T  # (h · d_k, d_model)
     result = np.concatenate(Z, 1) @ W_O  # (L, d_model)
@@ -412,7 +476,11 @@ def several_heads(lesson: Lesson) -> None:
         f"{heads} of {Z[0].shape}",
     )
     gap = abs(attention(X[None]).data[0] - result).max()
-    lesson.fact("$W^O$ makes one of them: the layer of the library is this", gap < 1e-12, f"largest gap {gap:.0e}")
+    lesson.fact(
+        "$W^O$ makes one of them: the layer of the library is this",
+        gap < 1e-12,
+        f"largest gap {gap:.0e}",
+    )
     net = nn.FeedForward(D_MODEL, 4 * D_MODEL, dtype=float, generator=rng)
     lesson.fact(
         "its result fits the input of the feed-forward net",
@@ -420,7 +488,11 @@ def several_heads(lesson: Lesson) -> None:
         f"$Z$ side by side {(L, heads * d_k)} times $W^O$ {W_O.shape} is {result.shape}",
     )
     attention(X[None]).sum().backward()
-    lesson.fact("$W^O$ is trained too", abs(attention.out_proj.weight.grad.data).max() > 0, "it has a gradient")
+    lesson.fact(
+        "$W^O$ is trained too",
+        abs(attention.out_proj.weight.grad.data).max() > 0,
+        "it has a gradient",
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

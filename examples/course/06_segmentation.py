@@ -29,7 +29,9 @@ from minigrad.extras import require
 SIZE, PATCH = 12, 2  # an image has 12 x 12 pixels; a token is a patch of 2 x 2
 SIDE = SIZE // PATCH  # 6 x 6 tokens
 CLASSES = ("background", "marked", "other")
-COLOURS = np.array([[0.9, 0.2, 0.2], [0.2, 0.8, 0.3], [0.25, 0.35, 0.95], [0.9, 0.8, 0.2]])  # red, green, blue, yellow
+COLOURS = np.array(
+    [[0.9, 0.2, 0.2], [0.2, 0.8, 0.3], [0.25, 0.35, 0.95], [0.9, 0.8, 0.2]]
+)  # red, green, blue, yellow
 D_MODEL, HEADS, LAYERS = 32, 2, 2
 STEPS, BATCH, PASSES = 600, 16, 4
 TEST_SEED = 999
@@ -66,7 +68,9 @@ def scenes(n: int, seed: int, turn: int = 0) -> Scenes:
     """
     rng = np.random.default_rng(seed)
     made = Scenes(
-        np.full((n, SIZE, SIZE, 3), 0.1), *(np.zeros((n, SIZE, SIZE), int) for _ in range(2)), np.zeros(n, int)
+        np.full((n, SIZE, SIZE, 3), 0.1),
+        *(np.zeros((n, SIZE, SIZE), int) for _ in range(2)),
+        np.zeros(n, int),
     )
     for i, (image, classes, shapes) in enumerate(zip(*made[:3])):
         colours = COLOURS[rng.permutation(len(COLOURS))[:3]]
@@ -78,7 +82,9 @@ def scenes(n: int, seed: int, turn: int = 0) -> Scenes:
         row, column = rng.integers(2, size=2) * (SIDE - 1)
         made.signs[i] = row * SIDE + column
         paint(image, made.signs[i], colours[marked])
-    return made._replace(images=(made.images + rng.normal(0, 0.1, made.images.shape)).astype(np.float32))
+    return made._replace(
+        images=(made.images + rng.normal(0, 0.1, made.images.shape)).astype(np.float32)
+    )
 
 
 def paint(image: np.ndarray, patch: int, colour: Any) -> None:
@@ -123,7 +129,9 @@ class Segmenter(nn.Module):
     """Patches as tokens, an encoder, and the scores of each class for each pixel of a patch."""
 
     def __init__(self, mask: np.ndarray, generator: np.random.Generator) -> None:
-        config = nn.EncoderConfig(0, D_MODEL, HEADS, LAYERS, 2 * D_MODEL, dropout=0.0, norm_first=True)
+        config = nn.EncoderConfig(
+            0, D_MODEL, HEADS, LAYERS, 2 * D_MODEL, dropout=0.0, norm_first=True
+        )
         self.mask = mask  # (36, 36)
         self.register_buffer("positions", positions_2d(SIDE, D_MODEL).astype(np.float32))
         self.embedding = nn.Linear(PATCH * PATCH * 3, D_MODEL)
@@ -195,7 +203,10 @@ def the_task(lesson: Lesson, test: Scenes) -> float:
     tokens = patches(test.images)
     lesson.show("images (N, height, width, colours)", test.images.shape)
     lesson.show("tokens (N, patches, numbers of a patch)", tokens.shape)
-    lesson.fact("tokens are the image, cut into patches", (pixels(patches(test.classes)) == test.classes).all())
+    lesson.fact(
+        "tokens are the image, cut into patches",
+        (pixels(patches(test.classes)) == test.classes).all(),
+    )
     turned = scenes(len(test.images), TEST_SEED, turn=1)
     apart = patches((turned.images != test.images).any(-1))  # (N, 36, 4)
     only_sign = (apart.all(-1) == (np.arange(SIDE * SIDE) == test.signs[:, None])).all() and (
@@ -233,9 +244,14 @@ def the_positions(lesson: Lesson) -> None:
     table = positions_2d(SIDE, D_MODEL)  # (36, d)
     similarity = (table @ table.T).reshape(SIDE, SIDE, SIDE, SIDE)  # [row, column, row', column']
     same_offset = np.allclose(similarity[:-1, :-1, :-1, :-1], similarity[1:, 1:, 1:, 1:])
-    lesson.fact("the product of two positions depends only on how far apart they are, down and across", same_offset)
+    lesson.fact(
+        "the product of two positions depends only on how far apart they are, down and across",
+        same_offset,
+    )
     nearest = similarity.reshape(SIDE * SIDE, -1).argmax(1)
-    lesson.fact("and is largest for a position and itself", (nearest == np.arange(SIDE * SIDE)).all())
+    lesson.fact(
+        "and is largest for a position and itself", (nearest == np.arange(SIDE * SIDE)).all()
+    )
 
 
 def the_comparison(lesson: Lesson, test: Scenes, floor: float) -> dict[str, Segmenter]:
@@ -262,7 +278,11 @@ def the_comparison(lesson: Lesson, test: Scenes, floor: float) -> dict[str, Segm
         found = ious(models[name].predict(test.images), test.classes)
         means[name] = float(found.mean())
         rows.append([name, *(f"{iou:.3f}" for iou in found), f"{means[name]:.3f}"])
-    lesson.table(["a patch attends to", *CLASSES, "mean IoU"], rows, "Intersection over union on 300 new images")
+    lesson.table(
+        ["a patch attends to", *CLASSES, "mean IoU"],
+        rows,
+        "Intersection over union on 300 new images",
+    )
     local = max(means["itself"], means["its neighbours"])
     lesson.fact(
         "without far attention no model does better than the blind guess",
@@ -286,11 +306,17 @@ def what_it_looks_at(lesson: Lesson, test: Scenes, model: Segmenter) -> tuple[in
     """The layer and the head that look at a sign of the own colour, or at one of another colour if none does."""
     lesson.section("What a pixel attends to")
     weights = model.attention(test.images)  # (layers, N, h, 36, 36)
-    to_sign = weights[:, np.arange(len(test.images)), :, :, test.signs]  # (N, layers, h, 36): weight of the sign
+    to_sign = weights[
+        :, np.arange(len(test.images)), :, :, test.signs
+    ]  # (N, layers, h, 36): weight of the sign
     shares = {}
     for c, name in enumerate(CLASSES):
-        inside = (patches(test.classes) == c).all(-1)  # (N, 36), patches that are wholly of this class
-        shares[name] = (to_sign * inside[:, None, None]).sum((0, 3)) / inside.sum()  # (layers, heads)
+        inside = (patches(test.classes) == c).all(
+            -1
+        )  # (N, 36), patches that are wholly of this class
+        shares[name] = (to_sign * inside[:, None, None]).sum(
+            (0, 3)
+        ) / inside.sum()  # (layers, heads)
         lesson.show(f"mean weight of the sign for {name} patches (layers, heads)", shares[name], 3)
     even = 1 / SIDE**2
     lesson.fact(
@@ -320,10 +346,14 @@ def what_it_looks_at(lesson: Lesson, test: Scenes, model: Segmenter) -> tuple[in
 
 def what_changes_its_mind(lesson: Lesson, test: Scenes, model: Segmenter, floor: float) -> None:
     lesson.section("Is the sign the reason? Change it")
-    lesson.say("Weights alone prove little. We change the sign, and nothing else, and ask the model again.")
+    lesson.say(
+        "Weights alone prove little. We change the sign, and nothing else, and ask the model again."
+    )
     plain = mean_iou(model.predict(test.images), test.classes)
     turned = scenes(len(test.images), TEST_SEED, turn=1)
-    new, old = (mean_iou(model.predict(turned.images), truth) for truth in (turned.classes, test.classes))
+    new, old = (
+        mean_iou(model.predict(turned.images), truth) for truth in (turned.classes, test.classes)
+    )
     lesson.fact(
         "with the sign in the colour of the next shape, that shape is the marked one",
         abs(new - plain) < 0.05 and old < floor,
@@ -343,39 +373,70 @@ def what_changes_its_mind(lesson: Lesson, test: Scenes, model: Segmenter, floor:
 def far_patch(test: Scenes, n: int, c: int) -> int:
     """The patch of image `n` that is wholly of class `c`, and the farthest from the sign; -1 if there is none."""
     inside = (patches(test.classes[n : n + 1])[0] == c).all(-1).nonzero()[0]
-    apart = np.hypot(*np.subtract(np.divmod(inside, SIDE), np.array(divmod(test.signs[n], SIDE))[:, None]))
+    apart = np.hypot(
+        *np.subtract(np.divmod(inside, SIDE), np.array(divmod(test.signs[n], SIDE))[:, None])
+    )
     return int(inside[apart.argmax()]) if len(inside) else -1
 
 
-def draw(path: Path, test: Scenes, models: dict[str, Segmenter], layer: int, head: int, rows: Sequence[int]) -> None:
+def draw(
+    path: Path,
+    test: Scenes,
+    models: dict[str, Segmenter],
+    layer: int,
+    head: int,
+    rows: Sequence[int],
+) -> None:
     """Image, truth, two predictions, and what two pixels attend to, for some of the images."""
     figure = require("matplotlib.figure", "plotting").Figure(
         figsize=(12.4, 2.1 * len(rows) + 0.5), layout="constrained"
     )
-    colours = require("matplotlib.colors", "plotting").ListedColormap(["#20242c", "#f2a03d", "#5b8fc7"])
+    colours = require("matplotlib.colors", "plotting").ListedColormap(
+        ["#20242c", "#f2a03d", "#5b8fc7"]
+    )
     patch_of = require("matplotlib.patches", "plotting").Patch
     cells = figure.subplots(len(rows), 6, squeeze=False)
     weights = models["all"].attention(test.images[list(rows)])[layer][:, head]  # (rows, 36, 36)
     for i, (axes, n) in enumerate(zip(cells, rows)):
         axes[0].imshow(np.clip(test.images[n], 0, 1))
-        maps = [test.classes[n], *(models[name].predict(test.images[n][None])[0] for name in ("its neighbours", "all"))]
+        maps = [
+            test.classes[n],
+            *(models[name].predict(test.images[n][None])[0] for name in ("its neighbours", "all")),
+        ]
         for cell, classes in zip(axes[1:4], maps):
             cell.imshow(classes, cmap=colours, vmin=0, vmax=2)
         for cell, c, marker in zip(axes[4:], (1, 2), "os"):
             chosen = far_patch(test, n, c)
             y, x = (PATCH * at + (PATCH - 1) / 2 for at in divmod(chosen, SIDE))
             heat = weights[i, chosen].reshape(SIDE, SIDE)
-            shown = cell.imshow(heat, cmap="magma", vmin=0, vmax=1, extent=(-0.5, SIZE - 0.5, SIZE - 0.5, -0.5))
-            cell.contour(test.shapes[n] > 0, levels=[0.5], colors="white", linewidths=0.6, linestyles="dotted")
+            shown = cell.imshow(
+                heat, cmap="magma", vmin=0, vmax=1, extent=(-0.5, SIZE - 0.5, SIZE - 0.5, -0.5)
+            )
+            cell.contour(
+                test.shapes[n] > 0,
+                levels=[0.5],
+                colors="white",
+                linewidths=0.6,
+                linestyles="dotted",
+            )
             for where in (axes[0], cell):
                 where.plot(x, y, marker=marker, ms=8, mfc="none", mec="white", mew=1.8)
         for cell in axes:
             cell.set_xticks([])
             cell.set_yticks([])
-    titles = ("image, two pixels", "truth", "sees its neighbours", "sees all", "marked pixel (○)", "other pixel (□)")
+    titles = (
+        "image, two pixels",
+        "truth",
+        "sees its neighbours",
+        "sees all",
+        "marked pixel (○)",
+        "other pixel (□)",
+    )
     for cell, title in zip(cells[0], titles):
         cell.set_title(title, fontsize=10)
-    figure.colorbar(shown, ax=cells[:, 5], label=f"attention (layer {layer + 1}, head {head + 1})", shrink=0.8)
+    figure.colorbar(
+        shown, ax=cells[:, 5], label=f"attention (layer {layer + 1}, head {head + 1})", shrink=0.8
+    )
     keys = [patch_of(color=colours(c), label=name) for c, name in enumerate(CLASSES)]
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path, dpi=150)
@@ -399,7 +460,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     models = the_comparison(lesson, test, floor)
     layer, head = what_it_looks_at(lesson, test, models["all"])
     what_changes_its_mind(lesson, test, models["all"], floor)
-    rows = [n for n in range(len(test.images)) if min(far_patch(test, n, 1), far_patch(test, n, 2)) >= 0][:4]
+    rows = [
+        n for n in range(len(test.images)) if min(far_patch(test, n, 1), far_patch(test, n, 2)) >= 0
+    ][:4]
     lesson.picture(
         "segmentation.png",
         lambda path: draw(path, test, models, layer, head, rows),

@@ -43,7 +43,9 @@ def made(seed: int, **sizes: int) -> nn.MultiHeadAttention:
     )
 
 
-def one_head(attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, mask: Any = None) -> np.ndarray:
+def one_head(
+    attention: nn.MultiHeadAttention, h: int, q: Any, k: Any, v: Any, mask: Any = None
+) -> np.ndarray:
     """Head h by itself: its own three networks, and dot-product attention, (N, L_q, p)."""
     own = slice(h * P, (h + 1) * P)  # the p rows that are the network of head h
     Q, K, V = (
@@ -74,7 +76,11 @@ def the_sizes(lesson: Lesson) -> None:
     )
     layer = nn.TransformerEncoderLayer(HIDDENS, HEADS, 2048).self_attention
     square = {p.shape for name, p in layer.named_parameters() if name.endswith("weight")}
-    lesson.fact("in a Transformer they are all equal", square == {(HIDDENS, HIDDENS)}, f"four matrices {square.pop()}")
+    lesson.fact(
+        "in a Transformer they are all equal",
+        square == {(HIDDENS, HIDDENS)},
+        f"four matrices {square.pop()}",
+    )
     lesson.fact(
         "there are $h$ heads, and $p_q = p_k = p_v = p_o / h$: the chapter is right",
         layer.num_heads == HEADS and layer.d_k * HEADS == HIDDENS,
@@ -117,7 +123,9 @@ def one_wide_projection(lesson: Lesson) -> None:
         np.allclose(split.data[:, 2], q @ attention.q_proj.weight.data[40:60].T),
         "head 3 is what rows 40 to 59 of $W_q$ make of the whole query",
     )
-    lesson.fact("`transpose_output` is the way back", np.array_equal(merge_heads(split).data, Q.data))
+    lesson.fact(
+        "`transpose_output` is the way back", np.array_equal(merge_heads(split).data, Q.data)
+    )
     lesson.fact(
         "nothing is copied $h$ times",
         np.shares_memory(split.data, Q.data) and split.size == Q.size,
@@ -130,7 +138,9 @@ def one_wide_projection(lesson: Lesson) -> None:
 
 def all_three(lesson: Lesson, attention: nn.MultiHeadAttention, q: np.ndarray) -> None:
     """The projections of queries, keys and values in one matrix too, as in PyTorch."""
-    packed = np.concatenate([p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)])
+    packed = np.concatenate(
+        [p.weight.data for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    )
     three = np.split(q @ packed.T, 3, -1)
     lesson.fact(
         "PyTorch's layer does the same",
@@ -140,7 +150,9 @@ def all_three(lesson: Lesson, attention: nn.MultiHeadAttention, q: np.ndarray) -
     )
 
 
-def faster_together(lesson: Lesson, rng: np.random.Generator, attention: nn.MultiHeadAttention) -> None:
+def faster_together(
+    lesson: Lesson, rng: np.random.Generator, attention: nn.MultiHeadAttention
+) -> None:
     x = rng.standard_normal((32, 20, HIDDENS))
     wide = lambda: attention(x, x, x)
     loop = lambda: np.concatenate([one_head(attention, h, x, x, x) for h in range(HEADS)], -1) @ W_o
@@ -160,13 +172,16 @@ def networks_side_by_side(lesson: Lesson, rng: np.random.Generator) -> None:
     wide = np.concatenate(small) @ x  # (n·d,)
     by_d, by_n = wide.reshape(n, d), wide.reshape(d, n)
     lesson.fact(
-        "$N$ networks side by side are one with $3N$ outputs", wide.shape == (3 * n,), f"$N$ = {n}: {wide.shape}"
+        "$N$ networks side by side are one with $3N$ outputs",
+        wide.shape == (3 * n,),
+        f"$N$ = {n}: {wide.shape}",
     )
     lesson.erratum(
         "which outputs belong together",
         "that each $N$ nodes in turn are one of the networks",
         "each 3, the size that a network embeds into; there are $N$ such groups",
-        all(np.allclose(by_d[i], small[i] @ x) for i in range(n)) and not np.allclose(by_n[0][:d], small[1] @ x),
+        all(np.allclose(by_d[i], small[i] @ x) for i in range(n))
+        and not np.allclose(by_n[0][:d], small[1] @ x),
         "the two are one only where $N = 3$",
     )
 
@@ -201,16 +216,21 @@ def what_a_head_sees(lesson: Lesson) -> None:
         "what is divided among the heads",
         "the features of the input: each head sees a local part",
         "the space that the input is projected to",
-        not np.allclose(one_head(attention, 0, first, k, k), one_head(attention, 0, q, k, k), atol=0.01),
+        not np.allclose(
+            one_head(attention, 0, first, k, k), one_head(attention, 0, q, k, k), atol=0.01
+        ),
         "which features make a part is learned; neighbours in the input are not neighbours in a head",
     )
-    Q, K = (split_heads(p(z), HEADS).data for p, z in ((attention.q_proj, q), (attention.k_proj, k)))  # (N, h, L, p)
+    Q, K = (
+        split_heads(p(z), HEADS).data for p, z in ((attention.q_proj, q), (attention.k_proj, k))
+    )  # (N, h, L, p)
     parts = Q @ K.swapaxes(-1, -2)  # (N, h, L_q, L_kv)
     whole = attention.q_proj(q).data @ attention.k_proj(k).data.swapaxes(1, 2)  # (N, L_q, L_kv)
     weights = softmax(parts / np.sqrt(P))  # (N, h, L_q, L_kv)
     lesson.fact(
         "one head compares over all features at once; $h$ heads compare each part by itself",
-        np.allclose(parts.sum(1), whole) and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
+        np.allclose(parts.sum(1), whole)
+        and not np.allclose(weights[:, 0], weights[:, 1], atol=0.01),
         "the products of the parts add up to the whole product, and each has a softmax of its own",
     )
     heads = [one_head(attention, h, q, k, k) for h in range(HEADS)]  # (N, L_q, p) each
@@ -231,15 +251,25 @@ def how_many(lesson: Lesson) -> None:
     X, Y = np.ones((N, QUERIES, HIDDENS)), np.ones((N, PAIRS, HIDDENS))
     mask = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))[:, None]  # (N, 1, 1, L_kv)
     y = attention(X, Y, Y, mask)
-    lesson.fact("`attention(X, Y, Y, valid_lens).shape`", y.shape == (2, 4, 100), f"{y.shape}, as in the chapter")
+    lesson.fact(
+        "`attention(X, Y, Y, valid_lens).shape`",
+        y.shape == (2, 4, 100),
+        f"{y.shape}, as in the chapter",
+    )
     lesson.fact(
         "the second number is that of the queries, whatever the number of pairs",
-        all(attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100) for n in (1, 6, 9)),
+        all(
+            attention(X, np.ones((N, n, HIDDENS)), np.ones((N, n, HIDDENS))).shape == (2, 4, 100)
+            for n in (1, 6, 9)
+        ),
         "each query gets one result",
     )
     lesson.fact(
         "their length, after the projections, is `num_hiddens`",
-        attention.q_proj(X).shape[-1] == attention.k_proj(Y).shape[-1] == attention.v_proj(Y).shape[-1] == HIDDENS,
+        attention.q_proj(X).shape[-1]
+        == attention.k_proj(Y).shape[-1]
+        == attention.v_proj(Y).shape[-1]
+        == HIDDENS,
         f"queries {attention.q_proj(X).shape}, keys and values {attention.k_proj(Y).shape}",
     )
     q, k = (np.random.default_rng(3).standard_normal((N, n, HIDDENS)) for n in (QUERIES, PAIRS))
@@ -255,7 +285,9 @@ def how_many(lesson: Lesson) -> None:
         nn.with_weights(own, Y)[1].shape == (N, HEADS, PAIRS, PAIRS),
         "the example with 4 and 6 is attention to another sequence",
     )
-    config = nn.TransformerConfig(9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
+    config = nn.TransformerConfig(
+        9, 9, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8
+    )
     model = nn.Transformer(config).eval()
     source = np.full((1, PAIRS), 4)
     with mg.no_grad(), nn.record_attention(model) as recorded:
@@ -290,7 +322,9 @@ def valid_lens(lesson: Lesson) -> None:
     q = rng.standard_normal((N, QUERIES, P))
     keys = rng.standard_normal((N, PAIRS, P))
     real = nn.valid_lens_mask(VALID_LENS, (N, QUERIES, PAIRS))  # (N, 1, L_kv)
-    other = np.where(real.swapaxes(1, 2), keys, 3 * rng.standard_normal(keys.shape))  # other numbers in the padding
+    other = np.where(
+        real.swapaxes(1, 2), keys, 3 * rng.standard_normal(keys.shape)
+    )  # other numbers in the padding
     score = lambda k: q @ k.swapaxes(1, 2) / np.sqrt(P)  # (N, L_q, L_kv)
     attend = lambda k, mask: softmax(np.where(mask, score(k), -np.inf)) @ k
     by_place = [attend(k, real) for k in (keys, other)]
@@ -345,7 +379,9 @@ def additive_and_dot_product(lesson: Lesson) -> None:
     expected = np.array([[1 / 2] * 2 + [0] * 8, [1 / 6] * 6 + [0] * 4])
     lesson.fact(
         "in that chapter's example, whose keys are all ones, both kinds of attention give the same picture",
-        np.allclose(weights[:, 0], expected) and np.allclose(dot.weights.data, weights) and np.allclose(*results),
+        np.allclose(weights[:, 0], expected)
+        and np.allclose(dot.weights.data, weights)
+        and np.allclose(*results),
         "all keys are equal, so that any score spreads the weight evenly over the 2 and the 6 real ones",
     )
     lesson.fact(
@@ -372,7 +408,9 @@ def keys_that_differ(lesson: Lesson, rng: np.random.Generator, dot: nn.DotProduc
     for attention in (other, dot):
         attention(q, k, k, np.array([8]))
     apart = abs(other.weights.data - dot.weights.data).max()
-    lesson.fact("with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart")
+    lesson.fact(
+        "with keys that differ the two differ", apart > 0.1, f"weights up to {apart:.2f} apart"
+    )
     maps = {"additive": other.weights.data[0], "dot-product": dot.weights.data[0]}
     lesson.picture(
         "additive_and_dot_product.png",
@@ -390,7 +428,9 @@ def refuses(attention: Any, *arguments: Any) -> bool:
     return False
 
 
-def draw_maps(path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, per_row: int = 5) -> None:
+def draw_maps(
+    path: Path, maps: dict[str, np.ndarray], rows: str, columns: str, per_row: int = 5
+) -> None:
     """Maps of weights side by side."""
     count = min(per_row, len(maps))
     lines = -(-len(maps) // count)
@@ -426,8 +466,14 @@ def the_exercise(lesson: Lesson) -> None:
     rng = np.random.default_rng(7)
     X, Y = 2 * rng.standard_normal(X.shape), 2 * rng.standard_normal(Y.shape)
     _, random = nn.with_weights(attention, X, Y, Y, mask)
-    apart = min(abs(random[:, a] - random[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b)
-    lesson.fact("with inputs that differ the heads differ", apart > 0.05, f"any two by at least {apart:.2f} somewhere")
+    apart = min(
+        abs(random[:, a] - random[:, b]).max() for a in range(HEADS) for b in range(HEADS) if a != b
+    )
+    lesson.fact(
+        "with inputs that differ the heads differ",
+        apart > 0.05,
+        f"any two by at least {apart:.2f} somewhere",
+    )
     lesson.say(
         "A reader asks what a picture was drawn with. These are drawn with matplotlib, from the weights themselves."
     )
@@ -445,7 +491,9 @@ def the_exercise(lesson: Lesson) -> None:
     }
     for name, (w, caption, alt) in about.items():
         maps = {f"sequence {n + 1}, head {h + 1}": w[n, h] for n in range(N) for h in range(HEADS)}
-        lesson.picture(name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"), caption, alt)
+        lesson.picture(
+            name, lambda path, maps=maps: draw_maps(path, maps, "queries", "keys"), caption, alt
+        )
 
 
 # -- learning -----------------------------------------------------------------------------------------------------
@@ -470,9 +518,13 @@ class Heads(nn.Module):
     def __init__(self, kind: str, generator: np.random.Generator, heads: int = 4) -> None:
         size = FEATURES + LENGTH
         self.kind, self.heads = kind, heads
-        self.q_proj, self.k_proj = (nn.Linear(size, 8 * heads, generator=generator) for _ in range(2))
+        self.q_proj, self.k_proj = (
+            nn.Linear(size, 8 * heads, generator=generator) for _ in range(2)
+        )
         self.v_proj = nn.Linear(size, FEATURES, generator=generator)
-        self.out_proj = nn.Linear(FEATURES * (heads if kind == "joined" else 1), FEATURES, generator=generator)
+        self.out_proj = nn.Linear(
+            FEATURES * (heads if kind == "joined" else 1), FEATURES, generator=generator
+        )
 
     def weights(self, x: np.ndarray) -> mg.Tensor:
         return attention_weights(self.q_proj(x), self.k_proj(x), self.heads)  # (N, h, L, L)
@@ -526,7 +578,11 @@ def alike_at_first(lesson: Lesson) -> None:
     x, _ = shifted(50, rng)
     usual = Heads("split", np.random.default_rng(0))
     alike = Heads("split", np.random.default_rng(0))
-    for p, rows in ((alike.q_proj, 8), (alike.k_proj, 8), (alike.v_proj, 4)):  # every head a copy of the first
+    for p, rows in (
+        (alike.q_proj, 8),
+        (alike.k_proj, 8),
+        (alike.v_proj, 4),
+    ):  # every head a copy of the first
         p.weight.data[...] = np.tile(p.weight.data[:rows], (4, 1))
         p.bias.data[...] = np.tile(p.bias.data[:rows], 4)
     alike.out_proj.weight.data[...] = np.tile(alike.out_proj.weight.data[:, :4], (1, 4))
@@ -534,7 +590,11 @@ def alike_at_first(lesson: Lesson) -> None:
     learn(usual, 60)
     learn(alike, 60)
     after = heads_differ(usual, x), heads_differ(alike, x)
-    lesson.show("weights of two heads differ by at most, before and after training: usual", [before[0], after[0]], 6)
+    lesson.show(
+        "weights of two heads differ by at most, before and after training: usual",
+        [before[0], after[0]],
+        6,
+    )
     lesson.show("heads that begin as copies of each other", [before[1], after[1]], 6)
     lesson.erratum(
         "the heads before training",
@@ -565,11 +625,16 @@ def whole_values(lesson: Lesson) -> None:
         np.allclose((A @ V[:, None]).sum(1), A.sum(1) @ V, atol=1e-5),
         "$\\sum_h A_h V = (\\sum_h A_h) V$: one map of weights for all features",
     )
-    split, joined = Heads("split", np.random.default_rng(1)), Heads("joined", np.random.default_rng(1))
+    split, joined = (
+        Heads("split", np.random.default_rng(1)),
+        Heads("joined", np.random.default_rng(1)),
+    )
     for a, b in zip(joined.parameters(), split.parameters()):
         if a.shape == b.shape:
             a.data[...] = b.data
-    W = np.zeros((FEATURES, 4, FEATURES), np.float32)  # W_o of the joined form: an input for each head and feature
+    W = np.zeros(
+        (FEATURES, 4, FEATURES), np.float32
+    )  # W_o of the joined form: an input for each head and feature
     for h in range(4):
         own = slice(4 * h, 4 * h + 4)
         W[:, h, own] = split.out_proj.weight.data[:, own]

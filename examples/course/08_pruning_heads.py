@@ -41,16 +41,24 @@ def gated(model: Any, gates: Any, ids: np.ndarray) -> mg.Tensor:
         return model(ids)
 
 
-def loss_and_accuracy(model: Any, gates: Gates, ids: np.ndarray, nouns: np.ndarray) -> tuple[float, float]:
+def loss_and_accuracy(
+    model: Any, gates: Gates, ids: np.ndarray, nouns: np.ndarray
+) -> tuple[float, float]:
     with mg.no_grad():
         scores = gated(model, gates, ids)
-        return mg.cross_entropy(scores, nouns).item(), float((scores.data.argmax(-1) == nouns).mean())
+        return mg.cross_entropy(scores, nouns).item(), float(
+            (scores.data.argmax(-1) == nouns).mean()
+        )
 
 
 def importance_by_gradient(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np.ndarray:
     """The mean over sentences of |dL/dgate|, with a gate of 1 for each sentence and head: (layers, heads)."""
-    gates = [mg.Tensor(np.ones((len(ids), HEADS), np.float32), requires_grad=True) for _ in NAMES]  # (N, h) each
-    loss = mg.cross_entropy(gated(model, gates, ids), nouns, reduction="sum")  # each gate has its sentence's gradient
+    gates = [
+        mg.Tensor(np.ones((len(ids), HEADS), np.float32), requires_grad=True) for _ in NAMES
+    ]  # (N, h) each
+    loss = mg.cross_entropy(
+        gated(model, gates, ids), nouns, reduction="sum"
+    )  # each gate has its sentence's gradient
     return np.stack([abs(g.data).mean(0) for g in mg.gradients(loss, gates)])  # (layers, h)
 
 
@@ -68,7 +76,9 @@ def importance_by_ablation(model: Any, ids: np.ndarray, nouns: np.ndarray) -> np
 def removal_order(importance: np.ndarray) -> list[tuple[int, int]]:
     """All heads but one of each layer, the least important first."""
     order = [divmod(int(i), HEADS) for i in importance.ravel().argsort()]
-    last = {layer: max((h for h in order if h[0] == layer), key=order.index) for layer in range(LAYERS)}
+    last = {
+        layer: max((h for h in order if h[0] == layer), key=order.index) for layer in range(LAYERS)
+    }
     return [head for head in order if head != last[head[0]]]
 
 
@@ -98,7 +108,11 @@ def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
         size {D_MODEL // HEADS} and {model.num_parameters():,} parameters. On the {len(ids)} held-out sentences its loss
         is {loss:.4f}."""
     )
-    lesson.fact("the model has learned its task", accuracy > 0.97, f"{accuracy:.1%} of the held-out sentences")
+    lesson.fact(
+        "the model has learned its task",
+        accuracy > 0.97,
+        f"{accuracy:.1%} of the held-out sentences",
+    )
     looks = model.looks(ids)  # (N, layers, h, L)
     apart = [
         abs(looks[:, i, a] - looks[:, i, b]).sum(-1).mean() / 2
@@ -112,7 +126,9 @@ def the_model(lesson: Lesson) -> tuple[Any, np.ndarray, np.ndarray]:
     return model, ids, nouns
 
 
-def importance(lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray) -> dict[str, np.ndarray]:
+def importance(
+    lesson: Lesson, model: Any, ids: np.ndarray, nouns: np.ndarray
+) -> dict[str, np.ndarray]:
     lesson.section("How important is each head?")
     lesson.say(
         """The output of each head gets a gate, a number that it is multiplied by: 1 leaves it, 0 silences it. Now
@@ -182,12 +198,19 @@ def how_many_can_go(
         "most by gradient first": removal_order(-found["gradient"]),
     }
     curves = {
-        name: [loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for n in range(len(order) + 1)]
+        name: [
+            loss_and_accuracy(model, without(order[:n]), ids, nouns)[1]
+            for n in range(len(order) + 1)
+        ]
         for name, order in orders.items()
     }
     drawn = [removal_order(rng.random((LAYERS, HEADS))) for _ in range(5)]
     curves["at random (mean of 5)"] = [
-        float(np.mean([loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]))
+        float(
+            np.mean(
+                [loss_and_accuracy(model, without(order[:n]), ids, nouns)[1] for order in drawn]
+            )
+        )
         for n in range(len(drawn[0]) + 1)
     ]
     curve = curves["least by gradient first"]
@@ -200,11 +223,16 @@ def how_many_can_go(
         """We silence one head after the other, in four orders, and count right answers. One head of each layer is
         always left."""
     )
-    rows = [[name, *(f"{accuracy:.0%}" for accuracy in curve[::2])] for name, curve in curves.items()]
-    lesson.table(["heads silenced", *range(0, 15, 2)], rows, f"Accuracy on {len(ids)} held-out sentences")
+    rows = [
+        [name, *(f"{accuracy:.0%}" for accuracy in curve[::2])] for name, curve in curves.items()
+    ]
+    lesson.table(
+        ["heads silenced", *range(0, 15, 2)], rows, f"Accuracy on {len(ids)} held-out sentences"
+    )
     area = {name: float(np.mean(curve)) for name, curve in curves.items()}
     least, most, random = (
-        area[name] for name in ("least by gradient first", "most by gradient first", "at random (mean of 5)")
+        area[name]
+        for name in ("least by gradient first", "most by gradient first", "at random (mean of 5)")
     )
     lesson.fact(
         "the gradient tells which heads can go",
@@ -212,12 +240,16 @@ def how_many_can_go(
         f"mean accuracy along the way: {least:.0%} in its order, {random:.0%} at random, {most:.0%} in reverse",
     )
     lesson.fact(
-        "many heads are not needed", free >= 3, f"{free} of 16 can be silent at a cost of at most 1 % of accuracy"
+        "many heads are not needed",
+        free >= 3,
+        f"{free} of 16 can be silent at a cost of at most 1 % of accuracy",
     )
     return curves, free
 
 
-def remove(lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray) -> None:
+def remove(
+    lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, ids: np.ndarray
+) -> None:
     lesson.section("Really removed")
     heads = {name: [h for i, h in order[:free] if i == layer] for layer, name in enumerate(NAMES)}
     lesson.say(
@@ -233,12 +265,18 @@ def remove(lesson: Lesson, model: Any, order: list[tuple[int, int]], free: int, 
         f"largest gap {abs(silent - removed).max():.0e}",
     )
     size = D_MODEL // HEADS
-    gone = free * (4 * size * D_MODEL + 3 * size)  # rows of three matrices and biases, columns of the fourth
+    gone = free * (
+        4 * size * D_MODEL + 3 * size
+    )  # rows of three matrices and biases, columns of the fourth
     before, after = (m.num_parameters() for m in (model, pruned))
-    lesson.fact("their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after")
+    lesson.fact(
+        "their parameters are gone", before - after == gone, f"{before:,} before, {after:,} after"
+    )
 
 
-def remove_most(lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: np.ndarray, nouns: np.ndarray) -> None:
+def remove_most(
+    lesson: Lesson, model: Any, order: list[tuple[int, int]], ids: np.ndarray, nouns: np.ndarray
+) -> None:
     lesson.section("Most of them removed, and trained on")
     count = 10
     small = copied(model)
@@ -324,7 +362,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     model, ids, nouns = the_model(lesson)
     found = importance(lesson, model, ids, nouns)
-    curves, free = how_many_can_go(lesson, model, found, ids[::3], nouns[::3])  # 120 passes over the data
+    curves, free = how_many_can_go(
+        lesson, model, found, ids[::3], nouns[::3]
+    )  # 120 passes over the data
     lesson.picture(
         "heads.png",
         lambda path: draw(path, found, curves),

@@ -35,7 +35,9 @@ class Corpus:
         held = {*np.random.default_rng(0).permutation(len(pairs))[:600].tolist()}
         self.train = [pair for i, pair in enumerate(pairs) if i not in held]
         self.held_out = [pair for i, pair in enumerate(pairs) if i in held]
-        self.source, self.target = (Vocabulary.build(pair[side] for pair in self.train) for side in (0, 1))
+        self.source, self.target = (
+            Vocabulary.build(pair[side] for pair in self.train) for side in (0, 1)
+        )
 
     def ids(self, pairs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
         """Sources (N, L_s), and targets (N, L_t) from <bos> to <eos>."""
@@ -78,16 +80,24 @@ def the_attention(lesson: Lesson, p: by_hand.Parameters, rng: np.random.Generato
     x = mg.Tensor(rng.standard_normal((2, 5, D)).astype(np.float32))
     mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None]
     layer = nn.MultiHeadAttention(D, HEADS)
-    layer.load_state_dict({key[len(name) + 1 :]: t.data for key, t in p.items() if key.startswith(name + ".")})
-    gap = np.abs(layer(x, mask=mask).data - by_hand.attention(p, name, x, x, mask, HEADS).data).max()
-    lesson.fact("`nn.MultiHeadAttention` computes the same", gap < 1e-5, f"largest gap {gap:.0e} (float32)")
+    layer.load_state_dict(
+        {key[len(name) + 1 :]: t.data for key, t in p.items() if key.startswith(name + ".")}
+    )
+    gap = np.abs(
+        layer(x, mask=mask).data - by_hand.attention(p, name, x, x, mask, HEADS).data
+    ).max()
+    lesson.fact(
+        "`nn.MultiHeadAttention` computes the same", gap < 1e-5, f"largest gap {gap:.0e} (float32)"
+    )
     lesson.exercise(
         "Why are hidden scores set to $-10^9$ and not to 0?",
         "The softmax makes $e^0 = 1$ of a score of 0: a weight like any other. Of $-10^9$ it makes exactly 0.",
     )
 
 
-def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray) -> nn.Transformer:
+def the_rest(
+    lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray
+) -> nn.Transformer:
     lesson.section("The rest of the model")
     lesson.say(
         """Attention mixes words. The feed-forward net then works on each word by itself; a norm keeps the numbers
@@ -99,9 +109,20 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
         r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta \qquad \operatorname{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2"
     )
     lesson.diagram("block", "A block of the encoder.")
-    lesson.code(by_hand.linear, by_hand.norm, by_hand.feed_forward, by_hand.embed, by_hand.encode, by_hand.decode)
-    lesson.diagram("masks", "The masks: the encoder has the first, the decoder's first attention the third.")
-    lesson.say("""The loss asks of each place: how much probability did you give to the word that really comes next?""")
+    lesson.code(
+        by_hand.linear,
+        by_hand.norm,
+        by_hand.feed_forward,
+        by_hand.embed,
+        by_hand.encode,
+        by_hand.decode,
+    )
+    lesson.diagram(
+        "masks", "The masks: the encoder has the first, the decoder's first attention the third."
+    )
+    lesson.say(
+        """The loss asks of each place: how much probability did you give to the word that really comes next?"""
+    )
     lesson.formula(r"L = -\frac{1}{n} \sum_{t} \log p(y_t \mid y_1 \dots y_{t-1}, x)")
     lesson.code(by_hand.loss)
     config = nn.TransformerConfig(
@@ -122,7 +143,10 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
     )
     ours.backward()
     theirs.backward()
-    gaps = {name: float(np.abs(p[name].grad.data - q.grad.data).max()) for name, q in model.named_parameters()}
+    gaps = {
+        name: float(np.abs(p[name].grad.data - q.grad.data).max())
+        for name, q in model.named_parameters()
+    }
     lesson.fact(
         "and the same gradients",
         max(gaps.values()) < 1e-5 and set(gaps) == set(p),
@@ -133,7 +157,9 @@ def the_rest(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: 
     return model
 
 
-def the_training(lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray) -> list[float]:
+def the_training(
+    lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray
+) -> list[float]:
     lesson.section("Training")
     lesson.say(
         """The sentences are gone through in batches of 64, in another order each time; a pass over all of them is
@@ -190,7 +216,9 @@ def the_translations(lesson: Lesson, p: by_hand.Parameters, corpus: Corpus) -> N
         )
     )
     lesson.fact(
-        "all 600 sentences that it has never seen are right", right.all(), f"{right.mean():.1%} without an error"
+        "all 600 sentences that it has never seen are right",
+        right.all(),
+        f"{right.mean():.1%} without an error",
     )
     lesson.say("""The same model is what `examples/train_toy_translation.py` trains, with more layers, dropout,
     batches by length, a cache, and a beam. `nn` is these 120 lines made fast, checked, and general.""")
@@ -201,19 +229,27 @@ def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpu
     model.load_state_dict({name: t.data for name, t in p.items()})
     model.eval()
     source, target = ["我", "有", "一只", "猫"], [*["I", "have", "a", "cat"], "<eos>"]
-    read, said = np.array([corpus.source.encode(source)]), np.array(corpus.target.encode(target[:-1], eos=True))
+    read, said = (
+        np.array([corpus.source.encode(source)]),
+        np.array(corpus.target.encode(target[:-1], eos=True)),
+    )
     maps = nn.attention_maps(model, read, said)
     cross = maps["cross"][0]  # (h, L_t, L_s)
     head = int(cross[:, 3, 3].argmax())
-    page = nn.explore(model, read, source, said, target, title=" ".join(source), vocabulary=corpus.target.tokens)
+    page = nn.explore(
+        model, read, source, said, target, title=" ".join(source), vocabulary=corpus.target.tokens
+    )
     lesson.explorer(
-        page, "The attention of the model that was just trained: choose a head, point at a word, open the matrix."
+        page,
+        "The attention of the model that was just trained: choose a head, point at a word, open the matrix.",
     )
     lesson.fact(
         "to say cat, a head looks at 猫", cross[head, 3].argmax() == 3,
         f"head {head + 1} gives it {cross[head, 3, 3]:.2f} of its weight",
     )  # fmt: skip
-    translator = nn.Translator(model, corpus.source, corpus.target, SpaceTokenizer(), SpaceTokenizer())
+    translator = nn.Translator(
+        model, corpus.source, corpus.target, SpaceTokenizer(), SpaceTokenizer()
+    )
     translator.save(lesson.out)
     nn.save_weights(lesson.out / "best.safetensors", model)
     lesson.say("""Words and weights lie now beside the pictures of this lesson, and other programs can use them:

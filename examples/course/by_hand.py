@@ -18,12 +18,17 @@ Parameters = dict[str, mg.Tensor]
 # -- parameters ------------------------------------------------------------------------------------
 
 
-def new_parameters(vocab: tuple[int, int], d: int, d_ff: int, layers: int, rng: np.random.Generator) -> Parameters:
+def new_parameters(
+    vocab: tuple[int, int], d: int, d_ff: int, layers: int, rng: np.random.Generator
+) -> Parameters:
     """First weights: matrices with entries of size 1 / √(inputs), biases 0, norms that change nothing."""
     p: dict[str, np.ndarray] = {}
 
     def matrix(name: str, out: int, inputs: int) -> None:
-        p[f"{name}.weight"], p[f"{name}.bias"] = rng.normal(0, inputs**-0.5, (out, inputs)), np.zeros(out)
+        p[f"{name}.weight"], p[f"{name}.bias"] = (
+            rng.normal(0, inputs**-0.5, (out, inputs)),
+            np.zeros(out),
+        )
 
     def block(name: str, attentions: Sequence[str]) -> None:
         for attention in attentions:
@@ -40,7 +45,9 @@ def new_parameters(vocab: tuple[int, int], d: int, d_ff: int, layers: int, rng: 
         block(f"encoder.layers.{i}", ["self_attention"])
         block(f"decoder.layers.{i}", ["self_attention", "cross_attention"])
     matrix("output", vocab[1], d)
-    return {name: mg.Tensor(value.astype(np.float32), requires_grad=True) for name, value in p.items()}
+    return {
+        name: mg.Tensor(value.astype(np.float32), requires_grad=True) for name, value in p.items()
+    }
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -51,15 +58,22 @@ def linear(p: Parameters, name: str, x: mg.Tensor) -> mg.Tensor:
 
 
 def softmax(scores: mg.Tensor) -> mg.Tensor:
-    e = np.exp(scores - scores.data.max(-1, keepdims=True))  # the largest becomes e⁰: nothing overflows
+    e = np.exp(
+        scores - scores.data.max(-1, keepdims=True)
+    )  # the largest becomes e⁰: nothing overflows
     return e / e.sum(-1, keepdims=True)
 
 
-def attention(p: Parameters, name: str, x: mg.Tensor, source: mg.Tensor, mask: np.ndarray, h: int) -> mg.Tensor:
+def attention(
+    p: Parameters, name: str, x: mg.Tensor, source: mg.Tensor, mask: np.ndarray, h: int
+) -> mg.Tensor:
     """Each of x (N, L_q, d) asks all of source (N, L_kv, d) that the mask (N or 1, 1, L_q or 1, L_kv) allows."""
     (N, L, d), d_k = x.shape, x.shape[-1] // h
     heads = lambda y: y.reshape(N, -1, h, d_k).transpose(0, 2, 1, 3)  # (N, h, L, d_k)
-    Q, K, V = (heads(linear(p, f"{name}.{part}_proj", y)) for part, y in (("q", x), ("k", source), ("v", source)))
+    Q, K, V = (
+        heads(linear(p, f"{name}.{part}_proj", y))
+        for part, y in (("q", x), ("k", source), ("v", source))
+    )
     scores = Q @ K.transpose(0, 1, 3, 2) / np.float32(d_k**0.5)  # (N, h, L_q, L_kv)
     weights = softmax(np.where(mask, scores, np.float32(-1e9)))
     return linear(p, f"{name}.out_proj", (weights @ V).transpose(0, 2, 1, 3).reshape(N, L, d))
@@ -93,7 +107,9 @@ def encode(p: Parameters, source: np.ndarray, h: int, layers: int) -> mg.Tensor:
     return x
 
 
-def decode(p: Parameters, target: np.ndarray, memory: mg.Tensor, source: np.ndarray, h: int, layers: int) -> mg.Tensor:
+def decode(
+    p: Parameters, target: np.ndarray, memory: mg.Tensor, source: np.ndarray, h: int, layers: int
+) -> mg.Tensor:
     """Logits (N, L_t, vocabulary): at each place, of the token that comes after it."""
     x, known = embed(p, "target", target), (source != PAD)[:, None, None]
     past = np.tri(target.shape[1], dtype=bool) & (target != PAD)[:, None, None]
@@ -129,7 +145,13 @@ def adam(p: Parameters, lr: float, state: dict[str, list[np.ndarray]], step: int
 
 
 def train(
-    p: Parameters, source: np.ndarray, target: np.ndarray, h: int, layers: int, epochs: int, lr: float
+    p: Parameters,
+    source: np.ndarray,
+    target: np.ndarray,
+    h: int,
+    layers: int,
+    epochs: int,
+    lr: float,
 ) -> Iterator[float]:
     """The loss of each step. The rate rises for a tenth of the steps, and falls to 0 along a cosine."""
     rng, state, batch = np.random.default_rng(0), {}, 64

@@ -35,7 +35,12 @@ NAMES = {"softmax", "sin", "cos", "tan", "tanh", "exp", "log", "ln", "max", "min
 SYMBOLS = {*LETTERS, *OPERATORS, *SPACES, *NAMES}
 LARGE = {"∑", "∏"}
 
-_RAISED = dict(zip("0123456789+-=()abcdefghijklmnoprstuvwxyzTβ′*ᵀ", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵝ′*ᵀ"))
+_RAISED = dict(
+    zip(
+        "0123456789+-=()abcdefghijklmnoprstuvwxyzTβ′*ᵀ",
+        "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻᵀᵝ′*ᵀ",
+    )
+)
 _LOWERED = dict(zip("0123456789+-=()aehijklmnoprstuvxβγ", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ₐₑₕᵢⱼₖₗₘₙₒₚᵣₛₜᵤᵥₓᵦᵧ"))
 
 
@@ -190,7 +195,9 @@ _SPACED = set("=≈≠≤≥→←∈↦∼≡≪≫×·⊙±+−")
 
 def text(source: str) -> str:
     """The formula in one line of Unicode (a table takes a line for each row)."""
-    return re.sub(r" {2,}", lambda found: found[0] if len(found[0]) > 3 else "  ", _text(_read(source))).strip()
+    return re.sub(
+        r" {2,}", lambda found: found[0] if len(found[0]) > 3 else "  ", _text(_read(source))
+    ).strip()
 
 
 def _is_simple(shown: str) -> bool:
@@ -217,7 +224,9 @@ def _text(node: Node | None) -> str:
         return f"{left}{parts[0]}{right}"
     if node.kind == "table":
         rows = [" ".join(_text(cell) for cell in row) for row in node.rows]
-        return {"pmatrix": f"[{'; '.join(rows)}]", "cases": f"{{ {';  '.join(rows)}"}.get(node.value, "\n".join(rows))
+        return {"pmatrix": f"[{'; '.join(rows)}]", "cases": f"{{ {';  '.join(rows)}"}.get(
+            node.value, "\n".join(rows)
+        )
     if node.kind == "space":
         return "    " if node.value in ("1em", "2em") else " "
     return node.value
@@ -285,7 +294,9 @@ def _mathml(node: Node | None, block: bool) -> str:
     if node.kind == "number":
         return _tag("mn", value)
     if node.kind == "operator":
-        return _tag("mo", value.replace("ᵀ", "⊤"), ' stretchy="false"' if node.value in "()[]|‖{}⌊⌋" else "")
+        return _tag(
+            "mo", value.replace("ᵀ", "⊤"), ' stretchy="false"' if node.value in "()[]|‖{}⌊⌋" else ""
+        )
     if node.kind in ("name", "text"):
         return _tag("mi" if node.kind == "name" else "mtext", value.replace(" ", "\u00a0"))
     if node.kind == "space":
@@ -310,7 +321,9 @@ def _spaced(row: Node, inside: list[str]) -> str:
     shown = inside[:1]
     for before, part, element in zip(row.parts, row.parts[1:], inside[1:]):
         assert before is not None and part is not None
-        first, second = (side.parts[0] if side.kind == "script" else side for side in (before, part))
+        first, second = (
+            side.parts[0] if side.kind == "script" else side for side in (before, part)
+        )
         assert first is not None and second is not None
         named = (first.kind == "name" and part.kind not in ("operator", "fence", "space")) or (
             second.kind == "name" and before.kind not in ("operator", "fence", "space")
@@ -322,7 +335,9 @@ def _spaced(row: Node, inside: list[str]) -> str:
 def _script(node: Node, inside: list[str], block: bool) -> str:
     base, sub, sup = node.parts
     assert base is not None
-    if sub is None and sup is not None and set(_text(sup)) == {"′"}:  # primes are raised by themselves
+    if (
+        sub is None and sup is not None and set(_text(sup)) == {"′"}
+    ):  # primes are raised by themselves
         return _tag("mrow", inside[0] + _tag("mo", _text(sup), ' lspace="0" rspace="0"'))
     under = block and base.kind == "operator" and base.value in LARGE
     names = {(True, True): "munderover" if under else "msubsup", (True, False): "munder" if under else "msub",
@@ -332,7 +347,16 @@ def _script(node: Node, inside: list[str], block: bool) -> str:
 
 
 def _table(node: Node, block: bool) -> str:
-    rows = "".join(_tag("mtr", "".join(_tag("mtd", _mathml(cell, block)) for cell in row)) for row in node.rows)
-    table = _tag("mtable", rows, {"aligned": ' class="aligned"', "cases": ' class="cases"'}.get(node.value, ""))
+    rows = "".join(
+        _tag("mtr", "".join(_tag("mtd", _mathml(cell, block)) for cell in row)) for row in node.rows
+    )
+    table = _tag(
+        "mtable",
+        rows,
+        {"aligned": ' class="aligned"', "cases": ' class="cases"'}.get(node.value, ""),
+    )
     left, right = {"pmatrix": "()", "cases": "{ "}.get(node.value, "  ")
-    return _tag("mrow", "".join([_tag("mo", left) * (left != " "), table, _tag("mo", right) * (right != " ")]))
+    return _tag(
+        "mrow",
+        "".join([_tag("mo", left) * (left != " "), table, _tag("mo", right) * (right != " ")]),
+    )

@@ -51,8 +51,12 @@ PROSE: dict[str, tuple[str, ...]] = {
     "end": ("text",),
 }
 
-_PLACEHOLDER = re.compile(r"(?<![A-Za-z0-9\\}^_])\{(\w+!?)\}")  # in a formula, braces follow a command, _, ^ or }
-_FIXED = re.compile(r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?")
+_PLACEHOLDER = re.compile(
+    r"(?<![A-Za-z0-9\\}^_])\{(\w+!?)\}"
+)  # in a formula, braces follow a command, _, ^ or }
+_FIXED = re.compile(
+    r"`[^`]+`|\$[^$]+\$|(?<![A-Za-z0-9\\}^_])\{\w+!?\}|\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?"
+)
 _MARKED = re.compile(r"`[^`]+`|\$(?:(?!\\text)[^$])+\$")
 _WORD = re.compile(r"[A-Za-z]{3,}|\b(?:an|as|at|be|by|in|is|it|no|of|on|or|to)\b")
 _CHINESE = "\u2014\u2018-\u201d\u2026\u3000-\u303f\u3400-\u9fff\uff00-\uffef"
@@ -60,7 +64,9 @@ _CHINESE = "\u2014\u2018-\u201d\u2026\u3000-\u303f\u3400-\u9fff\uff00-\uffef"
 
 def preferred() -> str:
     """The language that the environment asks for, as gettext reads it."""
-    asked = next((os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), "")
+    asked = next(
+        (os.environ[name] for name in ("LC_ALL", "LC_MESSAGES", "LANG") if os.environ.get(name)), ""
+    )
     return asked[:2] if asked[:2] in LANGUAGES else "en"
 
 
@@ -80,7 +86,9 @@ class Catalogue:
         self.used: set[str] = set()
         self.missing: list[str] = []
         with_places = [text for text in self.entries if _PLACEHOLDER.search(text)]
-        self._patterns = [(text, _pattern(text)) for text in sorted(with_places, key=_fixed_length, reverse=True)]
+        self._patterns = [
+            (text, _pattern(text)) for text in sorted(with_places, key=_fixed_length, reverse=True)
+        ]
 
     def text(self, english: str) -> str:
         """The text in this language; one with words in it that is not here is kept, and noted in `missing`."""
@@ -101,17 +109,24 @@ class Catalogue:
             if match := pattern.fullmatch(english):
                 self.used.add(template)
                 places = zip(_PLACEHOLDER.findall(template), match.groups())
-                return self._filled(template, {p: value if p[-1] == "!" else self.text(value) for p, value in places})
+                return self._filled(
+                    template,
+                    {p: value if p[-1] == "!" else self.text(value) for p, value in places},
+                )
         return None
 
     def _filled(self, english: str, values: Mapping[str, str]) -> str:
         other = self.entries.get(english, "=") if self.entries else "="
-        return _PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]), english if other == "=" else other)
+        return _PLACEHOLDER.sub(
+            lambda m: values.get(m[1], m[0]), english if other == "=" else other
+        )
 
     def words(self, english: str, **values: Any) -> str:
         """A phrase of the frame around lessons, filled in; one that is not here is a ValueError."""
         if self.entries and english not in self.entries:
-            raise ValueError(f"{', '.join(map(str, self.of_file))}: no {self.language} for {english!r}")
+            raise ValueError(
+                f"{', '.join(map(str, self.of_file))}: no {self.language} for {english!r}"
+            )
         return self._filled(english, {name: str(value) for name, value in values.items()})
 
     def block(self, block: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,11 +148,15 @@ class Catalogue:
         """What is wrong with the files themselves: formulas, code, numbers or placeholders that differ; texts twice."""
         wrong = []
         for file, texts in self.of_file.items():
-            wrong += [f"{file.name}: twice: {text}" for text, times in Counter(texts).items() if times > 1]
+            wrong += [
+                f"{file.name}: twice: {text}" for text, times in Counter(texts).items() if times > 1
+            ]
             for english in texts:
                 differ = set(_FIXED.findall(self.entries[english])) ^ set(_FIXED.findall(english))
                 if self.entries[english] != "=" and differ:
-                    wrong.append(f"{file.name}: {', '.join(sorted(differ))} on one side only: {english}")
+                    wrong.append(
+                        f"{file.name}: {', '.join(sorted(differ))} on one side only: {english}"
+                    )
         return wrong
 
     def gaps(self, blocks: Sequence[Mapping[str, Any]], complete: bool = True) -> list[str]:
@@ -145,12 +164,17 @@ class Catalogue:
         self.missing, self.used = [], set()
         for block in blocks:
             self.block(block)
-        own = [text for file, texts in self.of_file.items() if file.stem != "common" for text in texts]
+        own = [
+            text for file, texts in self.of_file.items() if file.stem != "common" for text in texts
+        ]
         stale = [text for text in own if text not in self.used]
         wrong = []
         for text in dict.fromkeys(self.missing):
             near = get_close_matches(text, stale, 1, 0.6)
-            wrong.append(f"no {self.language} for: {text}" + (f"; there is one for: {near[0]}" if near else ""))
+            wrong.append(
+                f"no {self.language} for: {text}"
+                + (f"; there is one for: {near[0]}" if near else "")
+            )
         return wrong + ([f"no longer said: {text}" for text in stale] if complete else [])
 
 
@@ -161,7 +185,9 @@ def catalogue(lesson: str, language: str) -> Catalogue:
     if language == "en":  # as lessons speak
         return Catalogue()
     common, own = (HERE / language / f"{name}.txt" for name in ("common", lesson))
-    return Catalogue(language, [common, own] if own != common and os.path.lexists(own) else [common])
+    return Catalogue(
+        language, [common, own] if own != common and os.path.lexists(own) else [common]
+    )
 
 
 def _pairs(file: Path) -> Iterator[tuple[str, str]]:
@@ -176,7 +202,9 @@ def _pairs(file: Path) -> Iterator[tuple[str, str]]:
             quoted.append(line[1:])
         elif line.strip() and not line.startswith("# "):
             if not quoted:
-                raise ValueError(f"{file}: expected a line with > and the English text before: {line:.80}")
+                raise ValueError(
+                    f"{file}: expected a line with > and the English text before: {line:.80}"
+                )
             other.append(line.strip())
     if any(map(str.strip, quoted)):
         raise ValueError(f"{file}: no translation below: {' '.join(quoted):.80}")

@@ -43,19 +43,39 @@ def _arguments(name: str, about: str, argv: Sequence[str] | None) -> argparse.Na
     parser = argparse.ArgumentParser(
         description=terminal.plain(about), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=Path("runs") / name, metavar="DIR", help="where pictures go")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs") / name, metavar="DIR", help="where pictures go"
+    )
     parser.add_argument("--no-pictures", action="store_true", help="draw nothing")
     parser.add_argument(
-        "--section", default="", metavar="WORDS", help="show only sections with these words in the title"
+        "--section",
+        default="",
+        metavar="WORDS",
+        help="show only sections with these words in the title",
     )
     parser.add_argument("--list", action="store_true", help="list the sections and stop")
     parser.add_argument("--answers", action="store_true", help="show the answers of the exercises")
-    parser.add_argument("--width", type=int, metavar="N", help="columns (default: those of the terminal)")
-    parser.add_argument("--colour", choices=["auto", "always", "never"], default="auto", help="colours in the terminal")
     parser.add_argument(
-        "--lang", choices=languages.LANGUAGES, default=languages.preferred(), help="language (default: by LANG, or en)"
+        "--width", type=int, metavar="N", help="columns (default: those of the terminal)"
     )
-    parser.add_argument("--record", type=Path, metavar="DIR", help="write the blocks of the lesson for docs/build.py")
+    parser.add_argument(
+        "--colour",
+        choices=["auto", "always", "never"],
+        default="auto",
+        help="colours in the terminal",
+    )
+    parser.add_argument(
+        "--lang",
+        choices=languages.LANGUAGES,
+        default=languages.preferred(),
+        help="language (default: by LANG, or en)",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="DIR",
+        help="write the blocks of the lesson for docs/build.py",
+    )
     return parser.parse_args(argv)
 
 
@@ -138,7 +158,10 @@ class Lesson:
 
     def code(self, *what: Any, note: str = "") -> None:
         """The source of functions or classes that this lesson runs."""
-        sources = [textwrap.dedent(item if isinstance(item, str) else inspect.getsource(item)).strip() for item in what]
+        sources = [
+            textwrap.dedent(item if isinstance(item, str) else inspect.getsource(item)).strip()
+            for item in what
+        ]
         self._add("code", text="\n\n".join(sources), note=_one_line(note))
 
     def show(self, name: str, value: Any, digits: int = 4) -> None:
@@ -147,7 +170,9 @@ class Lesson:
         with np.printoptions(precision=digits, suppress=True, linewidth=96, threshold=60):
             self._add("value", name=name, shape=list(array.shape), text=str(array))
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> None:
+    def table(
+        self, header: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = ""
+    ) -> None:
         """Rows of cells below a header."""
         self._add(
             "table",
@@ -172,7 +197,9 @@ class Lesson:
         """Something to try; the answer is hidden (`--answers` shows it)."""
         self._add("exercise", question=_one_line(question), answer=_one_line(answer))
 
-    def picture(self, name: str, draw: Callable[[Path], Any], caption: str = "", alt: str = "") -> None:
+    def picture(
+        self, name: str, draw: Callable[[Path], Any], caption: str = "", alt: str = ""
+    ) -> None:
         """`draw(path)` saves a picture; without matplotlib, or with --no-pictures, that is said."""
         if not self.draws:
             return
@@ -181,7 +208,13 @@ class Lesson:
         try:
             with style(for_page=self.record is not None):
                 draw(path)
-            self._add("picture", file=path.name, path=str(path), caption=_one_line(caption), alt=_one_line(alt))
+            self._add(
+                "picture",
+                file=path.name,
+                path=str(path),
+                caption=_one_line(caption),
+                alt=_one_line(alt),
+            )
         except MissingExtraError as error:
             self._add("say", text=f"No picture: {error}")
         except OSError as error:  # a full disk names no file
@@ -208,8 +241,16 @@ class Lesson:
         gap = float(np.abs(found - expected).max()) if found.shape == expected.shape else np.inf
         same = gap <= 0.5 * 10.0**-digits * (1 + 1e-6) + 1e-12
         value = _few(found, digits)
-        value = "" if not value or all(word in statement for word in re.findall(r"[\d.]+", value)) else f"{value}, "
-        detail = f"{value}to {digits} digits" if same else f"largest gap {gap:.3g}: here {found}, there {expected}"
+        value = (
+            ""
+            if not value or all(word in statement for word in re.findall(r"[\d.]+", value))
+            else f"{value}, "
+        )
+        detail = (
+            f"{value}to {digits} digits"
+            if same
+            else f"largest gap {gap:.3g}: here {found}, there {expected}"
+        )
         self._check("fact", statement, same, detail=detail)
 
     def fact(self, statement: str, true: Any, found: str = "") -> None:
@@ -238,7 +279,12 @@ class Lesson:
         for text in self.words.missing:
             print(f"no {self.words.language} for: {text}", file=sys.stderr)
         if self.record:
-            content = {"name": self.name, "checked": self.checked, "corrected": self.corrected, "failed": self.failed}
+            content = {
+                "name": self.name,
+                "checked": self.checked,
+                "corrected": self.corrected,
+                "failed": self.failed,
+            }
             write_json(self.record / "lesson.json", {**content, "blocks": self.blocks})
         return 1 if self.failed else 0
 

@@ -123,14 +123,20 @@ def random_transformer(seed: int) -> nn.Transformer:
 # -- use and training ------------------------------------------------------------------------------
 
 
-def generate(model: nn.Transformer, words: Sequence[str], max_iters: int = 10) -> list[tuple[str, float]]:
+def generate(
+    model: nn.Transformer, words: Sequence[str], max_iters: int = 10
+) -> list[tuple[str, float]]:
     """The next word again and again, each with its probability, until EOS."""
     model.eval()
     sequence, found = [INDEX["SOS"]], []
     with mg.no_grad():
-        memory = model.encode(np.array([[INDEX[word] for word in words]]))  # (1, L_s, d_model), once
+        memory = model.encode(
+            np.array([[INDEX[word] for word in words]])
+        )  # (1, L_s, d_model), once
         for _ in range(max_iters):
-            hidden = model.decode(np.array([sequence]), memory)[:, -1]  # (1, d_model), at the last word
+            hidden = model.decode(np.array([sequence]), memory)[
+                :, -1
+            ]  # (1, d_model), at the last word
             probs = mg.softmax(model.output(hidden)).data[0]  # (vocab,)
             sequence.append(int(probs.argmax()))
             found.append((VOCABULARY[sequence[-1]], float(probs.max())))
@@ -153,7 +159,9 @@ def train(model: nn.Transformer, pairs: Sequence[Any], steps: int, lr: float = 1
     schedule = Schedule(optimizer, cosine_schedule(steps, steps // 20))
     losses = []
     for _ in range(steps):
-        loss = model.loss(source, target)  # cross-entropy of each word of the target, given those before it
+        loss = model.loss(
+            source, target
+        )  # cross-entropy of each word of the target, given those before it
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -180,7 +188,9 @@ def exact_matches(model: nn.Transformer, pairs: Sequence[Any]) -> Array:
 
 def axes_of(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
     """A figure, and its axes side by side."""
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(width, height), layout="constrained")
+    figure = require("matplotlib.figure", "plotting").Figure(
+        figsize=(width, height), layout="constrained"
+    )
     return figure, figure.subplots(1, columns)
 
 
@@ -191,7 +201,9 @@ def draw_weights(maps: Mapping[str, Array], names: Sequence[str], path: Path) ->
         axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1)
         for (i, j), weight in np.ndenumerate(weights):
             label = f"{weight:.2f}" if weight > 0.005 else f"{weight:.0e}"
-            axes.text(j, i, label, ha="center", va="center", color="white" if weight > 0.5 else "black")
+            axes.text(
+                j, i, label, ha="center", va="center", color="white" if weight > 0.5 else "black"
+            )
         axes.set_xticks(range(len(names)), names)
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(length=0)
@@ -201,7 +213,12 @@ def draw_weights(maps: Mapping[str, Array], names: Sequence[str], path: Path) ->
 
 
 def draw_lines(
-    lines: Mapping[str, tuple[Any, Any]], x_label: str, y_label: str, title: str, path: Path, log: str = "y"
+    lines: Mapping[str, tuple[Any, Any]],
+    x_label: str,
+    y_label: str,
+    title: str,
+    path: Path,
+    log: str = "y",
 ) -> None:
     """Curves, each with its name; `log` names the axes that are logarithmic."""
     figure, axes = axes_of(7, 4)

@@ -37,7 +37,10 @@ def has_colour() -> bool:
 
 def columns(text: str) -> int:
     """How many columns a text takes."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 def plain(text: str, space: str = " ") -> str:
@@ -55,7 +58,9 @@ def plain(text: str, space: str = " ") -> str:
 
 def sentence(text: str) -> str:
     """A text that begins with an English word begins with a capital; names of code and formulas stay as they are."""
-    begins = re.match(r"([a-z]{2,}|a)([ ,:;]|$)", text) and not re.search("[\u3400-\u9fff]", text[:12])
+    begins = re.match(r"([a-z]{2,}|a)([ ,:;]|$)", text) and not re.search(
+        "[\u3400-\u9fff]", text[:12]
+    )
     return text[0].upper() + text[1:] if begins else text
 
 
@@ -96,14 +101,18 @@ def differing(printed: str, exact: str) -> list[tuple[str, bool]]:
 class Terminal:
     """Shows blocks; `colour` says whether escape codes are wanted, `catalogue` has the words between them."""
 
-    def __init__(self, width: int, colour: bool, answers: bool, catalogue: Catalogue | None = None) -> None:
+    def __init__(
+        self, width: int, colour: bool, answers: bool, catalogue: Catalogue | None = None
+    ) -> None:
         self.width, self.colour, self.answers = width, colour, answers
         self.words = (catalogue or Catalogue()).words
         self._blank = False  # whether the last block ended with an empty line
 
     def show(self, block: dict[str, Any]) -> str:
         """A block as lines; where two meet, one blank line is enough."""
-        shown = getattr(self, f"_{block['kind']}")(**{k: v for k, v in block.items() if k != "kind"})
+        shown = getattr(self, f"_{block['kind']}")(
+            **{k: v for k, v in block.items() if k != "kind"}
+        )
         self._blank, before = shown.endswith("\n"), self._blank
         return shown[1:] if before and shown.startswith("\n") else shown
 
@@ -137,19 +146,31 @@ class Terminal:
     def _usage(self, text: str) -> str:
         command, _, note = text.partition("  ")
         if columns(text) + 4 > self.width and note:
-            return "\n" + self.paint(f"    {command}", "code") + "\n" + self.wrap(note.strip(), "        ")
+            return (
+                "\n"
+                + self.paint(f"    {command}", "code")
+                + "\n"
+                + self.wrap(note.strip(), "        ")
+            )
         return "\n" + self.paint(textwrap.indent(text, "    "), "code")
 
     def _quote(self, text: str, english: str) -> str:
         quoted = self.wrap(f"“{text}”", "  │ ")
-        return "\n" + self.paint(quoted + ("\n" + self.wrap(english, "  │ ") if english else ""), "soft")
+        return "\n" + self.paint(
+            quoted + ("\n" + self.wrap(english, "  │ ") if english else ""), "soft"
+        )
 
     def _formula(self, tex: str, note: str) -> str:
         shown = formula_text(tex)
         if any(columns(line) + 6 > self.width for line in shown.split("\n")):
             shown = shown.replace("    ", "\n")  # what stood side by side stands below each other
         lines = textwrap.indent(shown, "      ")
-        return "\n" + self.paint(lines, "bold") + ("\n" + self.wrap(note, "      ") if note else "") + "\n"
+        return (
+            "\n"
+            + self.paint(lines, "bold")
+            + ("\n" + self.wrap(note, "      ") if note else "")
+            + "\n"
+        )
 
     def _code(self, text: str, note: str) -> str:
         head = self.wrap(note, "  ") + "\n" if note else ""
@@ -159,26 +180,39 @@ class Terminal:
         name = plain(name)
         if "\n" not in text and columns(name) + columns(text) + 5 <= self.width:
             return f"  {name} = {text}"
-        return f"{self.wrap(f'{name}  {tuple(shape)}', '  ', '    ')}\n{textwrap.indent(text, '    ')}"
+        return (
+            f"{self.wrap(f'{name}  {tuple(shape)}', '  ', '    ')}\n{textwrap.indent(text, '    ')}"
+        )
 
     def _table(self, header: list[str], rows: list[list[str]], caption: str) -> str:
         cells = [[plain(cell) for cell in row] for row in rows]
         titles = [[plain(cell)] for cell in header]
-        numeric = [all(re.match(r"^[-+±]?[\d.,]+", row[i]) or not row[i] for row in cells) for i in range(len(header))]
-        widths = [max(columns(row[i]) for row in [*cells, titles[i] * len(header)]) for i in range(len(header))]
+        numeric = [
+            all(re.match(r"^[-+±]?[\d.,]+", row[i]) or not row[i] for row in cells)
+            for i in range(len(header))
+        ]
+        widths = [
+            max(columns(row[i]) for row in [*cells, titles[i] * len(header)])
+            for i in range(len(header))
+        ]
         if sum(widths) + 2 * len(widths) > self.width:  # titles take several lines
             for i in range(len(header)):
                 below = max((columns(row[i]) for row in cells), default=0)
                 titles[i] = wrapped(titles[i][0], max(below, 8)).split("\n")
                 widths[i] = max(below, *map(columns, titles[i]))
         above = max(map(len, titles))
-        lines = [[([""] * (above - len(title)) + title)[at] for title in titles] for at in range(above)]
+        lines = [
+            [([""] * (above - len(title)) + title)[at] for title in titles] for at in range(above)
+        ]
 
         def cell(text: str, i: int) -> str:
             space = " " * (widths[i] - columns(text))
             return space + text if numeric[i] else text + space
 
-        shown = ["  " + "  ".join(cell(text, i) for i, text in enumerate(row)).rstrip() for row in [*lines, *cells]]
+        shown = [
+            "  " + "  ".join(cell(text, i) for i, text in enumerate(row)).rstrip()
+            for row in [*lines, *cells]
+        ]
         shown.insert(above, "  " + "  ".join("─" * w for w in widths))
         return "\n" + "\n".join([*([self.wrap(caption, "  ")] if caption else []), *shown]) + "\n"
 
@@ -192,13 +226,18 @@ class Terminal:
     def _predict(self, question: str, answer: str) -> str:
         return (
             "\n"
-            + self.paint(self.wrap(self.words("Predict: {question}", question=question), "  ? ", "    "), "ask")
+            + self.paint(
+                self.wrap(self.words("Predict: {question}", question=question), "  ? ", "    "),
+                "ask",
+            )
             + "\n"
             + self.wrap(self.words("Look: {answer}", answer=answer), "    ")
         )
 
     def _exercise(self, question: str, answer: str) -> str:
-        asked = self.paint(self.wrap(self.words("Exercise: {question}", question=question), "  ? ", "    "), "ask")
+        asked = self.paint(
+            self.wrap(self.words("Exercise: {question}", question=question), "  ? ", "    "), "ask"
+        )
         shown = (
             self.wrap(self.words("Answer: {answer}", answer=answer), "    ")
             if self.answers
@@ -207,14 +246,22 @@ class Terminal:
         return f"\n{asked}\n{shown}"
 
     def _picture(self, file: str, path: str, caption: str, alt: str) -> str:
-        return self.wrap(self.words("picture: {path}", path=path) + (f" — {caption}" if caption else ""), "  ", "    ")
+        return self.wrap(
+            self.words("picture: {path}", path=path) + (f" — {caption}" if caption else ""),
+            "  ",
+            "    ",
+        )
 
     def _explorer(self, file: str, path: str, caption: str) -> str:
         return self.wrap(self.words("page: {path}", path=path) + f" — {caption}", "  ", "    ")
 
     def _diagram(self, name: str, caption: str) -> str:
         return self.paint(
-            self.wrap(self.words("(A drawing on the page of this lesson: {caption})", caption=caption), "  "), "soft"
+            self.wrap(
+                self.words("(A drawing on the page of this lesson: {caption})", caption=caption),
+                "  ",
+            ),
+            "soft",
         )
 
     def _fact(self, text: str, holds: bool, detail: str) -> str:

@@ -1,7 +1,8 @@
 """Arrays changed in place, which a graph that saved them must not use.
 
-A view has changed if memory that it looks into has. So changes are noted for the array that owns the memory, as
-ranges of addresses with the time of the last change to each. One clock numbers nodes and changes alike.
+A view has changed if memory that it looks into has. So changes are noted for the array that owns
+the memory, as ranges of addresses with the time of the last change to each. One clock numbers nodes
+and changes alike.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
 
 
 def mark_changed(array: np.ndarray) -> None:
-    """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will refuse."""
+    """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will
+    refuse.
+    """
     global last
     owner = owner_of(array)
     key, ranges = id(owner), _ranges(owner)
@@ -51,7 +54,9 @@ def last_change(array: np.ndarray) -> int:
 
 
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
-    """A GradientError if any of the values that op `name` saved at the time `since` was changed later."""
+    """A GradientError if any of the values that op `name` saved at the time `since` was changed
+    later.
+    """
     for value in values:
         if isinstance(value, tuple):
             check_unchanged(name, since, value)
@@ -61,7 +66,10 @@ def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
         if not ranges:
             continue
         low, high = byte_bounds(value)
-        if any(when > since and low < end and start < high for (start, end), when in list(ranges.items())):
+        if any(
+            when > since and low < end and start < high
+            for (start, end), when in list(ranges.items())
+        ):
             raise GradientError(
                 f"{name}: an array of shape {value.shape} that its gradient needs was changed "
                 "in place after it was used; change it after backward(), or use a clone() of it"

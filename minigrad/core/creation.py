@@ -1,4 +1,6 @@
-"""New tensors: of data, constants, ranges, random numbers. float64 unless `dtype` says otherwise, as in NumPy."""
+"""New tensors: of data, constants, ranges, random numbers. float64 unless `dtype` says otherwise,
+as in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,42 @@ from .random import default_generator
 from .tensor import DISPATCH, Tensor, unwrap
 
 __all__ = [
-    "tensor", "as_tensor", "zeros", "ones", "empty", "full", "arange", "linspace", "eye", "rand", "randn", "randint",
-    "randperm", "from_numpy", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like",
-]  # fmt: skip
+    "tensor",
+    "as_tensor",
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "arange",
+    "linspace",
+    "eye",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "from_numpy",
+    "zeros_like",
+    "ones_like",
+    "empty_like",
+    "full_like",
+    "rand_like",
+    "randn_like",
+]
 
 if TYPE_CHECKING:
     Generator = np.random.Generator
 
 
 def tensor(data: Any, requires_grad: bool = False, dtype: Any = None, device: Any = None) -> Tensor:
-    """A new tensor with a copy of `data`: of an array, a tensor with its gradient, or lists of them and numbers."""
+    """A new tensor with a copy of `data`: of an array, a tensor with its gradient, or lists of them
+    and numbers.
+    """
     _on_cpu(device)
     if needs_gradient(data):
         if requires_grad:
-            raise GradientError("tensor: the data requires gradients already; write .detach() for a leaf of its own")
+            raise GradientError(
+                "tensor: the data requires gradients already; write .detach() for a leaf of its own"
+            )
         stacked = _stacked(data, np.result_type(*_arrays_in(data)))
         return DISPATCH[np.copy](stacked) if dtype is None else stacked.astype(dtype)
     return Tensor(np.array(without_tensors(data), dtype), requires_grad)
@@ -57,33 +81,48 @@ def ints(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def zeros(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
+def zeros(
+    *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Zeros, of a shape given as ints or one tuple."""
     return Tensor(np.zeros(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def ones(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
+def ones(
+    *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Ones, of a shape given as ints or one tuple."""
     return Tensor(np.ones(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def empty(*shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None) -> Tensor:
+def empty(
+    *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """A tensor whose elements are not set, of a shape given as ints or one tuple."""
     return Tensor(np.empty(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """A tensor whose elements are all `fill_value`, of its dtype unless another is given."""
     return Tensor(np.full(shape, fill_value, dtype, device=_on_cpu(device)), requires_grad)
 
 
-def arange(*bounds: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def arange(
+    *bounds: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """arange(stop), arange(start, stop) or arange(start, stop, step), as in NumPy."""
     return Tensor(np.arange(*bounds, dtype=dtype, device=_on_cpu(device)), requires_grad)
 
 
 def linspace(
-    start: Any, stop: Any, num: int = 50, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    dtype: Any = None,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
     _on_cpu(device)
@@ -93,14 +132,23 @@ def linspace(
 
 
 def eye(
-    n: int, m: int | None = None, k: int = 0, dtype: Any = float, requires_grad: bool = False, device: Any = None
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = float,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """An (n, m) matrix (m = n unless given) with ones on its k-th diagonal."""
     return Tensor(np.eye(n, m, k, dtype, device=_on_cpu(device)), requires_grad)
 
 
-def _drawn(name: str, shape: Any, dtype: Any, generator: Generator | None, requires_grad: bool, device: Any) -> Tensor:
-    """Random numbers of `dtype` from the generator's method `name`, drawn in it where the generator can."""
+def _drawn(
+    name: str, shape: Any, dtype: Any, generator: Generator | None, requires_grad: bool, device: Any
+) -> Tensor:
+    """Random numbers of `dtype` from the generator's method `name`, drawn in it where the generator
+    can.
+    """
     _on_cpu(device)
     drawn = np.dtype(dtype) if np.dtype(dtype) in (np.float32, np.float64) else np.dtype(float)
     sample = getattr(default_generator(generator), name)(ints(shape), dtype=drawn)
@@ -108,28 +156,43 @@ def _drawn(name: str, shape: Any, dtype: Any, generator: Generator | None, requi
 
 
 def rand(
-    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+    *shape: Any,
+    dtype: Any = float,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """Uniform random numbers in [0, 1)."""
     return _drawn("random", shape, dtype, generator, requires_grad, device)
 
 
 def randn(
-    *shape: Any, dtype: Any = float, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+    *shape: Any,
+    dtype: Any = float,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """Normal random numbers, of mean 0 and standard deviation 1."""
     return _drawn("standard_normal", shape, dtype, generator, requires_grad, device)
 
 
 def randint(
-    low: int, high: int, shape: Any = (), dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
+    low: int,
+    high: int,
+    shape: Any = (),
+    dtype: Any = np.int64,
+    generator: Generator | None = None,
+    device: Any = None,
 ) -> Tensor:
     """Random integers from `low` to `high` - 1."""
     _on_cpu(device)
     return Tensor(default_generator(generator).integers(low, high, shape, dtype))
 
 
-def randperm(n: int, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None) -> Tensor:
+def randperm(
+    n: int, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
+) -> Tensor:
     """The integers from 0 to n - 1 in random order."""
     _on_cpu(device)
     return Tensor(default_generator(generator).permutation(n).astype(dtype))
@@ -140,7 +203,11 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     _on_cpu(device)
     if isinstance(data, Tensor):
         return data if dtype is None or data.dtype == dtype else data.astype(dtype)
-    return tensor(data, dtype=dtype) if needs_gradient(data) else Tensor(without_tensors(data), dtype=dtype)
+    return (
+        tensor(data, dtype=dtype)
+        if needs_gradient(data)
+        else Tensor(without_tensors(data), dtype=dtype)
+    )
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -150,7 +217,9 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return Tensor(array)
 
 
-def zeros_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def zeros_like(
+    x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Zeros, of the shape and (unless given) the dtype of x."""
     return Tensor(np.zeros_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
@@ -160,25 +229,39 @@ def ones_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: An
     return Tensor(np.ones_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def empty_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def empty_like(
+    x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """A tensor whose elements are not set, of the shape and (unless given) the dtype of x."""
     return Tensor(np.empty_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def full_like(
+    x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """`fill_value` in the shape and (unless given) the dtype of x."""
     return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=_on_cpu(device)), requires_grad)
 
 
 def rand_like(
-    x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+    x: Any,
+    dtype: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """Uniform random numbers in [0, 1), of the shape and (unless given) the dtype of x."""
     return _drawn("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
 
 
 def randn_like(
-    x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False, device: Any = None
+    x: Any,
+    dtype: Any = None,
+    generator: Generator | None = None,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """Normal random numbers, of the shape and (unless given) the dtype of x."""
-    return _drawn("standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
+    return _drawn(
+        "standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device
+    )

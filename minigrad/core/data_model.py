@@ -26,7 +26,9 @@ class DataModel(Methods):
         values = np.array2string(self._array, separator=", ", prefix="tensor(")
         made_by = ""
         if self._node is not None:
-            made_by = ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
+            made_by = (
+                ", requires_grad=True" if self._node.op is None else f", op={self._node.op.name}"
+            )
         return f"tensor({values}, dtype={self._array.dtype}{made_by})"
 
     def _repr_html_(self) -> str:
@@ -35,7 +37,11 @@ class DataModel(Methods):
         return f"<pre>{escape(repr(self))}</pre><small>{' × '.join(map(str, self._array.shape)) or 'scalar'}</small>"
 
     def __format__(self, spec: str) -> str:
-        return format(self._array.item(), spec) if spec and self._array.size == 1 else format(str(self), spec)
+        return (
+            format(self._array.item(), spec)
+            if spec and self._array.size == 1
+            else format(str(self), spec)
+        )
 
     def __len__(self) -> int:
         return len(self._array)
@@ -46,7 +52,9 @@ class DataModel(Methods):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self._array == (value._array if isinstance(value, DataModel) else value)).any())
+        return bool(
+            (self._array == (value._array if isinstance(value, DataModel) else value)).any()
+        )
 
     def __bool__(self) -> bool:
         return bool(self._array)
@@ -61,17 +69,23 @@ class DataModel(Methods):
         return complex(self._number("complex"))
 
     def _number(self: Any, kind: str) -> Any:
-        """The value of one element, where Python or NumPy asks for it; no gradient follows a number."""
+        """The value of one element, where Python or NumPy asks for it; no gradient follows a
+        number.
+        """
         mode = MODE.get()
         if self._node is not None and mode.traced and mode.record:
             raise GradientError(
-                f"{kind}() of a tensor inside a function that is being differentiated would lose its gradient; "
-                "collect such values with np.stack([...]), in place of writing them into an array, or take "
+                f"{kind}() of a tensor inside a function that is being differentiated would lose "
+                "its gradient; "
+                "collect such values with np.stack([...]), in place of writing them into an "
+                "array, or take "
                 ".item() where a plain number is meant"
             )
         if self._node is not None and mode.record:
             warnings.warn(
-                f"{kind}() of a tensor that requires gradients gives a number without one; write .item()", stacklevel=3
+                f"{kind}() of a tensor that requires gradients gives a number without one; write "
+                ".item()",
+                stacklevel=3,
             )
         return self.item()
 
@@ -83,13 +97,16 @@ class DataModel(Methods):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
-            "item assignment would change values that a graph may need; build a new tensor with where(), "
+            "item assignment would change values that a graph may need; build a new tensor with "
+            "where(), "
             "index_add() or concatenate(), or write into .data of a tensor that no graph uses"
         )
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         if not self.is_leaf:
-            raise GradientError("deepcopy: only a leaf can be copied with its gradient; use detach() or clone()")
+            raise GradientError(
+                "deepcopy: only a leaf can be copied with its gradient; use detach() or clone()"
+            )
         copy = object.__new__(type(self))
         memo[id(self)] = copy
         copy._array = self._array.copy()
@@ -102,7 +119,11 @@ class DataModel(Methods):
     def __reduce__(self: Any) -> Any:
         if not self.is_leaf:
             raise GradientError("pickle: only a leaf can be pickled; use detach()")
-        return type(self), (self._array, self.requires_grad), None if self.grad is None else self.grad._array
+        return (
+            type(self),
+            (self._array, self.requires_grad),
+            None if self.grad is None else self.grad._array,
+        )
 
     def __setstate__(self: Any, gradient: np.ndarray | None) -> None:
         self.grad = gradient

@@ -1,9 +1,10 @@
-"""One layer between the ways to call a function: NumPy's signatures and PyTorch's words outside, ours inside.
+"""One layer between the ways to call a function: NumPy's signatures and PyTorch's words outside,
+ours inside.
 
-`np.flip(m=t, axis=-1)` arrives with the words of NumPy. A `Form` gives the operands to our function by
-position and the options by NumPy's names, leaves out what stands at NumPy's default, and refuses by
-name what our function does not know. Where no argument needs a gradient, NumPy itself computes, so
-that each form it takes is taken, and each that it refuses is refused in its words.
+`np.flip(m=t, axis=-1)` arrives with the words of NumPy. A `Form` gives the operands to our function
+by position and the options by NumPy's names, leaves out what stands at NumPy's default, and refuses
+by name what our function does not know. Where no argument needs a gradient, NumPy itself computes,
+so that each form it takes is taken, and each that it refuses is refused in its words.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .modes import MODE
 from .nested import as_tensors, needs_gradient, numpy_name, on_arrays, refusal, without_tensors
 from .tensor import DISPATCH, Tensor, unwrap
 
-# -- NumPy -------------------------------------------------------------------------------------------
+# -- NumPy
+# -------------------------------------------------------------------------------------------
 
 IN_C: dict[Any, Callable[..., Any]] = {  # functions whose signature NumPy before 2.4 does not tell
     np.where: lambda condition, x=None, y=None, /: ...,
@@ -32,7 +34,11 @@ IN_C: dict[Any, Callable[..., Any]] = {  # functions whose signature NumPy befor
 }
 _ABSENT = object()
 _HINTS = {"subok", "overwrite_input"}  # allow NumPy what a tensor never does
-_ARRAYS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # asked for an array, as SciPy does before it hands one to C
+_ARRAYS = {
+    np.atleast_1d,
+    np.atleast_2d,
+    np.atleast_3d,
+}  # asked for an array, as SciPy does before it hands one to C
 
 
 def signature(numpy: Any) -> inspect.Signature:
@@ -55,11 +61,15 @@ class Form:
 
     @functools.cached_property
     def _own(self) -> tuple[int, frozenset[str], bool]:
-        """How many operands ours takes by position, which options, and whether it takes any number of operands."""
+        """How many operands ours takes by position, which options, and whether it takes any number
+        of operands.
+        """
         parameters = inspect.signature(self.ours).parameters.values()
         variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         operands = [
-            p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            p
+            for p in parameters
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         names = {p.name for p in parameters}
         if any(p.kind is p.VAR_KEYWORD for p in parameters):  # what it hands on to another function
@@ -67,7 +77,11 @@ class Form:
         return len(operands), frozenset(names), variadic
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if MODE.get().watch is None and not needs_gradient(args) and not (kwargs and needs_gradient(kwargs)):
+        if (
+            MODE.get().watch is None
+            and not needs_gradient(args)
+            and not (kwargs and needs_gradient(kwargs))
+        ):
             result = on_arrays(self.numpy, args, kwargs)
             if self._writes and (kwargs or len(args) > 1):
                 self._note_writes(args, kwargs)
@@ -77,7 +91,9 @@ class Form:
             return self.ours(*args, **self._known(kwargs, takes))
         given = dict(zip(self._theirs, args))
         given.update(kwargs)
-        if given.get("dtype") is not None and np.dtype(given["dtype"]).kind in "iub":  # integers have no gradient
+        if (
+            given.get("dtype") is not None and np.dtype(given["dtype"]).kind in "iub"
+        ):  # integers have no gradient
             return as_tensors(on_arrays(self.numpy, args, kwargs))
         operands = [given.pop(name) for name in list(self._theirs)[:arity] if name in given]
         return self.ours(*operands, **self._known(given, takes))
@@ -91,7 +107,9 @@ class Form:
         """Let graphs notice what NumPy wrote into."""
         given = dict(zip(self._theirs, args)) | kwargs
         written = [given.get("out")]
-        if given.get("overwrite_input") or (self.numpy is np.nan_to_num and not given.get("copy", True)):
+        if given.get("overwrite_input") or (
+            self.numpy is np.nan_to_num and not given.get("copy", True)
+        ):
             written.append(unwrap(given[next(iter(self._theirs))]))
         for array in written:
             if isinstance(array, np.ndarray):
@@ -101,7 +119,11 @@ class Form:
         """The options that say something; a TypeError for one that ours does not know."""
         options = {}
         for name, value in given.items():
-            if name in _HINTS or _is(value, self._theirs.get(name, _ABSENT)) or (name == "out" and value is None):
+            if (
+                name in _HINTS
+                or _is(value, self._theirs.get(name, _ABSENT))
+                or (name == "out" and value is None)
+            ):
                 continue
             if name not in takes:
                 raise TypeError(refusal(numpy_name(self.numpy), name, value))
@@ -115,8 +137,12 @@ def _is(value: Any, default: Any) -> bool:
     )
 
 
-def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]) -> Any:
-    """A ufunc that was given options, such as `where=` and `dtype=`, with at least one tensor that needs a gradient."""
+def ufunc_form(
+    function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]
+) -> Any:
+    """A ufunc that was given options, such as `where=` and `dtype=`, with at least one tensor that
+    needs a gradient.
+    """
     name = f"np.{ufunc.__name__}"
     dtype = options.pop("dtype", None)
     for option, value in options.items():
@@ -129,13 +155,19 @@ def ufunc_form(function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, op
             raise TypeError(refusal(name, option, value))
     if dtype is None:
         return function(*inputs)
-    plain: list[Any] = [x if type(x) in (int, float, complex) else np.asarray(unwrap(x)) for x in inputs]
+    plain: list[Any] = [
+        x if type(x) in (int, float, complex) else np.asarray(unwrap(x)) for x in inputs
+    ]
     like = [np.empty((1,) * x.ndim, x.dtype) if np.ndim(x) else x for x in plain]
     ufunc(*like, **options, dtype=dtype)  # may it?
     kinds = (*[getattr(x, "dtype", type(x)) for x in plain], *[None] * ufunc.nout)
     signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    loop = ufunc.resolve_dtypes(kinds, signature=signature, casting="unsafe")  # an exponent stays an integer
-    return function(*[x.astype(d) if isinstance(x, Tensor) else np.asarray(x, d) for x, d in zip(inputs, loop)])
+    loop = ufunc.resolve_dtypes(
+        kinds, signature=signature, casting="unsafe"
+    )  # an exponent stays an integer
+    return function(
+        *[x.astype(d) if isinstance(x, Tensor) else np.asarray(x, d) for x, d in zip(inputs, loop)]
+    )
 
 
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -149,7 +181,8 @@ def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return declare
 
 
-# -- PyTorch -----------------------------------------------------------------------------------------
+# -- PyTorch
+# -----------------------------------------------------------------------------------------
 
 _WORDS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
 
@@ -165,14 +198,22 @@ _OTHERWISE = {  # functions whose meaning for PyTorch is another than for NumPy:
 
 
 def spoken(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options with `dim=` and `keepdim=` as `axis=` and `keepdims=`; refused where PyTorch's result is another."""
+    """Options with `dim=` and `keepdim=` as `axis=` and `keepdims=`; refused where PyTorch's result
+    is another.
+    """
     if not options.keys() & _WORDS.keys():
         return options
     if name in _OTHERWISE and not options.keys() & {"correction", "ddof", "unbiased"}:
-        raise TypeError(f"{name}: dim= asks for what PyTorch returns, which differs here; write {_OTHERWISE[name]}")
+        raise TypeError(
+            f"{name}: dim= asks for what PyTorch returns, which differs here; write "
+            f"{_OTHERWISE[name]}"
+        )
     translated = {_WORDS.get(word, word): value for word, value in options.items()}
     if len(translated) < len(options):
-        raise TypeError(f"{name}: the same option was given twice, in NumPy's word and in PyTorch's: {sorted(options)}")
+        raise TypeError(
+            f"{name}: the same option was given twice, in NumPy's word and in PyTorch's: "
+            f"{sorted(options)}"
+        )
     return translated
 
 

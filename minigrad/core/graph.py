@@ -4,9 +4,9 @@ Every recorded operation leaves one `Node`. A node points only backwards, at the
 operands, so a graph has no reference cycles and is freed the moment its last result is. Nothing in
 this file knows `Tensor`, or any particular operation.
 
-On a first reading: `Node`, `topological`, and of `Backward` the methods `run`, `_walk` and `_parts`. That is all of
-reverse-mode differentiation. The rest can wait: hooks; gradients of gradients (`create_graph`); and the buffers in
-which an optimizer wants its gradients.
+On a first reading: `Node`, `topological`, and of `Backward` the methods `run`, `_walk` and
+`_parts`. That is all of reverse-mode differentiation. The rest can wait: hooks; gradients of
+gradients (`create_graph`); and the buffers in which an optimizer wants its gradients.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Node:
 
     edges: tuple[Edge, ...] | None
 
-    def __init__(self, op: Any, edges: tuple[Edge, ...], inputs: tuple[Node | None, ...], y: ndarray) -> None:
+    def __init__(
+        self, op: Any, edges: tuple[Edge, ...], inputs: tuple[Node | None, ...], y: ndarray
+    ) -> None:
         self.seq = tick()
         self.op = op
         self.edges = edges
@@ -63,7 +65,8 @@ class Notes:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
         self.grad_buffer: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
-        self.shown = False  # whether the gradient in that buffer was handed out, so that a graph may have saved it
+        # whether the gradient in that buffer was handed out, so that a graph may have saved it
+        self.shown = False
         self.writer: Backward | None = None  # the walk that may write there
         self.line: str | None = None
         self.checksum: int | None = None
@@ -87,7 +90,8 @@ def topological(roots: Sequence[Node]) -> list[Node]:
         node = stack.pop()
         if node.edges is None:
             raise GradientError(
-                f"{node.op.name}: the graph is freed; pass retain_graph=True to the first backward pass "
+                f"{node.op.name}: the graph is freed; pass retain_graph=True to the first "
+                "backward pass "
                 "to walk it again"
             )
         for edge in node.edges:
@@ -107,7 +111,9 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 
 
 def _leaves_after_use(order: list[Node]) -> list[Node]:
-    """The same nodes, each leaf directly before the first operation that reads it: the walk back meets it next."""
+    """The same nodes, each leaf directly before the first operation that reads it: the walk back
+    meets it next.
+    """
     first: dict[Node, list[Node]] = {}
     placed: set[Node] = set()
     for node in order:
@@ -116,13 +122,17 @@ def _leaves_after_use(order: list[Node]) -> list[Node]:
                 placed.add(parent)
                 first.setdefault(node, []).append(parent)
     unread = [node for node in order if node.op is None and node not in placed]
-    return unread + [n for node in order if node.op is not None for n in (*first.get(node, ()), node)]
+    return unread + [
+        n for node in order if node.op is not None for n in (*first.get(node, ()), node)
+    ]
 
 
 def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     extra = c.ndim - len(shape)
-    axes = tuple(i for i in range(c.ndim) if i < extra or (shape[i - extra] == 1 and c.shape[i] != 1))
+    axes = tuple(
+        i for i in range(c.ndim) if i < extra or (shape[i - extra] == 1 and c.shape[i] != 1)
+    )
     return c.sum(axis=axes, keepdims=True).reshape(shape)
 
 
@@ -135,9 +145,12 @@ class Backward:
     """
 
     def __init__(
-        self, lift: Callable[[Any, Node | None], Any], retain_graph: bool, create_graph: bool,
+        self,
+        lift: Callable[[Any, Node | None], Any],
+        retain_graph: bool,
+        create_graph: bool,
         on_leaf: Callable[[Node], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.lift = lift
         self.on_leaf = on_leaf
         self.retain_graph = retain_graph or create_graph
@@ -174,10 +187,12 @@ class Backward:
         return self.found
 
     def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
-        """From the results down to the leaves: `grads` has what came together so far, for nodes not yet met.
+        """From the results down to the leaves: `grads` has what came together so far, for nodes not
+        yet met.
 
-        The first gradient that reaches a node is taken as it is, the second makes a sum of the two, and
-        later ones are added into that. `owned` has the nodes whose entry is ours alone to add into.
+        The first gradient that reaches a node is taken as it is, the second makes a sum of the two,
+        and later ones are added into that. `owned` has the nodes whose entry is ours alone to add
+        into.
         """
         collects, numeric = self.useful is None, not self.create_graph
         owned: set[Node] = set()
@@ -201,7 +216,11 @@ class Backward:
                 node.edges = None
                 node.inputs = ()
             for parent, c in parts:
-                if c is None or parent is None or (self.useful is not None and parent not in self.useful):
+                if (
+                    c is None
+                    or parent is None
+                    or (self.useful is not None and parent not in self.useful)
+                ):
                     continue
                 if type(c) is not ndarray:
                     c = self._coerced(c)
@@ -212,7 +231,12 @@ class Backward:
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
-                    if parent.op is None and numeric and c is not g and (c.base is None or c is _grad_buffer(parent)):
+                    if (
+                        parent.op is None
+                        and numeric
+                        and c is not g
+                        and (c.base is None or c is _grad_buffer(parent))
+                    ):
                         owned.add(parent)  # a new array, which a leaf may keep as its gradient
                 elif parent in owned:
                     np.add(total, c, out=total)
@@ -224,7 +248,9 @@ class Backward:
             g = c = total = None  # nothing outlives its use
 
     def _parts(self, node: Node, g: Any, grads: dict[Node, Any]) -> list[tuple[Node | None, Any]]:
-        """What the rules of a node make of its gradient `g`: a part for each operand that wants one."""
+        """What the rules of a node make of its gradient `g`: a part for each operand that wants
+        one.
+        """
         op = node.op
         parts: list[tuple[Node | None, Any]] = []
         for parent, rule, args in node.edges or ():
@@ -233,7 +259,12 @@ class Backward:
             if changes.last > node.seq:
                 changes.check_unchanged(op.name, node.seq, args)
             if self.create_graph:
-                args = tuple([self._tied(value, origin) for value, origin in zip(args, op.origins(rule, node))])
+                args = tuple(
+                    [
+                        self._tied(value, origin)
+                        for value, origin in zip(args, op.origins(rule, node))
+                    ]
+                )
                 rule = op.through_tensors(rule, node)
             elif op.fills_buffers:
                 args = (*args, self._grad_buffers(node, grads))
@@ -244,14 +275,22 @@ class Backward:
         return parts
 
     def _grad_buffers(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
-        """For each operand, where its gradient may be computed: the buffer of a leaf that has no gradient yet."""
+        """For each operand, where its gradient may be computed: the buffer of a leaf that has no
+        gradient yet.
+        """
         buffers: list[ndarray | None] = []
         for leaf in node.inputs:
-            buffer = None if leaf is None or leaf in grads or self.useful is not None else _grad_buffer(leaf)
+            buffer = (
+                None
+                if leaf is None or leaf in grads or self.useful is not None
+                else _grad_buffer(leaf)
+            )
             if buffer is not None:
                 with _collecting:
                     notes = notes_of(leaf)  # type: ignore[arg-type]
-                    whole = node.inputs.count(leaf) == 1 and not notes.hooks  # this is all of it, and nobody looks
+                    whole = (
+                        node.inputs.count(leaf) == 1 and not notes.hooks
+                    )  # this is all of it, and nobody looks
                     if whole and leaf.grad is None and notes.writer is None:  # type: ignore[union-attr]
                         notes.writer = self
                         self.writing.append(notes)
@@ -261,14 +300,20 @@ class Backward:
         return buffers
 
     def _tied(self, value: Any, origin: Any) -> Any:
-        """A saved value as a Tensor of the node it came from (`origin`: a node, a tuple of them, or None)."""
+        """A saved value as a Tensor of the node it came from (`origin`: a node, a tuple of them, or
+        None).
+        """
         if isinstance(origin, tuple):
             return tuple(self._tied(v, o) for v, o in zip(value, origin))
         return value if origin is None else self.lift(value, origin)
 
     def _coerced(self, c: Any) -> Any:
         if self.create_graph:
-            return self.lift(np.asarray(c), None) if isinstance(c, (ndarray, np.generic, float, int)) else c
+            return (
+                self.lift(np.asarray(c), None)
+                if isinstance(c, (ndarray, np.generic, float, int))
+                else c
+            )
         return np.asarray(c)
 
     def _notice(self, node: Node, g: Any) -> Any:
@@ -287,7 +332,8 @@ class Backward:
     def _replacement(self, node: Node, answer: Any) -> Any:
         if getattr(answer, "shape", None) != node.shape or answer.dtype != node.dtype:
             raise GradientError(
-                f"a gradient hook returned {kind_of(answer)} in place of a gradient of shape {node.shape} and "
+                f"a gradient hook returned {kind_of(answer)} in place of a gradient of shape "
+                f"{node.shape} and "
                 f"dtype {node.dtype}"
             )
         return answer if self.create_graph else np.asarray(answer)
@@ -306,7 +352,9 @@ class Backward:
                     node.notes.shown = False  # type: ignore[union-attr]
                     changes.mark_changed(buffer)
             elif node.grad is None:
-                node.grad = g if self.create_graph or (own and g is not _grad_buffer(node)) else g.copy()
+                node.grad = (
+                    g if self.create_graph or (own and g is not _grad_buffer(node)) else g.copy()
+                )
             elif type(node.grad) is ndarray and not self.create_graph:
                 np.add(node.grad, g, out=node.grad)
                 changes.mark_changed(node.grad)

@@ -1,4 +1,6 @@
-"""The methods that the registry sets on Tensor: for type checkers, which read `methods.pyi` in place of this file."""
+"""The methods that the registry sets on Tensor: for type checkers, which read `methods.pyi` in
+place of this file.
+"""
 
 
 class Methods:

@@ -58,7 +58,7 @@ class Methods:
     def __lt__(self, other: Any) -> Tensor:
         """a < b."""
     def __matmul__(self, other: Any) -> Tensor:
-        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on"""
     def __mod__(self, other: Any) -> Tensor:
         """a - b ⌊a / b⌋, which has the sign of b."""
     def __mul__(self, other: Any) -> Tensor:
@@ -122,7 +122,7 @@ class Methods:
     def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
         """The position of the smallest element: of all, or along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
-        """The positions that would sort x along `axis`, or all of it where that is None; NaN comes last."""
+        """The positions that would sort x along `axis`, or all of it where that is None; NaN comes"""
     def astype(self, dtype: Any) -> Tensor:
         """x converted to `dtype`; the gradient comes back in the dtype of x."""
     def bool(self) -> Tensor: ...
@@ -131,9 +131,9 @@ class Methods:
     def ceil(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """The smallest integer that is no smaller than x."""
     def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
-        """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with `upper`, their mT."""
+        """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with"""
     def chunk(self, chunks: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
-        """x cut along `axis` into at most that many parts of one length, the last one shorter, as in PyTorch."""
+        """x cut along `axis` into at most that many parts of one length, the last one shorter, as in"""
     def clamp(self, min: Any = ..., max: Any = ...) -> Tensor:
         """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
@@ -162,7 +162,7 @@ class Methods:
     def diagonal(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ...) -> Tensor:
         """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
     def diff(self, n: builtins.int = ..., axis: builtins.int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
-        """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and `append` after it."""
+        """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and"""
     def dim(self) -> Tensor: ...
     def div(self, other: Any, **options: Any) -> Tensor:
         """x / other."""
@@ -186,7 +186,7 @@ class Methods:
     def fill(self, *args: Any, **options: Any) -> None:
         """As NumPy's, in place, where no gradient flows through x; otherwise write np.full_like(x, value)."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
-        """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all axes in `order`."""
+        """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all"""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """x with the order of its elements reversed along `axis` (all axes where it is None)."""
     def float(self) -> Tensor: ...
@@ -204,7 +204,7 @@ class Methods:
     def index_add(self, index: Any, values: Any) -> Tensor:
         """x with `values` added at `index` (any NumPy index); repeated indices add up."""
     def index_select(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
-        """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
+        """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does"""
     def int(self) -> Tensor: ...
     def inv(self) -> Tensor:
         """The inverses of matrices (..., n, n)."""
@@ -232,15 +232,15 @@ class Methods:
     def masked_select(self, mask: Any) -> Tensor:
         """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
     def matmul(self, b: Any, /) -> Tensor:
-        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on"""
     def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
+        """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share"""
     def maximum(self, b: Any, /) -> Tensor:
         """The larger of a and b; equal ones share the gradient as in PyTorch."""
     def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
+        """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones"""
     def minimum(self, b: Any, /) -> Tensor:
         """The smaller of a and b; equal ones share the gradient as in PyTorch."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
@@ -250,9 +250,9 @@ class Methods:
     def mul(self, other: Any, **options: Any) -> Tensor:
         """x * other."""
     def nan_to_num(self, copy: builtins.bool = ..., nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
-        """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the dtype."""
+        """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the"""
     def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there is nothing else."""
+        """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there"""
     def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
         """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
     def nonzero(self) -> Any:
@@ -265,7 +265,7 @@ class Methods:
     def partition(self, *args: Any, **options: Any) -> None:
         """As NumPy's, in place, where no gradient flows through x; otherwise write np.partition(x, kth)."""
     def permute(self, *axes: Any) -> Tensor:
-        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
+        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:"""
     def pow(self, b: Any, /) -> Tensor:
         """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
     def prod(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
@@ -283,7 +283,7 @@ class Methods:
     def reshape(self, *shape: Any, order: builtins.str = ...) -> Tensor:
         """x with another shape of the same size, as ints or one tuple; one length can be -1."""
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
-        """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in front."""
+        """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in"""
     def round(self, decimals: Any = ...) -> Any:
         """x rounded to `decimals`, halves to even."""
     def rsqrt(self) -> Tensor:
@@ -301,7 +301,7 @@ class Methods:
     def sinh(self) -> Tensor:
         """The hyperbolic sine."""
     def slogdet(self) -> Any:
-        """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign, logabsdet)."""
+        """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign,"""
     def softmax(self, axis: builtins.int = ..., where: Any = ..., *, dim: Any = ...) -> Tensor:
         """eˣ, divided by its sum over `axis`."""
     def softplus(self, beta: builtins.float = ...) -> Tensor:
@@ -336,15 +336,15 @@ class Methods:
     def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
         """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
     def to(self, to: Any) -> Tensor:
-        """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is, changes nothing."""
+        """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is,"""
     def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
-        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as"""
     def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
-        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as"""
     def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
         """The sum of the diagonal, computed in `dtype`."""
     def transpose(self, *axes: Any) -> Tensor:
-        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
+        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:"""
     def tril(self, k: builtins.int = ...) -> Tensor:
         """x with 0 above its k-th diagonal."""
     def triu(self, k: builtins.int = ...) -> Tensor:
@@ -354,14 +354,14 @@ class Methods:
     def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
         """The slices of x along `axis`, without it: what `stack` joins."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
-        """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's `Tensor.unfold`."""
+        """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's"""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
         """x with a new axis of length 1 at each place `axis` of the result."""
     def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
     def view(self, *shape: Any) -> Tensor: ...
     def xlogy(self, b: Any, /) -> Tensor:
-        """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
+        """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are"""
     @property
     def shape(self) -> builtins.tuple[builtins.int, ...]:
         """The length of each axis."""

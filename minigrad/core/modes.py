@@ -1,7 +1,8 @@
 """What the current context asks of every operation: to record itself, to be watched, or neither.
 
-The mode is a context variable, so each thread and each asyncio task has its own. On a first reading: `Mode`,
-`set_grad_enabled` and `no_grad`. What watches is for the tools in `minigrad.debug`.
+The mode is a context variable, so each thread and each asyncio task has its own. On a first
+reading: `Mode`, `set_grad_enabled` and `no_grad`. What watches is for the tools in
+`minigrad.debug`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Mode:
     """What holds now, and `outer`, what held before: a block is left by going back to that.
 
-    `record`: whether operations leave nodes in the graph. `watch`: who sees them, or None. `traced`: whether
-    a function runs for its derivative (as in `grad`), so that a number taken out of a tensor would be lost.
+    `record`: whether operations leave nodes in the graph. `watch`: who sees them, or None.
+    `traced`: whether a function runs for its derivative (as in `grad`), so that a number taken out
+    of a tensor would be lost.
     """
 
     __slots__ = ("record", "watch", "traced", "outer")
@@ -60,7 +62,8 @@ class set_grad_enabled(ContextDecorator):
     def __call__(self, function: _F) -> _F:
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TypeError(
-                f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or coroutine; "
+                f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or "
+                "coroutine; "
                 "use a with block inside it"
             )
         return super().__call__(function)
@@ -81,7 +84,9 @@ class enable_grad(set_grad_enabled):
 
 
 class traced:
-    """Within this block a function runs for its derivative: everything is recorded, and no number leaves."""
+    """Within this block a function runs for its derivative: everything is recorded, and no number
+    leaves.
+    """
 
     def __enter__(self) -> None:
         mode = MODE.get()
@@ -90,7 +95,8 @@ class traced:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         leave()
         if isinstance(error, ValueError) and isinstance(error.__cause__, GradientError):
-            raise error.__cause__ from None  # NumPy's own error hides it where `array[i] = tensor` asks for a number
+            # NumPy's own error hides it where `array[i] = tensor` asks for a number
+            raise error.__cause__ from None
 
 
 def is_grad_enabled() -> bool:

@@ -35,7 +35,9 @@ def without_tensors(value: Any) -> Any:
 
 
 def untracked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of the op `name`, for which no rule knows a gradient, with arrays in place of tensors."""
+    """The options of the op `name`, for which no rule knows a gradient, with arrays in place of
+    tensors.
+    """
     for option, value in options.items():
         if needs_gradient(value):
             raise TypeError(refusal(name, option, value))
@@ -73,7 +75,9 @@ def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """The call with the arrays inside tensors, at any depth."""
     if isinstance(kwargs.get("out"), Tensor):
-        raise TypeError(f"{function.__name__}: a Tensor cannot be given as out=; use the result instead")
+        raise TypeError(
+            f"{function.__name__}: a Tensor cannot be given as out=; use the result instead"
+        )
     result = function(*without_tensors(args), **without_tensors(kwargs))
     if isinstance(kwargs.get("out"), np.ndarray):
         mark_changed(kwargs["out"])

@@ -9,9 +9,9 @@ An op is declared once:
 
 The parameters before the `/` are its operands, those after it are options. Each operand that can
 have a gradient has a rule in plain NumPy. Its first parameter is `g`, the gradient of the result;
-*its other parameters say what is saved for it*: an operand by its name, `y` for the result, an option
-by its name, `x_shape` for the shape of operand `x` (which saves no array), `needs` for a tuple that
-tells which operands want a gradient. What no rule names is not saved.
+*its other parameters say what is saved for it*: an operand by its name, `y` for the result, an
+option by its name, `x_shape` for the shape of operand `x` (which saves no array), `needs` for a
+tuple that tells which operands want a gradient. What no rule names is not saved.
 
 A rule runs on ndarrays in an ordinary backward pass, and on Tensors under `create_graph`, where the
 same line records itself. It returns a new array, `g`, or a view of `g`, and writes to nothing that
@@ -19,11 +19,11 @@ it was given. Broadcast operands and other dtypes are put right by the engine, f
 
 `vjp=` gives one rule for all operands, which returns their gradients as a tuple. A kernel, which
 works in place and may save arrays of its own, has such a rule and a `definition`: the same function
-as a composition of ops, which `create_graph` differentiates in its stead. `saved` is what the forward
-function returned beside its result. An operand whose values no gradient depends on need not be read: the
-definition then gets zeros in its place. The rule of a kernel may take `grad_buffers` as its last parameter:
-for each operand None, or the array where an optimizer wants the gradient to be, in which it can be computed
-and returned.
+as a composition of ops, which `create_graph` differentiates in its stead. `saved` is what the
+forward function returned beside its result. An operand whose values no gradient depends on need not
+be read: the definition then gets zeros in its place. The rule of a kernel may take `grad_buffers`
+as its last parameter: for each operand None, or the array where an optimizer wants the gradient to
+be, in which it can be computed and returned.
 """
 
 from __future__ import annotations
@@ -50,10 +50,17 @@ class Op:
     """An entry of the registry; the top of this file says what it holds."""
 
     def __init__(
-        self, name: str, forward: Callable[..., Any], operands: tuple[str, ...], rules: dict[str, Rule],
-        options: dict[str, Any] | None = None, vjp: Rule | None = None, variadic: bool = False,
-        definition: Callable[..., Any] | None = None, doc: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        operands: tuple[str, ...],
+        rules: dict[str, Rule],
+        options: dict[str, Any] | None = None,
+        vjp: Rule | None = None,
+        variadic: bool = False,
+        definition: Callable[..., Any] | None = None,
+        doc: str | None = None,
+    ) -> None:
         self.name = name
         self.forward = forward
         self.operands = operands  # of a variadic op: one name, for all of them
@@ -71,15 +78,24 @@ class Op:
         self.frame = ("y", *operands, "needs", "saved", *self.options, *shapes)
         all_rules = [vjp] if vjp is not None else [*rules.values()]
         self.reads = {rule: _parameters(rule)[1:] for rule in all_rules}
-        self.fills_buffers = definition is not None and vjp is not None and self.reads[vjp][-1:] == ("grad_buffers",)
+        self.fills_buffers = (
+            definition is not None and vjp is not None and self.reads[vjp][-1:] == ("grad_buffers",)
+        )
         if self.fills_buffers:
             self.reads[vjp] = self.reads[vjp][:-1]  # type: ignore[index]
         for reads in self.reads.values():
             if unknown := [read for read in reads if read not in self.frame]:
-                raise TypeError(f"{name}: a rule reads {unknown}; it can read {', '.join(self.frame)}")
+                raise TypeError(
+                    f"{name}: a rule reads {unknown}; it can read {', '.join(self.frame)}"
+                )
         if unknown := [operand for operand in rules if operand not in operands]:
-            raise TypeError(f"{name}: rules for {unknown}, which are no operands; the operands are {operands}")
-        self.picks = {rule: _picker([self.frame.index(read) for read in reads]) for rule, reads in self.reads.items()}
+            raise TypeError(
+                f"{name}: rules for {unknown}, which are no operands; the operands are {operands}"
+            )
+        self.picks = {
+            rule: _picker([self.frame.index(read) for read in reads])
+            for rule, reads in self.reads.items()
+        }
         self.saves = any("saved" in reads for reads in self.reads.values())
         self.function: Callable[..., Tensor] = functools.wraps(forward)(_caller(self))
         self.function.__name__ = self.function.__qualname__ = name
@@ -87,26 +103,35 @@ class Op:
         self.function.op = self  # type: ignore[attr-defined]
         if isinstance(forward, np.ufunc):  # whose signature has much that is refused
             kind = inspect.Parameter.POSITIONAL_ONLY
-            self.function.__signature__ = inspect.Signature([inspect.Parameter(x, kind) for x in operands])  # type: ignore[attr-defined]
+            parameters = [inspect.Parameter(x, kind) for x in operands]
+            self.function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<op {self.name}({', '.join(self.operands)})>"
 
-    def sorted_out(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def sorted_out(
+        self, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The operands, and the options with those among them that were given by position."""
         arity = len(self.operands)
         if len(args) < arity:
-            raise TypeError(f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands")
+            raise TypeError(
+                f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands"
+            )
         return args[:arity], {**dict(zip(self.options, args[arity:])), **options}
 
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
         places: dict[str, Any] = {"y": node}
-        places.update({self.operands[0]: node.inputs} if self.variadic else zip(self.operands, node.inputs))
+        places.update(
+            {self.operands[0]: node.inputs} if self.variadic else zip(self.operands, node.inputs)
+        )
         return [places.get(read) for read in self.reads[rule]]
 
     def through_tensors(self, rule: Rule, node: Node) -> Rule:
-        """The rule to use on Tensors: itself, or where it serves all operands, the derivative of the definition."""
+        """The rule to use on Tensors: itself, or where it serves all operands, the derivative of
+        the definition.
+        """
         if self.definition is None or not self.joint:
             return rule
         definition, reads = self.definition, self.reads[rule]
@@ -114,7 +139,10 @@ class Op:
         def derivative(g: Tensor, *args: Any) -> list[Any]:
             values = dict(zip(reads, args))
             options = {name: values[name] for name in self.options}
-            operands = [values[n] if n in values else _stand_in(i) for n, i in zip(self.operands, node.inputs)]
+            operands = [
+                values[n] if n in values else _stand_in(i)
+                for n, i in zip(self.operands, node.inputs)
+            ]
             return vjp_of(definition, operands, options, g)
 
         return derivative
@@ -131,11 +159,15 @@ class Op:
 
 def _stand_in(node: Node | None) -> Tensor | None:
     """Zeros in place of an operand whose values were not saved, since no gradient depends on them."""
-    return None if node is None else wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
+    return (
+        None if node is None else wrap(np.broadcast_to(np.zeros((), node.dtype), node.shape), node)
+    )
 
 
 def _described(value: Any) -> str:
-    return f"{value.shape} {value.dtype}" if isinstance(value, (ndarray, np.generic)) else repr(value)
+    return (
+        f"{value.shape} {value.dtype}" if isinstance(value, (ndarray, np.generic)) else repr(value)
+    )
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -153,9 +185,11 @@ def _picker(places: list[int]) -> Callable[[Any], tuple[Any, ...]]:
     return itemgetter(*places)
 
 
-# -- calls ---------------------------------------------------------------------------------------------
-# On a first reading, `call` is enough: arrays out of tensors, compute, a tensor around the result. `record`,
-# which leaves a node in the graph, is about what each rule of the op wants to be saved for it.
+# -- calls
+# --------------------------------------------------------------------------------------------- On a
+# first reading, `call` is enough: arrays out of tensors, compute, a tensor around the result.
+# `record`, which leaves a node in the graph, is about what each rule of the op wants to be saved
+# for it.
 
 _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 
@@ -177,7 +211,9 @@ def _caller(op: Op) -> Callable[..., Tensor]:
             if isinstance(x, Tensor):
                 arrays.append(x._array)
                 inputs.append(x._node)
-            else:  # a list becomes an array, which rules can read; a number stays as it is, so that it is weak
+            else:
+                # a list becomes an array, which rules can read; a number stays as it is, so that it
+                # is weak
                 arrays.append(np.asarray(x) if type(x) is list or type(x) is tuple else x)
                 inputs.append(None)
         for value in options.values():
@@ -196,24 +232,39 @@ def _caller(op: Op) -> Callable[..., Tensor]:
             y, saved = y
         t = Tensor.__new__(Tensor)
         t._array = y = y if type(y) is ndarray else np.asarray(y)
-        t._node = record(inputs, arrays, options, y, saved, mode) if mode.record and any(inputs) else None
+        t._node = (
+            record(inputs, arrays, options, y, saved, mode) if mode.record and any(inputs) else None
+        )
         return t
 
     return call
 
 
 def _recorder(op: Op) -> Callable[..., Node | None]:
-    """The function that makes the node of a call: an edge for each operand that wants a gradient and has a rule."""
+    """The function that makes the node of a call: an edge for each operand that wants a gradient
+    and has a rule.
+    """
     joint, defaults, variadic = op.vjp, op.options, op.variadic
-    ruled = [(i, op.rules[name], op.picks[op.rules[name]]) for i, name in enumerate(op.operands) if name in op.rules]
+    ruled = [
+        (i, op.rules[name], op.picks[op.rules[name]])
+        for i, name in enumerate(op.operands)
+        if name in op.rules
+    ]
     read = {name for reads in op.reads.values() for name in reads}
     more = bool(read - {"y", *op.operands})  # than the result and the operands
     shaped = not read.isdisjoint(f"{name}_shape" for name in op.operands)
 
     def record(
-        inputs: list[Node | None], arrays: list[Any], options: Any, y: ndarray, saved: Any, mode: Any
+        inputs: list[Node | None],
+        arrays: list[Any],
+        options: Any,
+        y: ndarray,
+        saved: Any,
+        mode: Any,
     ) -> Node | None:
-        frame = [y, tuple(arrays)] if variadic else [y, *arrays]  # in the order of op.frame, as far as it is read
+        frame = (
+            [y, tuple(arrays)] if variadic else [y, *arrays]
+        )  # in the order of op.frame, as far as it is read
         if more:
             frame += [tuple([node is not None for node in inputs]), saved]
             frame += [options.get(name, default) for name, default in defaults.items()]
@@ -232,11 +283,16 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
         if not edges or y.dtype.kind != "f":
             if edges and y.dtype.kind == "c":
                 raise TypeError(
-                    f"{op.name}: the result is complex, and complex numbers have no gradients here; "
-                    "compute with real and imaginary parts, or use .detach() where no gradient is needed"
+                    f"{op.name}: the result is complex, and complex numbers have no gradients "
+                    "here; "
+                    "compute with real and imaginary parts, or use .detach() where no gradient is "
+                    "needed"
                 )
             if edges and y.dtype.kind not in "iub":
-                raise TypeError(f"{op.name}: a result of dtype {y.dtype} has no gradient; compute with plain numbers")
+                raise TypeError(
+                    f"{op.name}: a result of dtype {y.dtype} has no gradient; compute with plain "
+                    "numbers"
+                )
             return None
         node = Node(op, tuple(edges), tuple(inputs), y)
         if mode.watch is not None:
@@ -246,15 +302,21 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
     return record
 
 
-# -- helpers for rules and definitions -----------------------------------------------------------------
+# -- helpers for rules and definitions
+# -----------------------------------------------------------------
 
 alias = Op(
-    "alias", lambda x: x, ("x",), {"x": lambda g: g}, doc="The same tensor, at a new place in the graph."
+    "alias",
+    lambda x: x,
+    ("x",),
+    {"x": lambda g: g},
+    doc="The same tensor, at a new place in the graph.",
 ).function
 
 
 def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
-    """An op as NumPy's functions are: it records where it is given a Tensor, and else returns an ndarray.
+    """An op as NumPy's functions are: it records where it is given a Tensor, and else returns an
+    ndarray.
 
     For rules that need a function that NumPy lacks.
     """
@@ -262,18 +324,28 @@ def either(call: Callable[..., Tensor]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def function(*args: Any, **options: Any) -> Any:
-        return call(*args, **options) if any(isinstance(x, Tensor) for x in args) else forward(*args, **options)
+        return (
+            call(*args, **options)
+            if any(isinstance(x, Tensor) for x in args)
+            else forward(*args, **options)
+        )
 
     return function
 
 
-def vjp_of(function: Callable[..., Tensor], operands: list[Any], options: dict[str, Any], g: Tensor) -> list[Any]:
-    """The gradients of `function(*operands, **options)`, recorded; None for operands that need none."""
+def vjp_of(
+    function: Callable[..., Tensor], operands: list[Any], options: dict[str, Any], g: Tensor
+) -> list[Any]:
+    """The gradients of `function(*operands, **options)`, recorded; None for operands that need
+    none.
+    """
     with enable_grad():
         stops = [alias(x) if isinstance(x, Tensor) and x._node is not None else x for x in operands]
         y = function(*stops, **options)
         nodes = [x._node if isinstance(x, Tensor) else None for x in stops]
         if y._node is None:
             return [None] * len(operands)
-        found = Backward(wrap, True, True).run([y._node], [g], [node for node in nodes if node is not None])
+        found = Backward(wrap, True, True).run(
+            [y._node], [g], [node for node in nodes if node is not None]
+        )
     return [None if node is None else found.get(node) for node in nodes]

@@ -1,4 +1,6 @@
-"""Where random numbers come from: one generator, or any that a caller passes. NumPy's are loaded on first use."""
+"""Where random numbers come from: one generator, or any that a caller passes. NumPy's are loaded on
+first use.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ def default_generator(generator: np.random.Generator | None = None) -> np.random
     if generator is None:
         return _default()
     if not isinstance(generator, np.random.Generator):
-        raise TypeError(f"generator: expected a numpy.random.Generator, got a {type(generator).__name__}")
+        raise TypeError(
+            f"generator: expected a numpy.random.Generator, got a {type(generator).__name__}"
+        )
     return generator
 
 
 def random_words(n: int, generator: np.random.Generator | None = None) -> np.ndarray:
     """`n` random numbers of 64 bits, uint64."""
     generator = default_generator(generator)
-    if isinstance(generator.bit_generator, np.random.SFC64):  # the same, before `integers` looks at its bounds
+    if isinstance(
+        generator.bit_generator, np.random.SFC64
+    ):  # the same, before `integers` looks at its bounds
         return generator.bit_generator.random_raw(n)
     return generator.integers(0, 2**64 - 1, n, np.uint64, endpoint=True)
 

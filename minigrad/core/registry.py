@@ -1,4 +1,6 @@
-"""How ops are declared (see the top of `op.py`) and found: by name, as NumPy's functions, as methods of Tensor."""
+"""How ops are declared (see the top of `op.py`) and found: by name, as NumPy's functions, as
+methods of Tensor.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def op(
     definition: Callable[..., Any] | None = None,
     **rules: Rule,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare an op, which answers for the NumPy functions `numpy`, and is the methods of Tensor named `methods`."""
+    """Declare an op, which answers for the NumPy functions `numpy`, and is the methods of Tensor
+    named `methods`.
+    """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         return _register(_from_signature(forward, rules, vjp, definition), numpy, methods)
@@ -41,10 +45,14 @@ def op(
 
 def ufunc(function: np.ufunc, doc: str, methods: str = "", **rules: Rule) -> Callable[..., Tensor]:
     """Declare and register the op of a NumPy ufunc, whose operands are those that have rules."""
-    return _register(Op(function.__name__, function, tuple(rules), rules, doc=doc), function, methods)
+    return _register(
+        Op(function.__name__, function, tuple(rules), rules, doc=doc), function, methods
+    )
 
 
-def custom_op(*, vjp: Rule | None = None, **rules: Rule) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+def custom_op(
+    *, vjp: Rule | None = None, **rules: Rule
+) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Turn a function of ndarrays into a differentiable function of Tensors.
 
         @custom_op(x=lambda g, x: g * 3 * x**2)
@@ -52,8 +60,9 @@ def custom_op(*, vjp: Rule | None = None, **rules: Rule) -> Callable[[Callable[.
             return x**3
 
     Parameters before the `/` are operands (all of them, where there is no `/`), those after it are
-    options. A rule's parameters after `g` name what it reads: operands, options, `y` for the result,
-    `x_shape`. Written in NumPy functions, it can be differentiated again; check it with `gradcheck`.
+    options. A rule's parameters after `g` name what it reads: operands, options, `y` for the
+    result, `x_shape`. Written in NumPy functions, it can be differentiated again; check it with
+    `gradcheck`.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -63,7 +72,9 @@ def custom_op(*, vjp: Rule | None = None, **rules: Rule) -> Callable[[Callable[.
     return declare
 
 
-def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def function(
+    *, numpy: Any = (), methods: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a public function that is a composition of ops, or that has no gradient."""
 
     def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,7 +86,10 @@ def function(*, numpy: Any = (), methods: str = "") -> Callable[[Callable[..., A
 
 
 def _from_signature(
-    forward: Callable[..., Any], rules: dict[str, Rule], vjp: Rule | None, definition: Callable[..., Any] | None
+    forward: Callable[..., Any],
+    rules: dict[str, Rule],
+    vjp: Rule | None,
+    definition: Callable[..., Any] | None,
 ) -> Op:
     plain = inspect.unwrap(forward)
     code = plain.__code__
@@ -99,17 +113,39 @@ def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
 
 
 def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> Callable[..., Any]:
-    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands swapped); note both."""
+    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands
+    swapped); note both.
+    """
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
     for f in entry.numpy:
         DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
     for method in entry.methods:
-        setattr(Tensor, method, (lambda self, other: call(other, self)) if method in _REFLECTED else call)
+        setattr(
+            Tensor,
+            method,
+            (lambda self, other: call(other, self)) if method in _REFLECTED else call,
+        )
     return call
 
 
-_REFLECTED = {f"__r{name}__" for name in "add sub mul truediv floordiv mod divmod pow matmul and or xor".split()}  # noqa: SIM905
+_REFLECTED = {
+    f"__r{name}__"
+    for name in [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "divmod",
+        "pow",
+        "matmul",
+        "and",
+        "or",
+        "xor",
+    ]
+}
 
 
 def _guarded(rule: Rule) -> Rule:
@@ -118,7 +154,9 @@ def _guarded(rule: Rule) -> Rule:
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:
         def fresh(c: Any) -> Any:
-            return c.copy() if isinstance(c, np.ndarray) and any(c is value for value in args) else c
+            return (
+                c.copy() if isinstance(c, np.ndarray) and any(c is value for value in args) else c
+            )
 
         answer = rule(g, *args)
         return tuple(map(fresh, answer)) if isinstance(answer, (tuple, list)) else fresh(answer)

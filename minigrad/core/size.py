@@ -6,7 +6,9 @@ from typing import Any
 
 
 class Size(int):
-    """A number of elements: NumPy's `x.size`, which answers PyTorch's `x.size()` and `x.size(dim)` as well."""
+    """A number of elements: NumPy's `x.size`, which answers PyTorch's `x.size()` and `x.size(dim)`
+    as well.
+    """
 
     shape: tuple[int, ...]
 

@@ -1,8 +1,9 @@
 """Tensor: an array, its gradient, and its place in the graph.
 
-This class holds what is not an operation: construction, attributes and `backward`. Operators and methods such as
-`__mul__` and `sum` are set on it by `registry.py`, for each operation that is declared; what NumPy asks of it, by
-`protocols.py`. Its base in `data_model.py` has what Python asks: `len(t)`, `float(t)`, `repr(t)`, copies.
+This class holds what is not an operation: construction, attributes and `backward`. Operators and
+methods such as `__mul__` and `sum` are set on it by `registry.py`, for each operation that is
+declared; what NumPy asks of it, by `protocols.py`. Its base in `data_model.py` has what Python
+asks: `len(t)`, `float(t)`, `repr(t)`, copies.
 
 On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 """
@@ -28,7 +29,8 @@ __all__ = ["Tensor"]
 ndarray = np.ndarray
 
 DISPATCH: dict[Any, Callable[..., Any]] = {}
-"""What `np.f(tensor)` runs, by NumPy function; `(ufunc, "reduce")` and the like for ufunc methods."""
+"""What `np.f(tensor)` runs, by NumPy function; `(ufunc, "reduce")` and the like for ufunc methods.
+"""
 
 
 class Tensor(DataModel):
@@ -45,9 +47,15 @@ class Tensor(DataModel):
     _node: Node | None
 
     def __init__(self, data: Any, requires_grad: bool = False, dtype: Any = None) -> None:
-        if isinstance(data, Tensor) and data._node is not None and not requires_grad and MODE.get().record:
+        if (
+            isinstance(data, Tensor)
+            and data._node is not None
+            and not requires_grad
+            and MODE.get().record
+        ):
             raise GradientError(
-                "Tensor: the gradient of the data would be lost; write .clone() for a copy with it, or .detach()"
+                "Tensor: the gradient of the data would be lost; write .clone() for a copy with "
+                "it, or .detach()"
             )
         array = np.asarray(data._array if isinstance(data, Tensor) else data, dtype)
         if array.dtype.kind not in "fiubc":
@@ -116,13 +124,16 @@ class Tensor(DataModel):
         node = self._node
         if node is not None and node.op is not None:
             if not value:
-                raise GradientError("requires_grad: only a leaf can be changed; use detach() on a computed tensor")
+                raise GradientError(
+                    "requires_grad: only a leaf can be changed; use detach() on a computed tensor"
+                )
         elif not value:
             self._node = None
         elif node is None:
             if self._array.dtype.kind != "f":
                 raise TypeError(
-                    f"requires_grad: only floating-point tensors can have gradients, this one is {self.dtype}; "
+                    f"requires_grad: only floating-point tensors can have gradients, this one is "
+                    f"{self.dtype}; "
                     "convert it first, as in Tensor(data, dtype=float, requires_grad=True)"
                 )
             self._node = Node(None, (), (), self._array)
@@ -158,7 +169,9 @@ class Tensor(DataModel):
             self._check_gradient("grad", value)
         node.grad = value._array if isinstance(value, Tensor) and value._node is None else value
 
-    def backward(self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False) -> None:
+    def backward(
+        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
         """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
 
         `gradient` is that of some final scalar with respect to this tensor, of its shape and dtype;
@@ -169,13 +182,17 @@ class Tensor(DataModel):
         self._send_back(gradient, retain_graph, create_graph)
 
     def _send_back(
-        self, gradient: Any = None, retain_graph: bool = False, create_graph: bool = False,
+        self,
+        gradient: Any = None,
+        retain_graph: bool = False,
+        create_graph: bool = False,
         on_leaf: Callable[[Node], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`backward`, which tells `on_leaf` of each leaf whose gradient is whole."""
         if self._node is None:
             raise GradientError(
-                "backward: this tensor does not require gradients; nothing that it was computed from does, "
+                "backward: this tensor does not require gradients; nothing that it was computed "
+                "from does, "
                 "or it was computed under no_grad()"
             )
         seed = self._seed("backward", gradient, create_graph)
@@ -187,7 +204,8 @@ class Tensor(DataModel):
         if gradient is None:
             if self.size != 1:
                 raise GradientError(
-                    f"{caller}: a gradient can be left out only for a tensor of one element, this one has shape "
+                    f"{caller}: a gradient can be left out only for a tensor of one element, this "
+                    "one has shape "
                     f"{self.shape}; pass gradient= of that shape, or reduce it first, as in .sum()"
                 )
             gradient = np.ones_like(self._array)
@@ -199,9 +217,14 @@ class Tensor(DataModel):
         return gradient._array if isinstance(gradient, Tensor) else gradient
 
     def _check_gradient(self, caller: str, gradient: Any) -> None:
-        if not isinstance(gradient, (Tensor, ndarray)) or gradient.shape != self.shape or gradient.dtype != self.dtype:
+        if (
+            not isinstance(gradient, (Tensor, ndarray))
+            or gradient.shape != self.shape
+            or gradient.dtype != self.dtype
+        ):
             raise GradientError(
-                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got {kind_of(gradient)}"
+                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got "
+                f"{kind_of(gradient)}"
             )
 
     def detach(self) -> Tensor:
@@ -215,7 +238,8 @@ class Tensor(DataModel):
     def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
         """Call `hook(gradient)` when the gradient of this tensor is complete.
 
-        What it returns, unless None, takes the gradient's place. `remove()` of the handle undoes it.
+        What it returns, unless None, takes the gradient's place. `remove()` of the handle undoes
+        it.
         """
         return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
 
@@ -230,7 +254,8 @@ class Tensor(DataModel):
         if self._node is not None:
             raise TypeError(
                 "this tensor requires gradients, which an ndarray cannot carry; "
-                "use .detach() or .data to step out of the graph, or minigrad's function of that name, which follows it"
+                "use .detach() or .data to step out of the graph, or minigrad's function of that "
+                "name, which follows it"
             )
         if copy is None and dtype is None:
             return self._array
@@ -238,9 +263,14 @@ class Tensor(DataModel):
 
 
 for _name, _doc in {
-    "shape": "The length of each axis.", "ndim": "The number of axes.", "dtype": "The NumPy dtype of the elements.",
+    "shape": "The length of each "
+             "axis.", "ndim": "The number of "
+                                                 "axes.", "dtype": "The NumPy dtype of the "
+                                                                                 "elements.",
     "itemsize": "The bytes of one element.", "nbytes": "The bytes that the elements take.",
-    "strides": "The bytes from one element to the next along each axis.", "flags": "How the memory lies, as in NumPy.",
+    "strides": "The bytes from one element to the next along each "
+               "axis.", "flags": "How the memory lies, as in "
+                                                                                   "NumPy.",
 }.items():  # fmt: skip
     setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
 

@@ -17,7 +17,9 @@ class Watch:
 
     _outer: Watch | None = None
 
-    def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def forward(
+        self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         if self._outer is None:
             return function(*args, **options)
         return self._outer.forward(op, function, args, options)

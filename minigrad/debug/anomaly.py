@@ -21,10 +21,14 @@ _BESIDE = Path(__file__).parent.parent.parent  # where our packages lie, and may
 
 
 def _is_ours(frame: Any) -> bool:
-    """Whether a frame runs a module of `minigrad` or `nn`: by its package, and by where that package lies."""
+    """Whether a frame runs a module of `minigrad` or `nn`: by its package, and by where that
+    package lies.
+    """
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     file = getattr(sys.modules.get(package), "__file__", None)
-    return package in ("minigrad", "nn") and file is not None and Path(file).parent.parent == _BESIDE
+    return (
+        package in ("minigrad", "nn") and file is not None and Path(file).parent.parent == _BESIDE
+    )
 
 
 def caller_line() -> str:
@@ -38,11 +42,15 @@ def caller_line() -> str:
 
 
 def _any(test: Callable[[Any], Any], value: Any) -> bool:
-    """Whether any number in a tensor, an array, or a tuple of them passes the test, such as np.isnan."""
+    """Whether any number in a tensor, an array, or a tuple of them passes the test, such as
+    np.isnan.
+    """
     if isinstance(value, (tuple, list)):
         return any(_any(test, part) for part in value)
     array = getattr(value, "_array", value)
-    known = isinstance(array, (np.ndarray, np.generic, float)) and np.asarray(array).dtype.kind in "fc"
+    known = (
+        isinstance(array, (np.ndarray, np.generic, float)) and np.asarray(array).dtype.kind in "fc"
+    )
     return known and bool(np.any(test(array)))
 
 
@@ -55,11 +63,13 @@ class detect_anomaly(Watch):
 
     It names the operation and the line that called it, in a forward pass as in `backward()` (which
     needs to be inside the block too). Values that a graph still needs and that were written to
-    behind its back (`t.data[0] = 1`) raise a `GradientError` in `backward()`. A NaN that was in the data is
-    reported by the first operation that passes it on. All this costs time.
+    behind its back (`t.data[0] = 1`) raise a `GradientError` in `backward()`. A NaN that was in the
+    data is reported by the first operation that passes it on. All this costs time.
     """
 
-    def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def forward(
+        self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         with np.errstate(all="ignore"):
             y = super().forward(op, function, args, options)
         if not _finite(y) and (origin := _origin(y, (args, tuple(options.values())), "operands")):
@@ -75,7 +85,9 @@ class detect_anomaly(Watch):
     def backward(self, node: Node, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
         line = node.notes.line if node.notes is not None else None
         if node.notes is not None and node.notes.checksum not in (None, _checksum(node)):
-            raise GradientError(f"{node.op.name}: values that its gradient needs were changed since {line}")
+            raise GradientError(
+                f"{node.op.name}: values that its gradient needs were changed since {line}"
+            )
         with np.errstate(all="ignore"):
             c = super().backward(node, rule, g, args)
         if not _finite(c) and (origin := _origin(c, g, "gradients")):
@@ -87,13 +99,19 @@ class detect_anomaly(Watch):
 
 
 def _origin(made: Any, given: Any, what: str) -> str | None:
-    """How a NaN or an Inf came about; None for an Inf that was there before, as the -Inf of a mask is."""
+    """How a NaN or an Inf came about; None for an Inf that was there before, as the -Inf of a mask
+    is.
+    """
     kind = "NaN" if _any(np.isnan, made) else "Inf"
     if _finite(given):
         return f"made {kind} from finite {what}"
     if kind == "Inf":
         return None
-    return f"passed on a NaN in its {what}" if _any(np.isnan, given) else f"made NaN from {what} with an Inf"
+    return (
+        f"passed on a NaN in its {what}"
+        if _any(np.isnan, given)
+        else f"made NaN from {what} with an Inf"
+    )
 
 
 def _checksum(node: Node) -> int:

@@ -15,8 +15,12 @@ __all__ = ["to_dot", "draw_graph"]
 
 
 def to_dot(result: Tensor, names: Mapping[str, Tensor] | None = None) -> str:
-    """The graph that computed `result` as Graphviz text; `names`, as dict(model.named_parameters()), are of leaves."""
-    labels = {tensor._node: name for name, tensor in (names or {}).items() if tensor._node is not None}
+    """The graph that computed `result` as Graphviz text; `names`, as
+    dict(model.named_parameters()), are of leaves.
+    """
+    labels = {
+        tensor._node: name for name, tensor in (names or {}).items() if tensor._node is not None
+    }
     nodes = topological([result._needed_node("to_dot")])
     ids = {node: f"n{i}" for i, node in enumerate(nodes)}
     lines = [
@@ -51,17 +55,22 @@ class Drawing:
 
 
 @overload
-def draw_graph(result: Tensor, path: None = None, names: Mapping[str, Tensor] | None = None) -> Drawing: ...
+def draw_graph(
+    result: Tensor, path: None = None, names: Mapping[str, Tensor] | None = None
+) -> Drawing: ...
 
 
 @overload
-def draw_graph(result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None) -> Path: ...
+def draw_graph(
+    result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None
+) -> Path: ...
 
 
 def draw_graph(
     result: Tensor, path: str | Path | None = None, names: Mapping[str, Tensor] | None = None
 ) -> Path | Drawing:
-    """Draw the graph of `result` into a picture file (.svg, .png, .pdf), or without a path for a notebook.
+    """Draw the graph of `result` into a picture file (.svg, .png, .pdf), or without a path for a
+    notebook.
 
     Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
     """
@@ -71,9 +80,13 @@ def draw_graph(
     if kind not in graphviz.FORMATS:
         raise ValueError(f"draw_graph: {path}: expected a name that ends in .svg, .png, .pdf ...")
     try:
-        picture = graphviz.Source(to_dot(result, names)).pipe(kind)  # render() would write a .gv file beside it
+        picture = graphviz.Source(to_dot(result, names)).pipe(
+            kind
+        )  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:
-        raise RuntimeError("draw_graph: the Graphviz programs are not installed; to_dot() gives the text") from error
+        raise RuntimeError(
+            "draw_graph: the Graphviz programs are not installed; to_dot() gives the text"
+        ) from error
     if path is None:
         return Drawing(picture.decode("utf-8"))
     write_bytes(path, picture)

@@ -33,15 +33,16 @@ def gradcheck(
     """Compare the gradients of `f(*inputs)` with numerical derivatives; True, or a GradcheckError.
 
     Inputs of floating dtype (float64) are checked, as arrays or as tensors; if any tensor among
-    them requires gradients, then only such ones. `f` returns a tensor or several. A random cotangent
-    weights the results. The derivative along random directions is compared, and, for up to 100
-    input elements or with `elementwise`, that along each element too. Finite differences use four
-    points at `eps` and 2 `eps` (error about eps⁴), so `f` needs to be smooth over that distance;
-    with `complex_step` they use one point at an imaginary distance instead, exact to rounding,
-    which needs an `f` that is analytic and accepts complex tensors.
+    them requires gradients, then only such ones. `f` returns a tensor or several. A random
+    cotangent weights the results. The derivative along random directions is compared, and, for up
+    to 100 input elements or with `elementwise`, that along each element too. Finite differences use
+    four points at `eps` and 2 `eps` (error about eps⁴), so `f` needs to be smooth over that
+    distance; with `complex_step` they use one point at an imaginary distance instead, exact to
+    rounding, which needs an `f` that is analytic and accepts complex tensors.
 
-    A floating result that requires no gradient must not depend on the inputs: gradients that got lost on
-    the way are found. `f` must not change its inputs, and must return the same for the same inputs.
+    A floating result that requires no gradient must not depend on the inputs: gradients that got
+    lost on the way are found. `f` must not change its inputs, and must return the same for the same
+    inputs.
     """
     checker = _Checker(f, inputs, seed, eps, complex_step)
     problems = checker.directional(directions, atol, rtol)
@@ -53,7 +54,9 @@ def gradcheck(
 
 
 def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) -> bool:
-    """`gradcheck` of the gradients of `f`, in inputs and cotangent; and `create_graph` changes no first derivative."""
+    """`gradcheck` of the gradients of `f`, in inputs and cotangent; and `create_graph` changes no
+    first derivative.
+    """
     checker = _Checker(f, inputs, seed, 1e-4, False)
     if not checker.tracked:
         return True
@@ -61,7 +64,9 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
     with_graph = checker.pull(create_graph=True)
     for i, a, b in zip(checker.checked, plain, with_graph):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
-            raise GradcheckError(f"{checker.name}: input {i}: create_graph gives the gradient\n{b.data}\nnot\n{a}")
+            raise GradcheckError(
+                f"{checker.name}: input {i}: create_graph gives the gradient\n{b.data}\nnot\n{a}"
+            )
 
     def gradient(*args: Any) -> Any:
         def of_checked(*values: Any) -> Any:
@@ -77,9 +82,15 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
 
 
 def _results(result: Any) -> list[Any]:
-    """The floating results: tensors, and arrays and numbers, which lost their gradient if they had one."""
+    """The floating results: tensors, and arrays and numbers, which lost their gradient if they had
+    one.
+    """
     results = result if isinstance(result, (tuple, list)) else [result]
-    return [y for y in results if isinstance(y, float) or getattr(getattr(y, "dtype", None), "kind", "") in ("f", "c")]
+    return [
+        y
+        for y in results
+        if isinstance(y, float) or getattr(getattr(y, "dtype", None), "kind", "") in ("f", "c")
+    ]
 
 
 class _Checker:
@@ -91,15 +102,21 @@ class _Checker:
         self.rng = np.random.default_rng(seed)
         given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
         chosen = [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
-        floating = [i for i, x in enumerate(given) if getattr(x, "dtype", np.dtype(int)).kind == "f"]
+        floating = [
+            i for i, x in enumerate(given) if getattr(x, "dtype", np.dtype(int)).kind == "f"
+        ]
         self.checked: list[int] = chosen or floating
         if not self.checked:
             raise ValueError("gradcheck: expected at least one input of floating dtype")
         for i in self.checked:
             if given[i].dtype != np.float64:
-                raise TypeError(f"gradcheck: input {i} is {given[i].dtype}; numerical derivatives need float64")
+                raise TypeError(
+                    f"gradcheck: input {i} is {given[i].dtype}; numerical derivatives need float64"
+                )
         self.xs = [
-            Tensor(x.data if isinstance(x, Tensor) else x, requires_grad=True) if i in self.checked else x
+            Tensor(x.data if isinstance(x, Tensor) else x, requires_grad=True)
+            if i in self.checked
+            else x
             for i, x in enumerate(given)
         ]
         self.size = sum(self.xs[i].size for i in self.checked)
@@ -115,10 +132,14 @@ class _Checker:
         """An error if `f` changed its inputs, or gives other values for the same ones."""
         values = [self.value([x.copy() for x in before]) for _ in range(2)]
         if not np.array_equal(values[0], values[1], equal_nan=True):
-            raise GradcheckError(f"{self.name}: gave {values[0]} and then {values[1]} for the same inputs")
+            raise GradcheckError(
+                f"{self.name}: gave {values[0]} and then {values[1]} for the same inputs"
+            )
         for i, x in zip(self.checked, before):
             if not np.array_equal(self.xs[i].data, x, equal_nan=True):
-                raise GradcheckError(f"{self.name}: changed its input {i} in place:\n{self.xs[i].data}\nwas\n{x}")
+                raise GradcheckError(
+                    f"{self.name}: changed its input {i} in place:\n{self.xs[i].data}\nwas\n{x}"
+                )
 
     def results(self, values: Iterable[Any]) -> list[Any]:
         """The floating results, with the checked inputs replaced by `values`."""
@@ -164,7 +185,9 @@ class _Checker:
             got = float(sum(terms))
             size = max([abs(expected), *[abs(t) for t in terms]])
             if not abs(expected - got) <= atol + rtol * size:
-                problems.append(f"along a random direction: expected {expected:.12g}, got {got:.12g}")
+                problems.append(
+                    f"along a random direction: expected {expected:.12g}, got {got:.12g}"
+                )
         return problems
 
     def by_element(self, atol: float, rtol: float) -> list[str]:
@@ -177,7 +200,9 @@ class _Checker:
                 direction[k][place] = 1.0
                 expected[place] = self.slope(direction)
             got = self.analytic[k]
-            wrong = ~(np.abs(expected - got) <= atol + rtol * np.maximum(np.abs(expected), np.abs(got)))
+            wrong = ~(
+                np.abs(expected - got) <= atol + rtol * np.maximum(np.abs(expected), np.abs(got))
+            )
             if wrong.any():
                 place = tuple(int(j) for j in np.argwhere(wrong)[0])
                 problems.append(
@@ -189,6 +214,10 @@ class _Checker:
 
     def report(self, problems: Sequence[str]) -> str:
         shapes = ", ".join(f"{x.shape}" if hasattr(x, "shape") else repr(x) for x in self.xs)
-        values = "\n".join(f"  input {i} =\n{self.xs[i].data}" for i in self.checked if self.xs[i].size <= 100)
+        values = "\n".join(
+            f"  input {i} =\n{self.xs[i].data}" for i in self.checked if self.xs[i].size <= 100
+        )
         listed = "\n".join(f"  {problem}" for problem in problems)
-        return f"gradient of {self.name}, for inputs of shapes {shapes}:\n{listed}\n{values}".rstrip()
+        return (
+            f"gradient of {self.name}, for inputs of shapes {shapes}:\n{listed}\n{values}".rstrip()
+        )

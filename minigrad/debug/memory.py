@@ -45,8 +45,8 @@ def bytes_saved(node: Node) -> int:
 class memory_report(Shown):
     """What the graph of `result` saves for its backward pass; print it for a table by op.
 
-    `by_op` has (nodes, bytes) of each op, `total` the bytes of all. An array that several nodes hold
-    counts for the oldest of them; leaves, such as parameters, are not counted.
+    `by_op` has (nodes, bytes) of each op, `total` the bytes of all. An array that several nodes
+    hold counts for the oldest of them; leaves, such as parameters, are not counted.
     """
 
     def __init__(self, result: Tensor) -> None:

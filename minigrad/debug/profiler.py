@@ -15,7 +15,9 @@ __all__ = ["profile"]
 
 
 class Row:
-    """What was seen of one op: calls, seconds forward and backward, bytes that its nodes save for backward."""
+    """What was seen of one op: calls, seconds forward and backward, bytes that its nodes save for
+    backward.
+    """
 
     calls = saved = 0
     forward = backward = 0.0
@@ -33,13 +35,15 @@ class profile(Shown, Watch):
         p.save_trace("step.json")   for chrome://tracing or ui.perfetto.dev
 
     `rows` holds the figures by name of op, `seconds` the length of the block; what no op took is
-    Python's, the optimizer's and NumPy's outside of ops. The time of an op does not include that of ops
-    it runs itself, as derivatives do under `create_graph`.
+    Python's, the optimizer's and NumPy's outside of ops. The time of an op does not include that of
+    ops it runs itself, as derivatives do under `create_graph`.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
-        self.events: list[tuple[str, str, float, float, int]] = []  # name, phase, start, seconds, bytes saved
+        self.events: list[
+            tuple[str, str, float, float, int]
+        ] = []  # name, phase, start, seconds, bytes saved
         self.seconds = 0.0
         self._nested = [0.0]  # seconds of ops inside the one that runs, a level for each
 
@@ -68,7 +72,9 @@ class profile(Shown, Watch):
                 row.backward += own
             self.events.append((name, phase, start, seconds, 0))
 
-    def forward(self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def forward(
+        self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
         return self._timed(op.name, "forward", super().forward, op, function, args, options)
 
     def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
@@ -93,10 +99,14 @@ class profile(Shown, Watch):
                 f"{row.saved / 1e6:10.2f}{share:7.1%}"
             )
         rest = whole - inside
-        lines.append(f"{'outside of ops':{width}}{'':8}{rest * 1e3:12.2f}{'':22}{rest / whole:7.1%}")
+        lines.append(
+            f"{'outside of ops':{width}}{'':8}{rest * 1e3:12.2f}{'':22}{rest / whole:7.1%}"
+        )
         forward, backward = sum(row.forward for row in rows), sum(row.backward for row in rows)
         total = f"{forward * 1e3:12.2f}{backward * 1e3:13.2f}{sum(row.saved for row in rows) / 1e6:10.2f}"
-        lines.append(f"{f'all, {whole * 1e3:.2f} ms':{width}}{sum(row.calls for row in rows):8}{total}")
+        lines.append(
+            f"{f'all, {whole * 1e3:.2f} ms':{width}}{sum(row.calls for row in rows):8}{total}"
+        )
         return "\n".join(lines)
 
     def save_trace(self, path: str | Path) -> None:
@@ -105,9 +115,15 @@ class profile(Shown, Watch):
 
         events = [
             {
-                "name": name, "cat": phase, "ph": "X", "ts": (start - self._start) * 1e6, "dur": seconds * 1e6,
-                "pid": 0, "tid": 0, "args": {"bytes saved": saved} if saved else {},
+                "name": name,
+                "cat": phase,
+                "ph": "X",
+                "ts": (start - self._start) * 1e6,
+                "dur": seconds * 1e6,
+                "pid": 0,
+                "tid": 0,
+                "args": {"bytes saved": saved} if saved else {},
             }
             for name, phase, start, seconds, saved in self.events
-        ]  # fmt: skip
+        ]
         write_json(path, {"traceEvents": events, "displayTimeUnit": "ms"})

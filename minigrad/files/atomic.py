@@ -13,11 +13,12 @@ __all__ = ["write_atomically", "write_bytes"]
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a new file beside `path`, and put it there in one step once it is whole and on disk.
+    """Let `write` fill a new file beside `path`, and put it there in one step once it is whole and
+    on disk.
 
-    Whenever the process is killed, `path` holds the old file or the new one, never a part; a part that is
-    left is named `.NAME.RANDOM.part`. The permissions are those of the file that is replaced, or else those
-    that the umask leaves. An OSError names `path`.
+    Whenever the process is killed, `path` holds the old file or the new one, never a part; a part
+    that is left is named `.NAME.RANDOM.part`. The permissions are those of the file that is
+    replaced, or else those that the umask leaves. An OSError names `path`.
     """
     path = Path(path)
     try:
@@ -39,9 +40,13 @@ def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
 
 
 def _new_part(path: Path) -> Path:
-    """An empty file that nobody had made before: not one that is there already, nor a link to another."""
+    """An empty file that nobody had made before: not one that is there already, nor a link to
+    another.
+    """
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    descriptor = os.open(
+        part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666
+    )
     try:
         with suppress(OSError):  # there is no old file, or the system has no permissions
             os.chmod(part, os.stat(path).st_mode & 0o777)

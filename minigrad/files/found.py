@@ -9,7 +9,8 @@ __all__ = ["found_file", "read_text"]
 
 
 def found_file(path: str | Path, expected: str = "") -> Path:
-    """The path, if a file is there; else an OSError that begins with it, and ends in what was `expected`.
+    """The path, if a file is there; else an OSError that begins with it, and ends in what was
+    `expected`.
 
     A folder is refused, and so is a pipe, which could be waited for without end.
     """
@@ -21,7 +22,9 @@ def found_file(path: str | Path, expected: str = "") -> Path:
         raise IsADirectoryError(f"{path}: a folder, expected a file{end}")
     if path.exists():
         raise OSError(f"{path}: a pipe or a device, expected a file{end}")
-    raise FileNotFoundError(f"{path}: {'a link to nothing' if os.path.islink(path) else 'no such file'}{end}")
+    raise FileNotFoundError(
+        f"{path}: {'a link to nothing' if os.path.islink(path) else 'no such file'}{end}"
+    )
 
 
 def read_text(path: str | Path, expected: str = "") -> str:

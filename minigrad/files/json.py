@@ -1,4 +1,6 @@
-"""JSON from disk, checked where it is read: a message names the file, what is wrong in it, and what was expected."""
+"""JSON from disk, checked where it is read: a message names the file, what is wrong in it, and what
+was expected.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ __all__ = [
 T = TypeVar("T")
 REQUIRED: Any = object()
 _WORDS = {
-    int: "an integer", float: "a number", str: "a text", bool: "true or false", list: "a list", dict: "an object",
+    int: "an integer", float: "a number", str: "a text", bool: "true or "
+                                                               "false", list: "a list", dict: "an object",
     type(None): "null", Mapping: "an object", Sequence: "a list", tuple: "a list",
 }  # fmt: skip
 
@@ -43,12 +46,16 @@ def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
 
 def checksum(data: Any) -> str:
     """Eight digits that tell plain data from changed data: the CRC-32 of its JSON."""
-    plain = json.loads(json.dumps(data))  # as it comes from a file: lists and texts for tuples and other keys
+    plain = json.loads(
+        json.dumps(data)
+    )  # as it comes from a file: lists and texts for tuples and other keys
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
 def read_json(path: str | Path, expected: str = "") -> Settings:
-    """The JSON object in a file. `expected` says, where there is no such file, what a folder should have."""
+    """The JSON object in a file. `expected` says, where there is no such file, what a folder should
+    have.
+    """
     data = _read(path, expected)
     if not isinstance(data, dict):
         raise ValueError(f"{path}: expected an object, got {_shown(data)}")
@@ -78,7 +85,9 @@ def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r:.60} is given twice")
+        raise ValueError(
+            f"{next(name for name in names if names.count(name) > 1)!r:.60} is given twice"
+        )
     return found
 
 
@@ -94,17 +103,20 @@ def _is(value: Any, kind: Any) -> bool:
     if kind is int:
         return isinstance(value, int) and abs(value) < 1 << 63
     if kind is float:
-        return (isinstance(value, float) and math.isfinite(value)) or (isinstance(value, int) and abs(value) < 1e308)
+        return (isinstance(value, float) and math.isfinite(value)) or (
+            isinstance(value, int) and abs(value) < 1e308
+        )
     if kind is Sequence or kind is tuple:
         return isinstance(value, (list, tuple))
     return isinstance(value, kind)
 
 
 class Settings(dict[str, Any]):
-    """The entries of a JSON object, each taken by a method that checks it. `where` begins every message.
+    """The entries of a JSON object, each taken by a method that checks it. `where` begins every
+    message.
 
-    A name is one key, or several of which the first that is there counts (older spellings). An entry that
-    is missing is the default; without a default, an error.
+    A name is one key, or several of which the first that is there counts (older spellings). An
+    entry that is missing is the default; without a default, an error.
     """
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
@@ -113,10 +125,17 @@ class Settings(dict[str, Any]):
         self.taken: set[str] = set()
 
     def take(
-        self, name: str | Sequence[str], kinds: Any, default: Any = REQUIRED, low: float | None = None,
-        high: float | None = None, choices: Sequence[Any] | None = None,
-    ) -> Any:  # fmt: skip
-        """The entry, of one of `kinds`, within low ... high, among `choices`; null gives way to a default."""
+        self,
+        name: str | Sequence[str],
+        kinds: Any,
+        default: Any = REQUIRED,
+        low: float | None = None,
+        high: float | None = None,
+        choices: Sequence[Any] | None = None,
+    ) -> Any:
+        """The entry, of one of `kinds`, within low ... high, among `choices`; null gives way to a
+        default.
+        """
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
         found = next((n for n in names if self.get(n) is not None), None)
@@ -141,11 +160,15 @@ class Settings(dict[str, Any]):
         """The error about an entry."""
         raise ValueError(f"{self.where}: {name}: expected {expected}, got {_shown(self.get(name))}")
 
-    def integer(self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40) -> Any:
+    def integer(
+        self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40
+    ) -> Any:
         """A whole number, of at least 1 unless `low` says otherwise."""
         return self.take(name, int, default, low, high)
 
-    def number(self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None) -> Any:
+    def number(
+        self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None
+    ) -> Any:
         """A finite number."""
         return self.take(name, float, default, low, high)
 
@@ -153,7 +176,12 @@ class Settings(dict[str, Any]):
         """true or false."""
         return self.take(name, bool, default)
 
-    def text(self, name: str | Sequence[str], default: Any = REQUIRED, choices: Sequence[str] | None = None) -> Any:
+    def text(
+        self,
+        name: str | Sequence[str],
+        default: Any = REQUIRED,
+        choices: Sequence[str] | None = None,
+    ) -> Any:
         """A text, one of `choices` if they are given."""
         return self.take(name, str, default, choices=choices)
 
@@ -161,7 +189,10 @@ class Settings(dict[str, Any]):
         """A list whose items are all of one kind."""
         value = self.take(name, list, default)
         if isinstance(value, list) and not all(_is(item, kind) for item in value):
-            self.fail(name if isinstance(name, str) else name[0], f"a list of which each item is {_WORDS[kind]}")
+            self.fail(
+                name if isinstance(name, str) else name[0],
+                f"a list of which each item is {_WORDS[kind]}",
+            )
         return value
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
@@ -170,7 +201,8 @@ class Settings(dict[str, Any]):
         return Settings(value, f"{self.where}: {name}") if isinstance(value, dict) else value
 
     def expect_unchanged(self, *names: str, **beside: Any) -> None:
-        """An error for an entry that is not as it was when its `checksum` was put under "checksums".
+        """An error for an entry that is not as it was when its `checksum` was put under
+        "checksums".
 
         Of these names, or of all; `beside` are data from elsewhere whose checksums stand there too.
         """
@@ -178,7 +210,8 @@ class Settings(dict[str, Any]):
         for name, expected in self.object("checksums", {}).items():
             if (not names or name in names) and checksum(entries.get(name)) != expected:
                 raise ValueError(
-                    f"{self.where}: {name} was changed since it was written; put it back, or take {name} out of "
+                    f"{self.where}: {name} was changed since it was written; put it back, or take "
+                    f"{name} out of "
                     '"checksums" if the change is meant'
                 )
 
@@ -186,7 +219,8 @@ class Settings(dict[str, Any]):
         """An error if there is an entry that nobody has taken."""
         if others := sorted(set(self) - self.taken):
             raise ValueError(
-                f"{self.where}: unknown settings: {', '.join(others)}; expected some of {', '.join(sorted(self.taken))}"
+                f"{self.where}: unknown settings: {', '.join(others)}; expected some of "
+                f"{', '.join(sorted(self.taken))}"
             )
 
 
@@ -197,9 +231,11 @@ def kinds_of(hint: Any) -> tuple[Any, ...]:
 
 
 def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    """A dataclass from plain data: names, types (by the annotations) and what the class itself checks.
+    """A dataclass from plain data: names, types (by the annotations) and what the class itself
+    checks.
 
-    Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of them.
+    Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of
+    them.
     """
     settings = data if isinstance(data, Settings) else Settings(data, where)
     hints = get_type_hints(cls)

@@ -1,8 +1,8 @@
 """The safetensors format, read and written by NumPy alone.
 
-A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each array its
-dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever executed. A header
-is checked against the size of the file before any memory is taken for an array.
+A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each
+array its dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever
+executed. A header is checked against the size of the file before any memory is taken for an array.
 https://huggingface.co/docs/safetensors
 """
 
@@ -22,9 +22,18 @@ from .atomic import write_atomically
 from .found import found_file
 from .json import unique
 
-__all__ = ["SafetensorsFile", "from_bfloat16", "listed", "misfit", "stored_as", "to_bfloat16", "write_safetensors"]
+__all__ = [
+    "SafetensorsFile",
+    "from_bfloat16",
+    "listed",
+    "misfit",
+    "stored_as",
+    "to_bfloat16",
+    "write_safetensors",
+]
 
-# From narrow to wide, in the order of the reference library: a file has it the other way round, so that all is aligned.
+# From narrow to wide, in the order of the reference library: a file has it the other way round, so
+# that all is aligned.
 DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
     "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
@@ -47,8 +56,8 @@ class Entry(NamedTuple):
 class SafetensorsFile(Mapping[str, Entry]):
     """The arrays of a safetensors file by name: `read` one into memory of its own, or `map` it.
 
-    As a mapping it gives the entries of the header, without touching the arrays. A file that is not a
-    whole safetensors file is a ValueError.
+    As a mapping it gives the entries of the header, without touching the arrays. A file that is not
+    a whole safetensors file is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -75,9 +84,13 @@ class SafetensorsFile(Mapping[str, Entry]):
         return len(self._entries)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes float32."""
+        """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes
+        float32.
+        """
         entry, code = self._entries[name], self._code(name)
-        array = np.fromfile(self.path, code, math.prod(entry.shape), offset=self._offset + entry.start)
+        array = np.fromfile(
+            self.path, code, math.prod(entry.shape), offset=self._offset + entry.start
+        )
         if array.nbytes != entry.end - entry.start:
             raise ValueError(f"{self.path}: the file became shorter while it was read")
         array = (from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
@@ -87,10 +100,10 @@ class SafetensorsFile(Mapping[str, Entry]):
     def map(self, name: str, writable: bool = False) -> np.ndarray:
         """The array as a view of the file, which takes memory only where it is looked at.
 
-        It is read-only; or `writable`, and then what is changed is a copy of the page, never the file. What
-        cannot be seen so (bfloat16, which is widened, or numbers that are not aligned) is read instead. The
-        file must not be changed while the view is in use (replacing it, as `write_safetensors` does, leaves the
-        view as it is).
+        It is read-only; or `writable`, and then what is changed is a copy of the page, never the
+        file. What cannot be seen so (bfloat16, which is widened, or numbers that are not aligned)
+        is read instead. The file must not be changed while the view is in use (replacing it, as
+        `write_safetensors` does, leaves the view as it is).
         """
         entry, code = self._entries[name], np.dtype(self._code(name))
         start, end = self._offset + entry.start, self._offset + entry.end
@@ -106,7 +119,9 @@ class SafetensorsFile(Mapping[str, Entry]):
         return array
 
     def is_finite(self, name: str) -> bool:
-        """Whether an array has neither NaN nor infinite numbers; the file's pages are let go of block by block."""
+        """Whether an array has neither NaN nor infinite numbers; the file's pages are let go of
+        block by block.
+        """
         entry, code = self._entries[name], np.dtype(self._code(name))
         if code.kind not in "fc" or entry.start == entry.end:
             return entry.dtype != "BF16" or bool(np.isfinite(self.read(name)).all())
@@ -114,7 +129,9 @@ class SafetensorsFile(Mapping[str, Entry]):
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if len(pages) < self._offset + entry.end:
             raise ValueError(f"{self.path}: the file became shorter while it was read")
-        numbers = np.frombuffer(pages, np.uint8, entry.end - entry.start, self._offset + entry.start).view(code)
+        numbers = np.frombuffer(
+            pages, np.uint8, entry.end - entry.start, self._offset + entry.start
+        ).view(code)
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(numbers), _BLOCK):
                 part = numbers[start : start + _BLOCK]
@@ -150,13 +167,17 @@ def _no_constant(name: str) -> Any:
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """The entries in the order of their bytes, and the metadata."""
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant)
+        header = json.loads(
+            text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant
+        )
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"its header is not JSON: {error}") from None
     if not isinstance(header, dict):
         raise ValueError(f"its header is {type(header).__name__}, expected an object")
     metadata = header.pop("__metadata__", None) or {}
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
         raise ValueError("its __metadata__ is not an object of texts")
     entries = {name: _entry(name, data) for name, data in header.items()}
     return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
@@ -169,7 +190,9 @@ def _entry(name: str, data: Any) -> Entry:
     if not isinstance(dtype, str) or (dtype not in DTYPES and dtype not in _BITS_OF_OTHERS):
         raise ValueError(f"{name}: unknown dtype {dtype!r}")
     for value in (shape, offsets):
-        if not isinstance(value, list) or not all(type(n) is int and 0 <= n < 1 << 63 for n in value):
+        if not isinstance(value, list) or not all(
+            type(n) is int and 0 <= n < 1 << 63 for n in value
+        ):
             raise ValueError(f"{name}: expected lists of sizes, got {str(value)[:80]}")
     if len(offsets) != 2:
         raise ValueError(f"{name}: expected two data_offsets, got {len(offsets)}")
@@ -179,11 +202,15 @@ def _entry(name: str, data: Any) -> Entry:
 
 
 def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
-    """The bytes of each array follow those of the one before, are as many as its shape needs, and fill the file."""
+    """The bytes of each array follow those of the one before, are as many as its shape needs, and
+    fill the file.
+    """
     place = 0
     for name, entry in entries.items():
         if entry.start != place or entry.end < entry.start:
-            raise ValueError(f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}")
+            raise ValueError(
+                f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}"
+            )
         bits = _BITS_OF_OTHERS.get(entry.dtype) or 8 * np.dtype(DTYPES[entry.dtype]).itemsize
         if math.prod(entry.shape) * bits != 8 * (entry.end - entry.start):
             raise ValueError(
@@ -203,7 +230,9 @@ def from_bfloat16(bits: np.ndarray) -> np.ndarray:
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """The bits, uint16, of the bfloat16 nearest to each float32 (the even one of two); NaN stays NaN."""
+    """The bits, uint16, of the bfloat16 nearest to each float32 (the even one of two); NaN stays
+    NaN.
+    """
     array = np.asarray(array, np.float32, order="C")
     bits = array.view(np.uint32)
     rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
@@ -211,12 +240,15 @@ def to_bfloat16(array: np.ndarray) -> np.ndarray:
 
 
 def write_safetensors(
-    path: str | Path, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, dtype: Any = None
+    path: str | Path,
+    arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
+    dtype: Any = None,
 ) -> None:
     """Write named arrays into one file, atomically; the same data always gives the same bytes.
 
-    `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None keeps
-    each its own. Arrays are written one by one, so that a conversion takes the memory of one.
+    `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None
+    keeps each its own. Arrays are written one by one, so that a conversion takes the memory of one.
     """
     kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
     order = list(DTYPES)
@@ -236,13 +268,20 @@ def write_safetensors(
             file.write(len(text).to_bytes(8, "little") + text)
             for name in names:
                 array = to_bfloat16(arrays[name]) if kinds[name] == "BF16" else arrays[name]
-                file.write(np.asarray(array, DTYPES[kinds[name]], order="C").reshape(-1).view(np.uint8).data)
+                file.write(
+                    np.asarray(array, DTYPES[kinds[name]], order="C")
+                    .reshape(-1)
+                    .view(np.uint8)
+                    .data
+                )
 
     write_atomically(path, write)
 
 
 def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
-    """The format's name for the dtype in which an array is stored; floating ones are to be of `dtype`, if given."""
+    """The format's name for the dtype in which an array is stored; floating ones are to be of
+    `dtype`, if given.
+    """
     if not isinstance(name, str) or name == "__metadata__":
         raise ValueError(f"write_safetensors: {name!r} cannot be the name of an array")
     if dtype is not None and array.dtype.kind == "f":
@@ -251,19 +290,27 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
         array = np.empty(0, dtype)
     found = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
     if found is None:
-        raise TypeError(f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold")
+        raise TypeError(
+            f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold"
+        )
     return found
 
 
 def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
-    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold finite numbers."""
+    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold
+    finite numbers.
+    """
     if (array.dtype.kind == "f") != (dtype.kind == "f"):
         return f"{name}: expected {dtype}, got {array.dtype}"
     if dtype.kind != "f":
         return ""
     with np.errstate(over="ignore"):
         bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
-    return f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}" if bad else ""
+    return (
+        f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}"
+        if bad
+        else ""
+    )
 
 
 def listed(names: Iterable[str], most: int = 8) -> str:

@@ -1,4 +1,6 @@
-"""Scaled dot-product attention over several heads: Vaswani et al. (2017), arXiv:1706.03762, section 3.2."""
+"""Scaled dot-product attention over several heads: Vaswani et al. (2017), arXiv:1706.03762, section
+3.2.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,29 @@ def merge_heads(x: Any) -> Any:
     return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * width)
 
 
-def attention_weights(query: Any, key: Any, num_heads: int = 1, mask: Any = None, scale: float | None = None) -> Tensor:
-    """softmax(query · keyᵀ · scale) of each head, (N, h, Lq, Lk); rows with nothing to attend to are 0."""
-    q, k = split_heads(query, num_heads), split_heads(key, num_heads)  # (N, h, Lq, d), (N, h, Lk, d)
+def attention_weights(
+    query: Any, key: Any, num_heads: int = 1, mask: Any = None, scale: float | None = None
+) -> Tensor:
+    """softmax(query · keyᵀ · scale) of each head, (N, h, Lq, Lk); rows with nothing to attend to
+    are 0.
+    """
+    q, k = (
+        split_heads(query, num_heads),
+        split_heads(key, num_heads),
+    )  # (N, h, Lq, d), (N, h, Lk, d)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return softmax(matmul(q, k.swapaxes(-1, -2)) * scale, where=mask)
 
 
 def attention_definition(
-    query: Any, key: Any, value: Any, num_heads: int, mask: Any, scale: float, drop_mask: Any, drop_scale: float
+    query: Any,
+    key: Any,
+    value: Any,
+    num_heads: int,
+    mask: Any,
+    scale: float,
+    drop_mask: Any,
+    drop_scale: float,
 ) -> Tensor:
     """dropout(softmax(query · keyᵀ · scale)) · value of each head, side by side."""
     weights = attention_weights(query, key, num_heads, mask, scale)
@@ -69,10 +85,21 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
 
 
 def _attention_vjp(
-    g: Any, y: Any, query: Any, key: Any, value: Any, num_heads: Any, mask: Any, scale: Any, drop_mask: Any,
-    drop_scale: Any, saved: Any,
-) -> tuple[Any, Any, Any]:  # fmt: skip
-    """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - rows of dO · O)."""
+    g: Any,
+    y: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    num_heads: Any,
+    mask: Any,
+    scale: Any,
+    drop_mask: Any,
+    drop_scale: Any,
+    saved: Any,
+) -> tuple[Any, Any, Any]:
+    """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ -
+    rows of dO · O).
+    """
     weights = saved  # c P, (N, h, Lq, Lk)
     g = np.ascontiguousarray(g)
     q, k, v, dout, out = (split_heads(x, num_heads) for x in (query, key, value, g, y))
@@ -82,7 +109,9 @@ def _attention_vjp(
         p = weights[part]
         dropped = p if drop_mask is None else p * drop_mask[part]
         np.matmul(dropped.swapaxes(-1, -2), dout[part], out=dvh[part])
-        ds = np.matmul(dout[part], v[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped)
+        ds = np.matmul(
+            dout[part], v[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped
+        )
         if drop_mask is not None:
             ds *= drop_mask[part]
         row = np.einsum("nhld,nhld->nhl", dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
@@ -110,7 +139,9 @@ def _attention(query, key, value, /, num_heads, mask, scale, drop_mask, drop_sca
     for part in _batches(weights.shape):
         w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
         w *= scale
-        softmax_in_place(w, None if mask is None else mask[part] if len(mask) > 1 else mask, drop_scale)
+        softmax_in_place(
+            w, None if mask is None else mask[part] if len(mask) > 1 else mask, drop_scale
+        )
         np.matmul(w if drop_mask is None else w * drop_mask[part], v[part], out=yh[part])
     return y, weights
 
@@ -136,7 +167,8 @@ def scaled_dot_product_attention(
     fits = len(q) == len(k) == len(v) == 3 and q[0] == k[0] == v[0] and k[1] == v[1]
     if not fits or q[2] != k[2] or q[2] % num_heads or v[2] % num_heads:
         raise ValueError(
-            f"scaled_dot_product_attention: expected query (N, Lq, h·d), key (N, Lk, h·d) and value (N, Lk, h·dv) "
+            f"scaled_dot_product_attention: expected query (N, Lq, h·d), key (N, Lk, h·d) and "
+            "value (N, Lk, h·dv) "
             f"for h = {num_heads} heads, got {q}, {k} and {v}"
         )
     full = (q[0], num_heads, q[1], k[1])
@@ -151,5 +183,7 @@ def checked_mask(mask: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     mask = booleans(name, mask, "True = may attend")
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
     if any(m not in (1, s) for m, s in zip(mask.shape, shape)):
-        raise ValueError(f"{name}: a mask of shape {mask.shape} does not broadcast to (N, h, Lq, Lk) = {shape}")
+        raise ValueError(
+            f"{name}: a mask of shape {mask.shape} does not broadcast to (N, h, Lq, Lk) = {shape}"
+        )
     return mask

@@ -43,5 +43,7 @@ def mean_column(n: int, dtype: Any) -> np.ndarray:
 
 
 def needs_shift(low: Any, high: Any, dtype: Any) -> bool:
-    """Whether eˣ for x from `low` to `high`, or a sum of thousands of them, comes near to overflow or underflow."""
+    """Whether eˣ for x from `low` to `high`, or a sum of thousands of them, comes near to overflow
+    or underflow.
+    """
     return not (dtype.itemsize >= 4 and low > -60 and high < 60)

@@ -1,8 +1,8 @@
 """The cross-entropy of logits, alone or together with the linear map that makes them.
 
-With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes of weights w, the loss of a row
-whose class is t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch; the mean divides by
-the sum of w_t over the rows that are not ignored.
+With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes of weights w, the loss of a
+row whose class is t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch; the mean
+divides by the sum of w_t over the rows that are not ignored.
 """
 
 from __future__ import annotations
@@ -34,15 +34,20 @@ _FEW = 1 << 20  # logits that are not worth another block: 4 MB of float32
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
     """The loss of each row."""
     rows = logits.reshape(-1, logits.shape[-1])
-    logp = log_softmax(rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows))
+    logp = log_softmax(
+        rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows)
+    )
     return row_losses(logp, targets)
 
 
-def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray) -> tuple[Any, Any, Any]:
-    """For some rows of logits, as (rows, 1): their losses, what was taken off them, and Σ e^logit of what was left.
+def _losses(
+    rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray
+) -> tuple[Any, Any, Any]:
+    """For some rows of logits, as (rows, 1): their losses, what was taken off them, and Σ e^logit
+    of what was left.
 
-    The largest logit is taken off where its exponential might overflow; all that is added up is then as
-    small as the loss, so that no digits are lost to logits that share a large offset.
+    The largest logit is taken off where its exponential might overflow; all that is added up is
+    then as small as the loss, so that no digits are lost to logits that share a large offset.
     """
     index = targets.index[block]
     top = np.zeros((len(rows), 1), rows.dtype)
@@ -56,12 +61,16 @@ def _losses(rows: np.ndarray, targets: Targets, block: slice, exponentials: np.n
         every = rows @ weight * targets.on_all[block]
     np.exp(rows, out=exponentials)
     total = exponentials @ ones(rows.shape[1], rows.dtype)
-    loss = np.log(total)[:, 0] * targets.factor[block] - at_target * targets.on_target[block] - every
+    loss = (
+        np.log(total)[:, 0] * targets.factor[block] - at_target * targets.on_target[block] - every
+    )
     return loss, top, total
 
 
 def _logits_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice, g: Any) -> None:
-    """From `e`, probabilities when times `factor`, to the gradient of the logits, in place; `g` is that of a loss."""
+    """From `e`, probabilities when times `factor`, to the gradient of the logits, in place; `g` is
+    that of a loss.
+    """
     e *= factor * (targets.factor[block] * g)[:, None]
     if targets.smooth:
         spread = (targets.on_all[block] * g)[:, None]
@@ -107,14 +116,19 @@ def cross_entropy(
 
     Rows whose target is `ignore_index` count nothing. `weight` (C,) weights the classes. With
     `reduction` "mean" the sum is divided by the weights of the targets that count; "sum" and "none"
-    are the alternatives. Where no row counts, the mean is 0. Floating-point targets of the shape of the logits
-    are the probabilities of the classes; of those every row counts, and the mean is that over rows.
+    are the alternatives. Where no row counts, the mean is 0. Floating-point targets of the shape of
+    the logits are the probabilities of the classes; of those every row counts, and the mean is that
+    over rows.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
     if shape_of(targets) == shape_of(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
-        return class_probability_loss("cross_entropy", logits, targets, weight, label_smoothing, reduction)
+        return class_probability_loss(
+            "cross_entropy", logits, targets, weight, label_smoothing, reduction
+        )
     dtype = np.asarray(unwrap(logits)).dtype
-    goal = Targets("cross_entropy", shape_of(logits), targets, weight, ignore_index, label_smoothing, dtype)
+    goal = Targets(
+        "cross_entropy", shape_of(logits), targets, weight, ignore_index, label_smoothing, dtype
+    )
     return reduced(_cross_entropy(logits, targets=goal), reduction, goal.total)
 
 
@@ -122,20 +136,34 @@ def linear_cross_entropy_definition(
     x: Any, weight: Any, bias: Any, targets: Targets, divisor: float, with_gradient: bool
 ) -> Tensor:
     """The sum of the losses of linear(x, weight, bias), divided by `divisor`."""
-    return reductions.sum(cross_entropy_definition(linear_definition(x, weight, bias), targets)) / divisor
+    return (
+        reductions.sum(cross_entropy_definition(linear_definition(x, weight, bias), targets))
+        / divisor
+    )
 
 
 def _linear_cross_entropy_vjp(
-    g: Any, x: Any, weight: Any, bias: Any, targets: Any, divisor: Any, with_gradient: Any, saved: Any, needs: Any,
+    g: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    targets: Any,
+    divisor: Any,
+    with_gradient: Any,
+    saved: Any,
+    needs: Any,
     grad_buffers: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     return tuple(
-        np.multiply(c, g, out=buffer) if needed else None for c, needed, buffer in zip(saved, needs, grad_buffers)
+        np.multiply(c, g, out=buffer) if needed else None
+        for c, needed, buffer in zip(saved, needs, grad_buffers)
     )
 
 
 def _blocks_of_logits(rows: int, weight: np.ndarray) -> Sequence[slice]:
-    """Equal blocks of rows, whose logits take no more memory than the gradient of the weight beside them."""
+    """Equal blocks of rows, whose logits take no more memory than the gradient of the weight beside
+    them.
+    """
     classes = len(weight)
     count = max(1, math.ceil(rows * classes / max(weight.size, _FEW)))
     return row_blocks(rows, classes, math.ceil(rows / count) * classes + 1)
@@ -162,10 +190,14 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
                 part += bias
             block = slice(many.start + few.start, many.start + few.stop)
             targets.without_ignored(part, block)
-            losses, _, total = _losses(part, targets, block, part)  # logits give way to their exponentials
+            losses, _, total = _losses(
+                part, targets, block, part
+            )  # logits give way to their exponentials
             loss += float(losses.sum())
             if with_gradient:
-                _logits_gradient(part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor))
+                _logits_gradient(
+                    part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor)
+                )
         if with_gradient:
             np.matmul(logits, weight, out=gx[many])
             gb += (ones(len(logits), rows.dtype).T @ logits)[0]
@@ -174,7 +206,11 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
             else:  # a part at a time, so that no second array of the weight's size is needed
                 for some in row_blocks(classes, weight.shape[1], 8 * BLOCK):
                     gw[some] += logits[:, some].T @ rows[many]
-    return np.asarray(loss / divisor, rows.dtype), (None if gx is None else gx.reshape(x.shape), gw, gb)
+    return np.asarray(loss / divisor, rows.dtype), (
+        None if gx is None else gx.reshape(x.shape),
+        gw,
+        gb,
+    )
 
 
 @function()
@@ -196,7 +232,11 @@ def linear_cross_entropy(
     check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     dtype = np.asarray(unwrap(x)).dtype
     shape = (*shape_of(x)[:-1], shape_of(weight)[0])
-    goal = Targets("linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype)
+    goal = Targets(
+        "linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype
+    )
     divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
-    tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias))
+    tracked = is_grad_enabled() and any(
+        isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias)
+    )
     return _linear_cross_entropy(x, weight, bias, goal, divisor, tracked)

@@ -22,12 +22,17 @@ _replaced: ContextVar[frozenset[str]] = ContextVar("minigrad.definitions", defau
 
 
 def kernel(
-    *, definition: Callable[..., Tensor], vjp: Callable[..., Any] | None = None, single: bool = True, **rules: Any
+    *,
+    definition: Callable[..., Tensor],
+    vjp: Callable[..., Any] | None = None,
+    single: bool = True,
+    **rules: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Declare an op, as `minigrad.core.registry.op` does, that has a definition to give way to.
 
-    Half precision holds neither sums nor squares: of float16 operands the result is computed in float32
-    and rounded once, and so are the gradients of a `vjp`. `single=False` for a function that only moves numbers.
+    Half precision holds neither sums nor squares: of float16 operands the result is computed in
+    float32 and rounded once, and so are the gradients of a `vjp`. `single=False` for a function
+    that only moves numbers.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -52,11 +57,15 @@ def _widened(x: Any) -> Any:
 
 
 def _in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward function that is given float32 in place of float16, and whose result is rounded to float16."""
+    """A forward function that is given float32 in place of float16, and whose result is rounded to
+    float16.
+    """
 
     @functools.wraps(forward)
     def wrapper(*args: Any, **options: Any) -> Any:
-        if type(args[0]) is np.ndarray and args[0].dtype.char in "fd":  # as nearly always: nothing to look up
+        if (
+            type(args[0]) is np.ndarray and args[0].dtype.char in "fd"
+        ):  # as nearly always: nothing to look up
             return forward(*args, **options)
         kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
         if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
@@ -81,13 +90,17 @@ def _rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def use_definitions(*names: str) -> Iterator[None]:
-    """Within this block kernels give way to their definitions, compositions of ops: all, or those named.
+    """Within this block kernels give way to their definitions, compositions of ops: all, or those
+    named.
 
-    To see what a kernel computes, what it gains, or whether it is to blame. It holds for this thread,
-    or task, and for processes that `DataParallel` forks within the block.
+    To see what a kernel computes, what it gains, or whether it is to blame. It holds for this
+    thread, or task, and for processes that `DataParallel` forks within the block.
     """
     if unknown := sorted(set(names) - set(KERNELS)):
-        raise ValueError(f"use_definitions: no kernel is named {', '.join(unknown)}; there are {', '.join(KERNELS)}")
+        raise ValueError(
+            f"use_definitions: no kernel is named {', '.join(unknown)}; there are "
+            f"{', '.join(KERNELS)}"
+        )
     token = _replaced.set(_replaced.get() | (set(names) or set(KERNELS)))
     try:
         yield

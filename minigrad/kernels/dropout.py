@@ -20,8 +20,12 @@ __all__ = ["dropout", "relu_dropout"]
 _LEVELS = 256  # a random byte for each element
 
 
-def dropout_mask(shape: tuple[int, ...], p: float, generator: np.random.Generator | None) -> tuple[np.ndarray, float]:
-    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1 / (1 - p')."""
+def dropout_mask(
+    shape: tuple[int, ...], p: float, generator: np.random.Generator | None
+) -> tuple[np.ndarray, float]:
+    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1
+    / (1 - p').
+    """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: expected 0 <= p < 1, got {p}")
     dropped = min(max(1, round(p * _LEVELS)), _LEVELS - 1) if p else 0
@@ -52,11 +56,14 @@ def _dropout(x, /, mask, scale):
 
 
 @function()
-def dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None) -> Tensor:
+def dropout(
+    x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+) -> Tensor:
     """x with each element set to 0 with probability `p`, and the others divided by 1 - p.
 
-    The probability is rounded to the nearest 1/256, never to 1 (a random byte decides), and the division is by
-    what it was rounded to, so the expectation is exact. With `training=False` x is returned as it is.
+    The probability is rounded to the nearest 1/256, never to 1 (a random byte decides), and the
+    division is by what it was rounded to, so the expectation is exact. With `training=False` x is
+    returned as it is.
     """
     if not training or p == 0:
         return x if isinstance(x, Tensor) else Tensor(x)
@@ -83,7 +90,9 @@ def _relu_dropout(x, /, mask, scale):
 
 
 @function()
-def relu_dropout(x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None) -> Tensor:
+def relu_dropout(
+    x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+) -> Tensor:
     """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
     if not training or p == 0:
         return relu(x)

@@ -19,7 +19,11 @@ __all__ = ["embedding"]
 def embedding_definition(weight: Any, indices: np.ndarray, padding_idx: int | None) -> Tensor:
     """weight[indices], where row `padding_idx` gets no gradient."""
     rows = getitem(weight, indices)
-    return rows if padding_idx is None else where((indices == padding_idx)[..., None], rows.detach(), rows)
+    return (
+        rows
+        if padding_idx is None
+        else where((indices == padding_idx)[..., None], rows.detach(), rows)
+    )
 
 
 def _scattered(rows: np.ndarray, indices: np.ndarray, table: np.ndarray) -> np.ndarray:
@@ -33,7 +37,9 @@ def _scattered(rows: np.ndarray, indices: np.ndarray, table: np.ndarray) -> np.n
     found = indices[order]
     starts = np.flatnonzero(np.r_[True, found[1:] != found[:-1]]) if len(found) else order
     counts = np.diff(np.r_[starts, len(found)])
-    for start, count in zip(starts[counts > 8], counts[counts > 8]):  # frequent ones, such as padding
+    for start, count in zip(
+        starts[counts > 8], counts[counts > 8]
+    ):  # frequent ones, such as padding
         table[found[start]] = np.add.reduce(rows[order[start : start + count]], axis=0)
     starts, counts = starts[counts <= 8], counts[counts <= 8]
     for k in range(counts.max(initial=0)):  # the k-th occurrence of each: no index is there twice
@@ -42,7 +48,9 @@ def _scattered(rows: np.ndarray, indices: np.ndarray, table: np.ndarray) -> np.n
     return table
 
 
-def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any, grad_buffers: Any) -> tuple[Any]:
+def _embedding_vjp(
+    g: Any, weight_shape: Any, indices: Any, padding_idx: Any, grad_buffers: Any
+) -> tuple[Any]:
     g = np.ascontiguousarray(g).reshape(indices.size, weight_shape[1])
     indices = indices.reshape(-1)
     if padding_idx is not None:
@@ -55,13 +63,22 @@ def _embedding_vjp(g: Any, weight_shape: Any, indices: Any, padding_idx: Any, gr
 @kernel(vjp=_embedding_vjp, definition=embedding_definition, single=False)
 def _embedding(weight, /, indices, padding_idx):
     # of a table in another order than C's, take() would first copy all
-    return np.take(weight, indices, axis=0) if weight.flags.c_contiguous else np.ascontiguousarray(weight[indices])
+    return (
+        np.take(weight, indices, axis=0)
+        if weight.flags.c_contiguous
+        else np.ascontiguousarray(weight[indices])
+    )
 
 
 @function()
 def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tensor:
-    """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no gradient."""
+    """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no
+    gradient.
+    """
     indices, length = integers("embedding", indices), shape_of(weight)[0]
     if indices.size and not (indices.min() >= 0 and indices.max() < length):
-        raise IndexError(f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to {indices.max()}")
+        raise IndexError(
+            f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to "
+            f"{indices.max()}"
+        )
     return _embedding(weight, indices=as_indices(indices), padding_idx=padding_idx)

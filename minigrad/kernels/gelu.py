@@ -19,9 +19,12 @@ __all__ = ["gelu"]
 
 _SLOPE, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 _FLAT = 100.0  # farther out nothing changes, and squares need not overflow
-_LOG_ODDS = (  # log(Φ(-x) / Φ(x)) / x as a function of x²: fitted so that the relative error of Φ(|x|) is below 2e-9
-    (-9.49246607, -372.353094, -4892.03276, -39460.4937), (1.0, 146.155723, 1939.50898, 24728.1969),
-)  # fmt: skip
+# log(Φ(-x) / Φ(x)) / x as a function of x²: fitted so that the relative error of Φ(|x|) is below
+# 2e-9
+_LOG_ODDS = (
+    (-9.49246607, -372.353094, -4892.03276, -39460.4937),
+    (1.0, 146.155723, 1939.50898, 24728.1969),
+)
 _erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
 
 
@@ -35,8 +38,9 @@ def gelu_definition(x: Any, approximate: str) -> Tensor:
 def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
     """Φ(x), or what the tanh form has in its place, for |x| <= _FLAT.
 
-    Both are 1 / (1 + exp(-x r(x²))): for the tanh form r is linear, and for the other, in single precision, a ratio
-    of polynomials. That takes fewer passes than the error function, and where x < 0 loses no digits as 1 + erf does.
+    Both are 1 / (1 + exp(-x r(x²))): for the tanh form r is linear, and for the other, in single
+    precision, a ratio of polynomials. That takes fewer passes than the error function, and where x
+    < 0 loses no digits as 1 + erf does.
     """
     if approximate == "none" and x.dtype.itemsize > 4:
         y = _erf(x * math.sqrt(0.5))
@@ -44,7 +48,11 @@ def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
         y *= 0.5
         return y
     square = x * x
-    y = ratio(_LOG_ODDS, square) if approximate == "none" else polynomial((-2 * _SLOPE * _CUBIC, -2 * _SLOPE), square)
+    y = (
+        ratio(_LOG_ODDS, square)
+        if approximate == "none"
+        else polynomial((-2 * _SLOPE * _CUBIC, -2 * _SLOPE), square)
+    )
     y *= x
     with np.errstate(over="ignore"):  # of the result nothing is left
         np.exp(y, out=y)
@@ -83,9 +91,13 @@ def _gelu(x, /, approximate):
 
 
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
-    """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be written to memory."""
+    """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be
+    written to memory.
+    """
     flat = x.reshape(-1)
-    for block in row_blocks(flat.size, 1, 4 * BLOCK):  # long ones: threads that share a batch wait for the interpreter
+    for block in row_blocks(
+        flat.size, 1, 4 * BLOCK
+    ):  # long ones: threads that share a batch wait for the interpreter
         flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x
 

@@ -44,5 +44,7 @@ def _linear(x, weight, bias, /):
 
 @function()
 def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """x @ weight.T + bias: (..., in) to (..., out), for weight (out, in) as in PyTorch and bias (out,)."""
+    """x @ weight.T + bias: (..., in) to (..., out), for weight (out, in) as in PyTorch and bias
+    (out,).
+    """
     return _linear(x, weight, bias)

@@ -1,4 +1,6 @@
-"""Layer norm (Ba, Kiros, Hinton 2016, arXiv:1607.06450) and RMS norm (Zhang, Sennrich 2019, arXiv:1910.07467)."""
+"""Layer norm (Ba, Kiros, Hinton 2016, arXiv:1607.06450) and RMS norm (Zhang, Sennrich 2019,
+arXiv:1910.07467).
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ __all__ = ["layer_norm", "rms_norm"]
 
 
 def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tensor:
-    """c / √(mean of c² + eps) · weight + bias of each row, where c is the row, less its mean if `centred`."""
+    """c / √(mean of c² + eps) · weight + bias of each row, where c is the row, less its mean if
+    `centred`.
+    """
     c = x - mean(x, -1, True) if centred else x
     y = c / sqrt(mean(square(c), -1, True) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
-def _row_norm_vjp(g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any) -> tuple[Any, ...]:
+def _row_norm_vjp(
+    g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any
+) -> tuple[Any, ...]:
     """With c the centred rows, s their factor and h = g · weight: s (h - mean(h) - c s² mean(h c))."""
     shape, (means, scale) = g.shape, saved
     g, rows = as_rows(g), as_rows(x)

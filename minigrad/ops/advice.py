@@ -12,7 +12,9 @@ from ..core.tensor import Tensor
 
 
 def table(text: str) -> dict[str, str]:
-    """What to write instead, by name: of lines that begin with one name, or with several and | between them."""
+    """What to write instead, by name: of lines that begin with one name, or with several and |
+    between them.
+    """
     rows = [line.split(maxsplit=1) for line in text.splitlines() if line]
     return {name: instead for names, instead in rows for name in names.split("|")}
 
@@ -179,7 +181,8 @@ _KINDS = {
     "everything is in the memory of the CPU, on one device": """
 cuda get_device hpu ipu xpu mtia is_cpu is_cuda is_hpu is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_ort
 is_vulkan is_xla is_xpu pin_memory is_pinned is_shared record_stream to_mkldnn is_distributed share_memory_""",
-    "the memory of a tensor is that of the ndarray x.data: see x.strides, x.data.ctypes and x.data.base": """
+    "the memory of a tensor is that of the ndarray x.data: see x.strides, x.data.ctypes and "
+    "x.data.base": """
 const_data_ptr data_ptr dim_order layout storage storage_offset storage_type untyped_storage as_strided_scatter
 hash_tensor""",
     "there are no sparse tensors; scipy.sparse works on x.data": """
@@ -189,13 +192,16 @@ to_sparse_csr values resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_""
     "there are no quantised tensors": """
 dequantize int_repr is_quantized q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point
 qscheme""",
-    "complex numbers have no gradients here; write real and imaginary parts, and np.angle(x.data) and its kind": """
+    "complex numbers have no gradients here; write real and imaginary parts, and np.angle(x.data) "
+    "and its kind": """
 angle cdouble cfloat chalf conj_physical is_complex is_conj is_neg isreal resolve_conj resolve_neg""",
     "there is no Fourier transform with gradients; np.fft works on x.data": "istft stft",
-    "this routine of LAPACK has no gradient here; write minigrad.solve, inv or qr, or scipy.linalg on x.data": """
+    "this routine of LAPACK has no gradient here; write minigrad.solve, inv or qr, or "
+    "scipy.linalg on x.data": """
 geqrf lu lu_solve orgqr ormqr""",
     "axes have no names": "align_as align_to has_names name names refine_names rename",
-    "there are no nested tensors; write a list, or a batch with a mask": "is_nested to_padded_tensor",
+    "there are no nested tensors; write a list, or a batch with a mask": "is_nested "
+    "to_padded_tensor",
     "that is inside PyTorch's engine": "grad_dtype module_load output_nr reinforce",
 }
 KINDS = {name: text for text, names in _KINDS.items() for name in names.split()}
@@ -209,20 +215,29 @@ def advice(name: str) -> str:
     if name in KINDS:
         return KINDS[name]
     if name in OPS or name in FUNCTIONS:
-        home = "minigrad" if name in vars(sys.modules["minigrad"]) else "np"  # some answer NumPy alone
+        home = (
+            "minigrad" if name in vars(sys.modules["minigrad"]) else "np"
+        )  # some answer NumPy alone
         return f"write {home}.{name}(x, ...)"
     if hasattr(np.ndarray, name):
         return f"it is there of the array: x.data.{name}"
     if name.endswith("_") and not name.startswith("_"):
         base = name[:-1]
         otherwise = f"write x.{base}(...)" if hasattr(Tensor, base) else advice(base)
-        return f"tensors are not changed in place; {otherwise.replace('write ', 'write x = ')}" if otherwise else ""
+        return (
+            f"tensors are not changed in place; {otherwise.replace('write ', 'write x = ')}"
+            if otherwise
+            else ""
+        )
     return ""
 
 
 def _missing(self: Tensor, name: str) -> Any:
     """For names that are not here: an AttributeError that says what to write."""
-    found = advice(name) or "help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)"
+    found = (
+        advice(name)
+        or "help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)"
+    )
     raise AttributeError(f"no `{name}`: {found}")
 
 

@@ -13,13 +13,17 @@ from .joining import stack
 from .shape import expand_dims, moveaxis, reshape
 
 
-def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Tensor:
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Tensor:
     """func1d of each vector along `axis`; the axes of what it returns take the place of `axis`."""
     axis = one_axis("apply_along_axis", axis, np.ndim(arr))
     rows = moveaxis(arr, axis, -1)
     lead = rows.shape[:-1]
     if 0 in lead:
-        raise ValueError(f"apply_along_axis: there are no vectors along axis {axis} of shape {np.shape(arr)}")
+        raise ValueError(
+            f"apply_along_axis: there are no vectors along axis {axis} of shape {np.shape(arr)}"
+        )
     found = stack([func1d(rows[place], *args, **kwargs) for place in np.ndindex(lead)])
     y = reshape(found, *lead, *found.shape[1:])
     return moveaxis(y, range(len(lead), y.ndim), range(axis, axis + found.ndim - 1))
@@ -32,7 +36,9 @@ def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
         y = func(a, axis)
         y = y if np.ndim(y) == np.ndim(a) else expand_dims(y, axis)
         if np.ndim(y) != np.ndim(a):
-            raise ValueError("apply_over_axes: the function did not return an array of the right shape")
+            raise ValueError(
+                "apply_over_axes: the function did not return an array of the right shape"
+            )
         a = y
     return a
 

@@ -1,4 +1,6 @@
-"""Axes, shapes and counts as NumPy takes them: negative, as lists or as arrays; out of range is an AxisError."""
+"""Axes, shapes and counts as NumPy takes them: negative, as lists or as arrays; out of range is an
+AxisError.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
 
 
 def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
-    """Axes from 0 to ndim - 1: of an int, of a sequence without repetition, or every one where it is None."""
-    return tuple(range(ndim)) if axis is None else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
+    """Axes from 0 to ndim - 1: of an int, of a sequence without repetition, or every one where it
+    is None.
+    """
+    return (
+        tuple(range(ndim))
+        if axis is None
+        else tuple(normalize_axis_tuple(axis, ndim, name, repeated))
+    )
 
 
 def check_choice(name: str, option: str, value: Any, *choices: str) -> None:

@@ -25,7 +25,9 @@ __all__ = ["diff", "trapezoid", "gradient", "interp", "convolve", "correlate"]
 
 @function(numpy=np.diff, methods="diff")
 def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and `append` after it."""
+    """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and
+    `append` after it.
+    """
     if n < 0:
         raise ValueError(f"diff: expected n >= 0, got {n}")
     if n == 0:
@@ -33,7 +35,9 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if np.ndim(x) == 0:
         raise ValueError("diff: expected at least one axis, got a scalar")
     axis = one_axis("diff", axis, np.ndim(x))
-    parts = [part for part in (_end(prepend, x, axis), x, _end(append, x, axis)) if part is not None]
+    parts = [
+        part for part in (_end(prepend, x, axis), x, _end(append, x, axis)) if part is not None
+    ]
     x = concatenate(parts, axis) if len(parts) > 1 else x
     before = (slice(None),) * axis
     step = subtract if np.asarray(unwrap(x)).dtype != bool else not_equal  # as in NumPy
@@ -44,7 +48,9 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 @numpy_form(np.ediff1d)
 def _np_ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
-    """The differences of neighbours of the flattened ary, with `to_begin` before and `to_end` after them."""
+    """The differences of neighbours of the flattened ary, with `to_begin` before and `to_end` after
+    them.
+    """
     differences, dtype = diff(ravel(ary)), np.asarray(unwrap(ary)).dtype
     for end in (np.asarray(unwrap(end)) for end in (to_begin, to_end) if end is not None):
         if not np.can_cast(end.dtype, dtype, "same_kind"):
@@ -66,7 +72,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
     along, axis = axis, one_axis("trapezoid", axis, np.ndim(y))
     if x is not None:
         dx = diff(x, axis=-1 if np.ndim(x) == 1 else along)
-        dx = reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))]) if np.ndim(x) == 1 else dx
+        dx = (
+            reshape(dx, [-1 if i == axis else 1 for i in range(np.ndim(y))])
+            if np.ndim(x) == 1
+            else dx
+        )
     before = (slice(None),) * axis
     heights = getitem(y, (*before, slice(1, None))) + getitem(y, (*before, slice(None, -1)))
     return reduction.sum(heights * dx / 2.0, along)
@@ -74,24 +84,34 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
 
 @function(numpy=np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """The slopes of f along each axis (or `axis`), from differences of neighbours: one tensor, or a tuple of them.
+    """The slopes of f along each axis (or `axis`), from differences of neighbours: one tensor, or a
+    tuple of them.
 
-    `varargs` are the distances: one number, or for each axis a number or the places. `edge_order` is that of the ends.
+    `varargs` are the distances: one number, or for each axis a number or the places. `edge_order`
+    is that of the ends.
     """
     axes = all_axes("gradient", axis, np.ndim(f))
     spacings = [*varargs] * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
     if len(spacings) != len(axes) or (not axes and any(map(np.ndim, varargs))):
-        raise TypeError(f"gradient: expected one distance or one for each of {len(axes)} axes, got {len(varargs)}")
+        raise TypeError(
+            f"gradient: expected one distance or one for each of {len(axes)} axes, got "
+            f"{len(varargs)}"
+        )
     found = [_slope(f, h, a, edge_order) for h, a in zip(spacings, axes)]
     return found[0] if len(found) == 1 else tuple(found)
 
 
 def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
-    """Slopes along one axis: the product with a matrix of weights, which NumPy gives of the identity."""
+    """Slopes along one axis: the product with a matrix of weights, which NumPy gives of the
+    identity.
+    """
     n = shape_of(f)[axis]
     if needs_gradient(h):
         if np.ndim(h):
-            raise TypeError("gradient: places that require gradients are not supported; divide differences by theirs")
+            raise TypeError(
+                "gradient: places that require gradients are not supported; divide differences by "
+                "theirs"
+            )
         return _slope(f, 1.0, axis, edge_order) / h
     weights = np.gradient(np.eye(n), without_tensors(h), axis=0, edge_order=edge_order)  # type: ignore[call-overload]
     dtype = f.dtype if f.dtype.kind == "f" else float
@@ -100,11 +120,18 @@ def _slope(f: Any, h: Any, axis: int, edge_order: int) -> Tensor:
 
 @function(numpy=np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Tensor:
-    """The values at x of the line through the points (xp, fp), xp rising; beyond its ends `left` and `right`."""
-    x, xp, fp = (astype(v, float) for v in (x, xp, fp))  # as NumPy: differences of unsigned integers wrap around
+    """The values at x of the line through the points (xp, fp), xp rising; beyond its ends `left`
+    and `right`.
+    """
+    x, xp, fp = (
+        astype(v, float) for v in (x, xp, fp)
+    )  # as NumPy: differences of unsigned integers wrap around
     places, knots = x.data, xp.data
     if knots.ndim != 1 or shape_of(fp) != knots.shape or not knots.size:
-        raise ValueError(f"interp: expected xp and fp as vectors of one length, got {knots.shape} and {shape_of(fp)}")
+        raise ValueError(
+            f"interp: expected xp and fp as vectors of one length, got {knots.shape} and "
+            f"{shape_of(fp)}"
+        )
     low, high = places < knots[0], places > knots[-1]
     i = np.clip(np.searchsorted(knots, places, side="right") - 1, 0, np.maximum(knots.size - 2, 0))
     j = np.minimum(i + 1, knots.size - 1)
@@ -117,14 +144,24 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Ten
 
 @function(numpy=np.convolve)
 def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
-    """The convolution of two vectors, yₖ = Σ aᵢ vₖ₋ᵢ; `mode` "full", "same" (as long as the longer) or "valid"."""
-    a, v = (ravel(x) if np.ndim(x) == 0 else x if isinstance(x, Tensor) else np.asarray(x) for x in (a, v))
+    """The convolution of two vectors, yₖ = Σ aᵢ vₖ₋ᵢ; `mode` "full", "same" (as long as the longer)
+    or "valid".
+    """
+    a, v = (
+        ravel(x) if np.ndim(x) == 0 else x if isinstance(x, Tensor) else np.asarray(x)
+        for x in (a, v)
+    )
     if np.ndim(a) != 1 or np.ndim(v) != 1 or not np.size(a) or not np.size(v):
-        raise ValueError(f"convolve: expected two vectors that are not empty, got {shape_of(a)} and {shape_of(v)}")
+        raise ValueError(
+            f"convolve: expected two vectors that are not empty, got {shape_of(a)} and "
+            f"{shape_of(v)}"
+        )
     check_choice("convolve", "mode", mode, "full", "same", "valid")
     a, v = (a, v) if np.size(a) >= np.size(v) else (v, a)
     n, m = np.size(a), np.size(v)
-    rows = sliding_window_view(concatenate([np.zeros(m - 1, a.dtype), a, np.zeros(m - 1, a.dtype)]), m)
+    rows = sliding_window_view(
+        concatenate([np.zeros(m - 1, a.dtype), a, np.zeros(m - 1, a.dtype)]), m
+    )
     y = matmul(rows, flip(v))
     skip = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
     return getitem(y, slice(skip, skip + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]))
@@ -134,5 +171,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Tensor:
 def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
     """The cross-correlation of two vectors, yₖ = Σ aᵢ₊ₖ vᵢ, which is `convolve` with v reversed."""
     if np.ndim(a) != 1 or np.ndim(v) != 1:
-        raise ValueError(f"correlate: expected two vectors, got shapes {shape_of(a)} and {shape_of(v)}")
+        raise ValueError(
+            f"correlate: expected two vectors, got shapes {shape_of(a)} and {shape_of(v)}"
+        )
     return convolve(a, flip(v), mode)

@@ -1,4 +1,6 @@
-"""Comparisons, logic, rounding, positions: functions of the arrays inside tensors, whose results have no gradient."""
+"""Comparisons, logic, rounding, positions: functions of the arrays inside tensors, whose results
+have no gradient.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,60 @@ from ..core.registry import function
 from ..core.tensor import DISPATCH, wrap
 
 __all__ = [
-    "greater", "greater_equal", "less", "less_equal", "equal", "not_equal", "isclose", "allclose", "array_equal",
-    "logical_not", "logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
-    "bitwise_not", "any", "all", "isnan", "isinf", "isfinite", "signbit", "floor", "ceil", "trunc", "round",
-    "rint", "floor_divide", "argmax", "argmin", "nonzero", "argwhere", "count_nonzero", "searchsorted",
-]  # fmt: skip
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "equal",
+    "not_equal",
+    "isclose",
+    "allclose",
+    "array_equal",
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_not",
+    "any",
+    "all",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "rint",
+    "floor_divide",
+    "argmax",
+    "argmin",
+    "nonzero",
+    "argwhere",
+    "count_nonzero",
+    "searchsorted",
+]
 
 
-def _on_arrays(numpy: Any, doc: str, methods: str = "", name: str | None = None) -> Callable[..., Any]:
-    """Register a NumPy function (or the first of several) for the arrays inside tensors; its arrays become tensors."""
+def _on_arrays(
+    numpy: Any, doc: str, methods: str = "", name: str | None = None
+) -> Callable[..., Any]:
+    """Register a NumPy function (or the first of several) for the arrays inside tensors; its arrays
+    become tensors.
+    """
     several = numpy if isinstance(numpy, tuple) else (numpy,)
     numpy = several[0]
 
     def call(*args: Any, **options: Any) -> Any:
         result = on_arrays(numpy, args, spoken(call.__name__, options) if options else options)
-        return wrap(np.asarray(result), None) if isinstance(result, (np.ndarray, np.generic)) else result
+        return (
+            wrap(np.asarray(result), None)
+            if isinstance(result, (np.ndarray, np.generic))
+            else result
+        )
 
     call.__name__ = call.__qualname__ = name or numpy.__name__
     call.__doc__ = doc
@@ -42,9 +83,13 @@ less = _on_arrays(np.less, "a < b.", "__lt__")
 less_equal = _on_arrays(np.less_equal, "a <= b.", "__le__")
 equal = _on_arrays(np.equal, "a == b, element by element.", "__eq__")
 not_equal = _on_arrays(np.not_equal, "a != b, element by element.", "__ne__")
-isclose = _on_arrays(np.isclose, "Whether a and b are equal within a tolerance, element by element.")
+isclose = _on_arrays(
+    np.isclose, "Whether a and b are equal within a tolerance, element by element."
+)
 allclose = _on_arrays(np.allclose, "Whether all of a and b are equal within a tolerance: a bool.")
-array_equal = _on_arrays(np.array_equal, "Whether a and b have the same shape and elements: a bool.")
+array_equal = _on_arrays(
+    np.array_equal, "Whether a and b have the same shape and elements: a bool."
+)
 
 logical_not = _on_arrays(np.logical_not, "not x, element by element.")
 logical_and = _on_arrays(np.logical_and, "a and b, element by element.")
@@ -68,19 +113,54 @@ round = _on_arrays((np.round, np.around), "x rounded to `decimals`, halves to ev
 rint = _on_arrays(np.rint, "The nearest integer, halves to even.")
 floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__ __rfloordiv__")
 
-argmax = _on_arrays(np.argmax, "The position of the largest element: of all, or along `axis`.", "argmax")
-argmin = _on_arrays(np.argmin, "The position of the smallest element: of all, or along `axis`.", "argmin")
-nonzero = _on_arrays(np.nonzero, "The indices of the elements that are not zero: a tuple of ndarrays.", "nonzero")
+argmax = _on_arrays(
+    np.argmax, "The position of the largest element: of all, or along `axis`.", "argmax"
+)
+argmin = _on_arrays(
+    np.argmin, "The position of the smallest element: of all, or along `axis`.", "argmin"
+)
+nonzero = _on_arrays(
+    np.nonzero, "The indices of the elements that are not zero: a tuple of ndarrays.", "nonzero"
+)
 argwhere = _on_arrays(np.argwhere, "The indices of the elements that are not zero, a row for each.")
 count_nonzero = _on_arrays(np.count_nonzero, "How many elements are not zero.")
 searchsorted = _on_arrays(np.searchsorted, "Where values would be inserted into a sorted x.")
 
 for _numpy in (
-    np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.may_share_memory,
-    np.shares_memory, np.zeros_like, np.ones_like, np.empty_like, np.array_repr, np.array_str,
-    np.array2string, np.isneginf, np.isposinf, np.nanargmax, np.nanargmin, np.argpartition, np.digitize,
-    np.linalg.matrix_rank, np.fix, np.angle, np.iscomplex, np.isreal, np.imag, np.isin, np.array_equiv,
-    np.diag_indices_from, np.tril_indices_from, np.triu_indices_from, np.common_type, np.min_scalar_type,
+    np.shape,
+    np.ndim,
+    np.size,
+    np.result_type,
+    np.can_cast,
+    np.iscomplexobj,
+    np.isrealobj,
+    np.may_share_memory,
+    np.shares_memory,
+    np.zeros_like,
+    np.ones_like,
+    np.empty_like,
+    np.array_repr,
+    np.array_str,
+    np.array2string,
+    np.isneginf,
+    np.isposinf,
+    np.nanargmax,
+    np.nanargmin,
+    np.argpartition,
+    np.digitize,
+    np.linalg.matrix_rank,
+    np.fix,
+    np.angle,
+    np.iscomplex,
+    np.isreal,
+    np.imag,
+    np.isin,
+    np.array_equiv,
+    np.diag_indices_from,
+    np.tril_indices_from,
+    np.triu_indices_from,
+    np.common_type,
+    np.min_scalar_type,
     np.einsum_path,
-):  # fmt: skip
+):
     _on_arrays(_numpy, f"np.{_numpy.__name__}, of the arrays inside tensors.")

@@ -1,11 +1,12 @@
 """Decompositions of matrices, and what is composed of them.
 
-The derivatives are the published ones: M. Giles (2008), "Collected matrix derivative results for forward
-and reverse mode algorithmic differentiation", for eigh; J. Townsend (2016), "Differentiating the singular
-value decomposition"; M. Seeger et al. (2017), "Auto-differentiating linear algebra", for QR. Where they
-divide by the difference of two eigenvalues (or of the squares of two singular values) that are equal, the
-derivative of the vectors does not exist: as in PyTorch it is inf or NaN there, while that of the values
-alone is right. Functions whose result is unique in spite of that (pinv, norms) give the right derivative.
+The derivatives are the published ones: M. Giles (2008), "Collected matrix derivative results for
+forward and reverse mode algorithmic differentiation", for eigh; J. Townsend (2016),
+"Differentiating the singular value decomposition"; M. Seeger et al. (2017), "Auto-differentiating
+linear algebra", for QR. Where they divide by the difference of two eigenvalues (or of the squares
+of two singular values) that are equal, the derivative of the vectors does not exist: as in PyTorch
+it is inf or NaN there, while that of the values alone is right. Functions whose result is unique in
+spite of that (pinv, norms) give the right derivative.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _eigh_gradient(g: Any, y: Any) -> Any:
 
 
 def _unless_zero(turned: Any, values: Any) -> Any:
-    """turned / (values_j - values_i) off the diagonal; 0 where `turned` is, also if two values are equal."""
+    """turned / (values_j - values_i) off the diagonal; 0 where `turned` is, also if two values are
+    equal.
+    """
     eye = np.eye(values.shape[-1], dtype=bool)
     apart = values[..., None, :] - values[..., :, None]
     skip = eye | ((unwrap(turned) == 0) & (unwrap(apart) == 0))
@@ -81,8 +84,9 @@ def _eigh(x, /, UPLO="L"):
 def eigh(x: Any, UPLO: str = "L") -> EighResult:
     """The eigenvalues, rising, and the eigenvectors (in columns) of symmetric matrices (..., n, n).
 
-    Only the lower triangle is read (or the upper, with `UPLO` "U"); the gradient is that of a symmetric matrix.
-    The signs of the vectors are free: a function of them has a derivative only if it does not depend on these.
+    Only the lower triangle is read (or the upper, with `UPLO` "U"); the gradient is that of a
+    symmetric matrix. The signs of the vectors are free: a function of them has a derivative only if
+    it does not depend on these.
     """
     check_choice("eigh", "UPLO", UPLO.upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
@@ -91,11 +95,14 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
 
 @function(numpy=np.linalg.eigvalsh)
 def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices (..., n, n), rising; also where some are equal it has a derivative."""
+    """The eigenvalues of symmetric matrices (..., n, n), rising; also where some are equal it has a
+    derivative.
+    """
     return eigh(x, UPLO).eigenvalues
 
 
-# -- singular values -----------------------------------------------------------------------------------
+# -- singular values
+# -----------------------------------------------------------------------------------
 
 
 def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
@@ -109,7 +116,9 @@ def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
     left, right = left - left.mT, right - right.mT
     row, column = s[..., None, :], s[..., :, None]
     inner = (
-        inner + _unless_zero(left, s) * ratio(row, row + column) + _unless_zero(right, s) * ratio(column, row + column)
+        inner
+        + _unless_zero(left, s) * ratio(row, row + column)
+        + _unless_zero(right, s) * ratio(column, row + column)
     )
     c = U @ inner @ V.mT
     if m > k:
@@ -126,8 +135,11 @@ def _svd(x, /):
 
 
 @function(numpy=np.linalg.svd)
-def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    """U, S, Vh with x = U[..., :k] * S @ Vh[..., :k, :], for matrices (..., m, n) and k = min(m, n).
+def svd(
+    x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> Any:
+    """U, S, Vh with x = U[..., :k] * S @ Vh[..., :k, :], for matrices (..., m, n) and k = min(m,
+    n).
 
     With `full_matrices` (the default, as in NumPy) U and Vh are square; their columns and rows past
     k are not determined by x, and carry no gradient. Without `compute_uv`, S alone.
@@ -153,7 +165,8 @@ def svdvals(x: Any) -> Tensor:
     return svd(x, compute_uv=False)
 
 
-# -- QR ------------------------------------------------------------------------------------------------
+# -- QR
+# ------------------------------------------------------------------------------------------------
 
 
 def _qr_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
@@ -175,12 +188,14 @@ def _qr(x, /):
 def qr(x: Any, mode: str = "reduced") -> Any:
     """Q with orthonormal columns and R upper triangular, whose product is x (..., m, n).
 
-    Modes "reduced" and "r" (R alone); "complete" where m <= n. The derivative needs the first min(m, n)
-    columns of x to be independent.
+    Modes "reduced" and "r" (R alone); "complete" where m <= n. The derivative needs the first
+    min(m, n) columns of x to be independent.
     """
     m, n = np.shape(x)[-2:]
     if mode not in ("reduced", "r") and not (mode == "complete" and m <= n):
-        raise ValueError(f"qr: mode {mode!r} of shape {np.shape(x)} is not supported; use 'reduced' or 'r'")
+        raise ValueError(
+            f"qr: mode {mode!r} of shape {np.shape(x)} is not supported; use 'reduced' or 'r'"
+        )
     y = _qr(getitem(x, (..., slice(None, min(m, n)))))
     q, r = y[..., :m, :], y[..., m:, :]
     if n > m:  # the other columns of R: the rest of x in the basis Q
@@ -188,11 +203,14 @@ def qr(x: Any, mode: str = "reduced") -> Any:
     return r if mode == "r" else QRResult(q, r)
 
 
-# -- what is composed of them --------------------------------------------------------------------------
+# -- what is composed of them
+# --------------------------------------------------------------------------
 
 
 def _pinv_gradient(g: Any, y: Any, x: Any) -> Any:
-    """G. Golub, V. Pereyra (1973), "The differentiation of pseudo-inverses", for matrices of constant rank."""
+    """G. Golub, V. Pereyra (1973), "The differentiation of pseudo-inverses", for matrices of
+    constant rank.
+    """
     left = np.eye(x.shape[-2], dtype=y.dtype) - x @ y
     right = np.eye(x.shape[-1], dtype=y.dtype) - y @ x
     return left @ g.mT @ y @ y.mT + y.mT @ y @ g.mT @ right - y.mT @ g @ y.mT
@@ -205,7 +223,8 @@ def _pinv(x, /, rcond=None):
 
 @function(numpy=np.linalg.pinv)
 def pinv(x: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
-    """The pseudo-inverses (..., n, m) of matrices (..., m, n); singular values below `rcond` of the largest are 0.
+    """The pseudo-inverses (..., n, m) of matrices (..., m, n); singular values below `rcond` of the
+    largest are 0.
 
     The derivative is that for matrices of this rank.
     """
@@ -219,7 +238,8 @@ def pinv(x: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
 @function(numpy=np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tensor]:
-    """The x with the smallest |b - a x|: (x, the sums of squares left over, the rank of a, its singular values).
+    """The x with the smallest |b - a x|: (x, the sums of squares left over, the rank of a, its
+    singular values).
 
     `a` is (m, n), `b` (m,) or (m, k). The sums are empty unless a has rank n < m, as in NumPy.
     """
@@ -244,15 +264,23 @@ def matrix_power(x: Any, n: int) -> Tensor:
         y = (x if y is None else matmul(y, x)) if n & 1 else y
         n >>= 1
         x = matmul(x, x) if n else x
-    return Tensor(np.broadcast_to(np.eye(shape[-1], dtype=unwrap(x).dtype), shape)) if y is None else y * 1
+    return (
+        Tensor(np.broadcast_to(np.eye(shape[-1], dtype=unwrap(x).dtype), shape))
+        if y is None
+        else y * 1
+    )
 
 
 @function(numpy=np.linalg.multi_dot)
 def multi_dot(arrays: Sequence[Any]) -> Tensor:
-    """The matrix product of all the arrays, from left to right; the first and the last can be vectors."""
+    """The matrix product of all the arrays, from left to right; the first and the last can be
+    vectors.
+    """
     if len(arrays) < 2:
         raise ValueError(f"multi_dot: expected at least two arrays, got {len(arrays)}")
     ends = {np.ndim(arrays[0]), np.ndim(arrays[-1])}
     if len(arrays) > 2 and (any(np.ndim(x) != 2 for x in arrays[1:-1]) or not ends <= {1, 2}):
-        raise np.linalg.LinAlgError("multi_dot: expected matrices, of which the first and the last can be vectors")
+        raise np.linalg.LinAlgError(
+            "multi_dot: expected matrices, of which the first and the last can be vectors"
+        )
     return reduce(dot, arrays)

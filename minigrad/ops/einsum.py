@@ -22,20 +22,26 @@ def parse(subscripts: str, ndims: Sequence[int]) -> tuple[list[str], str]:
     if len(terms) != len(ndims):
         raise ValueError(f"{subscripts!r} names {len(terms)} operands, but there are {len(ndims)}")
     unused = [letter for letter in ascii_letters if letter not in text]
-    rank = max([n - len(t.replace("...", "")) for t, n in zip(terms, ndims) if "..." in t], default=0)
+    rank = max(
+        [n - len(t.replace("...", "")) for t, n in zip(terms, ndims) if "..." in t], default=0
+    )
     dots = "".join(unused[:rank])
     spelled = []
     for term, ndim in zip(terms, ndims):
         letters = term.replace("...", "")
         own = ndim - len(letters)
         if own < 0 or (own and "..." not in term) or not (letters.isalpha() or not letters):
-            raise ValueError(f"{subscripts!r}: term {term!r} does not fit an operand with {ndim} axes")
+            raise ValueError(
+                f"{subscripts!r}: term {term!r} does not fit an operand with {ndim} axes"
+            )
         spelled.append(term.replace("...", dots[rank - own :]))
     if arrow:
         result = right.replace("...", dots)
     else:  # every index that appears once, in alphabetical order
         letters = left.replace("...", "").replace(",", "")
-        result = dots + "".join(sorted(letter for letter in set(letters) if letters.count(letter) == 1))
+        result = dots + "".join(
+            sorted(letter for letter in set(letters) if letters.count(letter) == 1)
+        )
     return spelled, result
 
 
@@ -53,8 +59,12 @@ def _gradients(
     ]
 
 
-def _gradient(g: Any, i: int, arrays: Any, terms: list[str], result: str, shape: Any, lengths: dict[str, int]) -> Any:
-    """The gradient of operand i: the product of g and the other operands, over this operand's indices."""
+def _gradient(
+    g: Any, i: int, arrays: Any, terms: list[str], result: str, shape: Any, lengths: dict[str, int]
+) -> Any:
+    """The gradient of operand i: the product of g and the other operands, over this operand's
+    indices.
+    """
     own = "".join(dict.fromkeys(terms[i]))  # each index once
     others = [(term, array) for j, (term, array) in enumerate(zip(terms, arrays)) if j != i]
     present = set(result).union(*[term for term, _ in others])
@@ -85,15 +95,21 @@ def _as_text(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
     pairs = len(arguments) // 2 * 2
     operands, lists = [*arguments[:pairs:2]], [*arguments[1:pairs:2], *arguments[pairs:]]
     if not pairs or not all(isinstance(labels, (list, tuple)) for labels in lists):
-        raise TypeError(f"einsum: expected subscripts as a string, got a {type(arguments[0]).__name__}")
-    spelled = ["".join("..." if i is Ellipsis else ascii_letters[i] for i in labels) for labels in lists]
+        raise TypeError(
+            f"einsum: expected subscripts as a string, got a {type(arguments[0]).__name__}"
+        )
+    spelled = [
+        "".join("..." if i is Ellipsis else ascii_letters[i] for i in labels) for labels in lists
+    ]
     terms = ",".join(spelled[: len(operands)])
     return (f"{terms}->{spelled[-1]}" if len(lists) > len(operands) else terms), tuple(operands)
 
 
 @op(vjp=_gradients)
 def _einsum(*arrays, subscripts):
-    large = len(arrays) > 1 and max(np.size(x) for x in arrays) > 1000  # where BLAS repays its preparation
+    large = (
+        len(arrays) > 1 and max(np.size(x) for x in arrays) > 1000
+    )  # where BLAS repays its preparation
     return np.einsum(subscripts, *arrays, optimize=large)
 
 

@@ -14,14 +14,51 @@ from ..core.tensor import Tensor, unwrap
 from .axes import booleans
 
 __all__ = [
-    "add", "subtract", "multiply", "divide", "negative", "positive", "absolute", "sign", "power", "square",
-    "reciprocal", "remainder", "exp", "expm1", "log", "log1p", "log2", "log10", "sqrt", "rsqrt", "logaddexp", "hypot",
-    "sin", "cos", "tan", "arcsin", "arccos", "arctan", "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh",
-    "arctanh", "maximum", "minimum", "where", "masked_fill", "clip",
-]  # fmt: skip
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "negative",
+    "positive",
+    "absolute",
+    "sign",
+    "power",
+    "square",
+    "reciprocal",
+    "remainder",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "logaddexp",
+    "hypot",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "maximum",
+    "minimum",
+    "where",
+    "masked_fill",
+    "clip",
+]
 
-# -- division where a slope may be infinite ----------------------------------------------------------
-# A branch that was not taken sends back 0, which an infinite slope must not turn into NaN: 0 / 0 = 0 · ∞ = 0.
+# -- division where a slope may be infinite
+# ---------------------------------------------------------- A branch that was not taken sends back
+# 0, which an infinite slope must not turn into NaN: 0 / 0 = 0 · ∞ = 0.
 
 
 @op(a=lambda g, b: safe_divide(g, b), b=lambda g, y, b: -safe_multiply(safe_divide(g, b), y))
@@ -39,35 +76,53 @@ safe_multiply: Any = either(_safe_multiply)
 
 
 def ratio(a: Any, b: Any) -> Any:
-    """a / b, and 0 where b is 0: for derivatives that are taken as 0 at a point where there is none."""
+    """a / b, and 0 where b is 0: for derivatives that are taken as 0 at a point where there is
+    none.
+    """
     nought = b == 0
     return np.where(nought, 0, a / np.where(nought, 1, b))
 
 
-# -- arithmetic --------------------------------------------------------------------------------------
+# -- arithmetic
+# --------------------------------------------------------------------------------------
 
 add = ufunc(np.add, "a + b.", "__add__ __radd__", a=lambda g: g, b=lambda g: g)
 subtract = ufunc(np.subtract, "a - b.", "__sub__ __rsub__", a=lambda g: g, b=lambda g: -g)
-multiply = ufunc(np.multiply, "a · b.", "__mul__ __rmul__", a=lambda g, b: g * b, b=lambda g, a: g * a)
-divide = ufunc(np.divide, "a / b.", "__truediv__ __rtruediv__", a=lambda g, b: g / b, b=lambda g, y, b: -g * y / b)
+multiply = ufunc(
+    np.multiply, "a · b.", "__mul__ __rmul__", a=lambda g, b: g * b, b=lambda g, a: g * a
+)
+divide = ufunc(
+    np.divide,
+    "a / b.",
+    "__truediv__ __rtruediv__",
+    a=lambda g, b: g / b,
+    b=lambda g, y, b: -g * y / b,
+)
 negative = ufunc(np.negative, "-x.", "__neg__", x=lambda g: -g)
 positive = ufunc(np.positive, "+x, a copy.", "__pos__", x=lambda g: g)
-absolute = ufunc(np.absolute, "|x|; its derivative at 0 is 0.", "__abs__ abs", x=lambda g, x: g * np.sign(x))
+absolute = ufunc(
+    np.absolute, "|x|; its derivative at 0 is 0.", "__abs__ abs", x=lambda g, x: g * np.sign(x)
+)
 sign = ufunc(np.sign, "-1, 0 or 1; its derivative is 0.", "sign", x=lambda g: np.zeros_like(g))
 
 
-# A rule may test a value for where a formula breaks down, such as log 0, and may put a constant there. Anywhere
-# else the constant would hide how the value depends on what it was computed from, and with it second derivatives.
+# A rule may test a value for where a formula breaks down, such as log 0, and may put a constant
+# there. Anywhere else the constant would hide how the value depends on what it was computed from,
+# and with it second derivatives.
 
 
 def _power_a(g: Any, a: Any, b: Any) -> Any:
     if isinstance(b, (int, float)):
         return g * a * 2.0 if b == 2 else g * (b * a ** (b - 1)) if b != 0 else np.zeros_like(g)
-    return g * (b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0))  # a⁰ has derivative 0, also at a = 0
+    return g * (
+        b * np.where((a == 0) & (b == 0), 1, a) ** (b - 1.0)
+    )  # a⁰ has derivative 0, also at a = 0
 
 
 def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
-    return g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))  # 0ᵇ has derivative 0, not 0 · log 0
+    return (
+        g * y * np.log(np.where((a == 0) & (b >= 0), 1.0, a))
+    )  # 0ᵇ has derivative 0, not 0 · log 0
 
 
 @op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)
@@ -88,14 +143,21 @@ remainder = ufunc(
     b=lambda g, a, b: -g * np.floor_divide(a, b),
 )
 
-# -- exponentials and logarithms -----------------------------------------------------------------------
+# -- exponentials and logarithms
+# -----------------------------------------------------------------------
 
 exp = ufunc(np.exp, "eˣ.", "exp", x=lambda g, y: g * y)
 expm1 = ufunc(np.expm1, "eˣ - 1, exact for small x.", "expm1", x=lambda g, y: g * (y + 1))
 log = ufunc(np.log, "The natural logarithm.", "log", x=lambda g, x: safe_divide(g, x))
-log1p = ufunc(np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: safe_divide(g, 1 + x))
-log2 = ufunc(np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2)))
-log10 = ufunc(np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: safe_divide(g, x * math.log(10)))
+log1p = ufunc(
+    np.log1p, "log(1 + x), exact for small x.", "log1p", x=lambda g, x: safe_divide(g, 1 + x)
+)
+log2 = ufunc(
+    np.log2, "The logarithm to base 2.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2))
+)
+log10 = ufunc(
+    np.log10, "The logarithm to base 10.", "log10", x=lambda g, x: safe_divide(g, x * math.log(10))
+)
 sqrt = ufunc(np.sqrt, "The square root.", "sqrt", x=lambda g, y: safe_divide(g, 2 * y))
 
 
@@ -126,7 +188,8 @@ hypot = ufunc(
     b=lambda g, y, b: g * ratio(b, y),
 )
 
-# -- angles --------------------------------------------------------------------------------------------
+# -- angles
+# --------------------------------------------------------------------------------------------
 
 sin = ufunc(np.sin, "The sine (radians).", "sin", x=lambda g, x: g * np.cos(x))
 cos = ufunc(np.cos, "The cosine (radians).", "cos", x=lambda g, x: -g * np.sin(x))
@@ -143,7 +206,9 @@ arccos = ufunc(
     "arccos",
     x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
 )
-arctan = ufunc(np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x))
+arctan = ufunc(
+    np.arctan, "The angle in (-π/2, π/2) with tangent x.", "arctan", x=lambda g, x: g / (1 + x * x)
+)
 
 
 def _per_square(g: Any, a: Any, b: Any) -> Any:
@@ -164,11 +229,17 @@ cosh = ufunc(np.cosh, "The hyperbolic cosine.", "cosh", x=lambda g, x: g * np.si
 tanh = ufunc(np.tanh, "The hyperbolic tangent.", "tanh", x=lambda g, y: g * (1 - y * y))
 arcsinh = ufunc(np.arcsinh, "The inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0))
 arccosh = ufunc(
-    np.arccosh, "The inverse of cosh.", "arccosh", x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1)))
+    np.arccosh,
+    "The inverse of cosh.",
+    "arccosh",
+    x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1))),
 )
-arctanh = ufunc(np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)))
+arctanh = ufunc(
+    np.arctanh, "The inverse of tanh.", "arctanh", x=lambda g, x: safe_divide(g, (1 - x) * (1 + x))
+)
 
-# -- choices -------------------------------------------------------------------------------------------
+# -- choices
+# -------------------------------------------------------------------------------------------
 
 
 def _larger(g: Any, a: Any, b: Any) -> Any:
@@ -182,10 +253,18 @@ def _smaller(g: Any, a: Any, b: Any) -> Any:
 
 
 maximum = ufunc(
-    np.maximum, "The larger of a and b; equal ones share the gradient as in PyTorch.", "maximum", a=_larger, b=_smaller
+    np.maximum,
+    "The larger of a and b; equal ones share the gradient as in PyTorch.",
+    "maximum",
+    a=_larger,
+    b=_smaller,
 )
 minimum = ufunc(
-    np.minimum, "The smaller of a and b; equal ones share the gradient as in PyTorch.", "minimum", a=_smaller, b=_larger
+    np.minimum,
+    "The smaller of a and b; equal ones share the gradient as in PyTorch.",
+    "minimum",
+    a=_smaller,
+    b=_larger,
 )
 
 
@@ -239,7 +318,9 @@ _GIVEN: Any = object()
 
 
 @numpy_form(np.clip)
-def _np_clip(a: Any, a_min: Any = _GIVEN, a_max: Any = _GIVEN, *, min: Any = _GIVEN, max: Any = _GIVEN) -> Tensor:
+def _np_clip(
+    a: Any, a_min: Any = _GIVEN, a_max: Any = _GIVEN, *, min: Any = _GIVEN, max: Any = _GIVEN
+) -> Tensor:
     if (a_min is _GIVEN) != (a_max is _GIVEN):
         raise TypeError("np.clip: expected both a_min and a_max (one can be None), or min= or max=")
     if a_min is not _GIVEN and (min is not _GIVEN or max is not _GIVEN):

@@ -35,7 +35,9 @@ def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
 
 @function(methods="chunk")
 def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
-    """x cut along `axis` into at most that many parts of one length, the last one shorter, as in PyTorch."""
+    """x cut along `axis` into at most that many parts of one length, the last one shorter, as in
+    PyTorch.
+    """
     axis = one_axis("chunk", axis, np.ndim(x))
     if chunks < 1:
         raise ValueError(f"chunk: expected at least one part, got {chunks}")
@@ -68,13 +70,18 @@ def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 @function(methods="flatten")
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
-    """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all axes in `order`."""
+    """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all
+    axes in `order`.
+    """
     if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
         return ravel(x, start_dim if isinstance(start_dim, str) else order)
     shape = shape_of(x) or (1,)
     first, last = (one_axis("flatten", axis, len(shape)) for axis in (start_dim, end_dim))
     if first > last:
-        raise ValueError(f"flatten: expected start_dim <= end_dim, got {start_dim} and {end_dim} of shape {shape}")
+        raise ValueError(
+            f"flatten: expected start_dim <= end_dim, got {start_dim} and {end_dim} of shape "
+            f"{shape}"
+        )
     return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
@@ -89,11 +96,15 @@ def as_dtype(name: str, to: Any) -> Any:
     try:
         return np.dtype(to)
     except TypeError:
-        raise TypeError(f"{name}: expected a dtype, a tensor, or the device 'cpu', got {to!r}") from None
+        raise TypeError(
+            f"{name}: expected a dtype, a tensor, or the device 'cpu', got {to!r}"
+        ) from None
 
 
 def _to(self: Tensor, to: Any) -> Tensor:
-    """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is, changes nothing."""
+    """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is,
+    changes nothing.
+    """
     dtype = as_dtype("to", to)
     return self if dtype is None or dtype == self.dtype else astype(self, dtype)
 
@@ -102,7 +113,8 @@ def _alpha(f: Any, sign: str) -> Any:
     def method(self: Tensor, other: Any, **options: Any) -> Tensor:
         if options:
             raise TypeError(
-                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, scaled before"
+                f"{f.__name__}: {', '.join(options)}= is not supported; write x {sign} other, "
+                "scaled before"
             )
         return f(self, other)
 
@@ -111,18 +123,27 @@ def _alpha(f: Any, sign: str) -> Any:
 
 
 def _in_place(name: str, otherwise: str) -> Any:
-    """A method of NumPy's that writes into x, and returns None; where a gradient flows it is refused."""
+    """A method of NumPy's that writes into x, and returns None; where a gradient flows it is
+    refused.
+    """
 
     def method(self: Tensor, *args: Any, **options: Any) -> None:
         if options.keys() & {"dim", "descending"}:
-            raise TypeError(f"{name}: PyTorch returns a pair, NumPy sorts in place; write np.sort(x) and np.argsort(x)")
+            raise TypeError(
+                f"{name}: PyTorch returns a pair, NumPy sorts in place; write np.sort(x) and "
+                "np.argsort(x)"
+            )
         if not writable(self, name, args, options):
-            raise GradientError(f"{name}: in place, the gradient of x would be lost; write {otherwise}")
+            raise GradientError(
+                f"{name}: in place, the gradient of x would be lost; write {otherwise}"
+            )
         on_arrays(getattr(self.data, name), args, options)
         mark_changed(self.data)
 
     method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"As NumPy's, in place, where no gradient flows through x; otherwise write {otherwise}."
+    method.__doc__ = (
+        f"As NumPy's, in place, where no gradient flows through x; otherwise write {otherwise}."
+    )
     return method
 
 

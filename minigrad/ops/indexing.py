@@ -16,9 +16,18 @@ from .elementwise import add
 from .shape import ravel
 
 __all__ = [
-    "scatter", "getitem", "take", "take_along_axis", "gather", "compress", "extract", "index_select", "masked_select",
-    "index_add", "one_hot",
-]  # fmt: skip
+    "scatter",
+    "getitem",
+    "take",
+    "take_along_axis",
+    "gather",
+    "compress",
+    "extract",
+    "index_select",
+    "masked_select",
+    "index_add",
+    "one_hot",
+]
 
 # A pick and a scatter are each other's derivative: what one reads, the other adds to.
 
@@ -49,7 +58,9 @@ def _is_distinct(index: Any) -> bool:
 
 
 INTP: Any = np.intp
-"""What NumPy indexes with: integers of the machine's width, 32 bits in a browser and on small boards."""
+"""What NumPy indexes with: integers of the machine's width, 32 bits in a browser and on small
+boards.
+"""
 
 
 def as_indices(indices: np.ndarray) -> np.ndarray:
@@ -58,14 +69,22 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
         return indices
     narrow = indices.astype(INTP)
     if indices.dtype.itemsize >= narrow.dtype.itemsize and not np.array_equal(narrow, indices):
-        raise IndexError(f"expected indices that fit into {np.dtype(INTP)}, got {indices.min()} to {indices.max()}")
+        raise IndexError(
+            f"expected indices that fit into {np.dtype(INTP)}, got {indices.min()} to "
+            f"{indices.max()}"
+        )
     return narrow
 
 
 def plain_index(index: Any) -> Any:
     """An index with the arrays inside its tensors."""
     if isinstance(index, tuple):
-        return tuple([plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part for part in index])
+        return tuple(
+            [
+                plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part
+                for part in index
+            ]
+        )
     index = unwrap(index)
     return as_indices(index) if isinstance(index, np.ndarray) else index
 
@@ -78,7 +97,9 @@ def getitem(x: Any, index: Any) -> Tensor:
 
 @function()
 def scatter(x: Any, index: Any, shape: Sequence[int]) -> Tensor:
-    """Zeros of `shape`, with x added at `index` (any NumPy index): `y[index] += x`; repeated indices add up."""
+    """Zeros of `shape`, with x added at `index` (any NumPy index): `y[index] += x`; repeated
+    indices add up.
+    """
     return _scatter(x, index=plain_index(index), shape=shape)
 
 
@@ -110,10 +131,16 @@ def integers(name: str, indices: Any) -> np.ndarray:
     return indices
 
 
-def _picked_along(name: str, x: Any, indices: np.ndarray, axis: int, shape: tuple[int, ...]) -> Tensor:
-    """x at `indices` along `axis`, and at every position along the other axes of `shape`; these broadcast."""
+def _picked_along(
+    name: str, x: Any, indices: np.ndarray, axis: int, shape: tuple[int, ...]
+) -> Tensor:
+    """x at `indices` along `axis`, and at every position along the other axes of `shape`; these
+    broadcast.
+    """
     if indices.ndim != np.ndim(x):
-        raise ValueError(f"{name}: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}")
+        raise ValueError(
+            f"{name}: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}"
+        )
     places: list[Any] = list(np.ogrid[tuple(map(slice, shape))])
     places[one_axis(name, axis, indices.ndim)] = indices
     return getitem(x, tuple(places))
@@ -121,14 +148,18 @@ def _picked_along(name: str, x: Any, indices: np.ndarray, axis: int, shape: tupl
 
 @function()
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
-    """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise; of the flattened x where it is None.
+    """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise; of the flattened x where it
+    is None.
 
     Along the other axes x and the indices broadcast.
     """
     indices = integers("take_along_axis", indices)
     if axis is None:
         if indices.ndim != 1:
-            raise ValueError(f"take_along_axis: expected 1 axis of indices with axis=None, got shape {indices.shape}")
+            raise ValueError(
+                f"take_along_axis: expected 1 axis of indices with axis=None, got shape "
+                f"{indices.shape}"
+            )
         return getitem(ravel(x), indices)
     return _picked_along("take_along_axis", x, indices, axis, shape_of(x))
 
@@ -136,7 +167,9 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
 @numpy_form(np.take_along_axis)
 def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor:
     if not hasattr(indices, "dtype"):
-        raise TypeError(f"np.take_along_axis: expected an array of indices, got a {type(indices).__name__}")
+        raise TypeError(
+            f"np.take_along_axis: expected an array of indices, got a {type(indices).__name__}"
+        )
     return take_along_axis(arr, indices, axis)
 
 
@@ -149,7 +182,9 @@ def gather(x: Any, axis: int, index: Any) -> Tensor:
 
 @function(numpy=np.compress)
 def compress(condition: Any, x: Any, axis: int | None = None) -> Tensor:
-    """The parts of x along `axis` (of the flattened x where it is None) at which the vector `condition` is true."""
+    """The parts of x along `axis` (of the flattened x where it is None) at which the vector
+    `condition` is true.
+    """
     condition = np.asarray(unwrap(condition))
     if condition.ndim != 1:
         raise ValueError(f"compress: expected a vector of conditions, got shape {condition.shape}")
@@ -164,7 +199,9 @@ def extract(condition: Any, x: Any) -> Tensor:
 
 @function(methods="index_select")
 def index_select(x: Any, axis: int, index: Any) -> Tensor:
-    """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does more."""
+    """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does
+    more.
+    """
     index = integers("index_select", index)
     if index.ndim > 1:
         raise ValueError(f"index_select: expected a vector of indices, got shape {index.shape}")
@@ -176,7 +213,9 @@ def masked_select(x: Any, mask: Any) -> Tensor:
     """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
     mask = booleans("masked_select", mask, "True for what is picked")
     shape = np.broadcast_shapes(shape_of(x), mask.shape)
-    return getitem(np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape))
+    return getitem(
+        np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape)
+    )
 
 
 @function(methods="index_add")
@@ -190,10 +229,15 @@ def index_add(x: Any, index: Any, values: Any) -> Tensor:
 
 @function()
 def one_hot(indices: Any, num_classes: int = -1, dtype: Any = np.float32) -> Tensor:
-    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as are asked for."""
+    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as
+    are asked for.
+    """
     indices = integers("one_hot", indices)
     if num_classes == -1 and indices.size:
         num_classes = int(indices.max()) + 1
     if indices.size and (indices.min() < 0 or indices.max() >= num_classes):
-        raise IndexError(f"one_hot: expected classes 0 to {num_classes - 1}, got {indices.min()} to {indices.max()}")
+        raise IndexError(
+            f"one_hot: expected classes 0 to {num_classes - 1}, got {indices.min()} to "
+            f"{indices.max()}"
+        )
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))

@@ -14,14 +14,34 @@ from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from .axes import check_choice, one_axis, shape_of
 from .indexing import getitem
-from .shape import astype, atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis, ravel, swapaxes
+from .shape import (
+    astype,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    moveaxis,
+    ravel,
+    swapaxes,
+)
 
 __all__ = [
-    "concatenate", "stack", "append", "vstack", "hstack", "dstack", "column_stack", "block", "split", "array_split",
-    "unstack", "meshgrid",
-]  # fmt: skip
+    "concatenate",
+    "stack",
+    "append",
+    "vstack",
+    "hstack",
+    "dstack",
+    "column_stack",
+    "block",
+    "split",
+    "array_split",
+    "unstack",
+    "meshgrid",
+]
 
-# -- joining -----------------------------------------------------------------------------------------
+# -- joining
+# -----------------------------------------------------------------------------------------
 
 
 def _parts(g: Any, arrays_shape: tuple[tuple[int, ...], ...], axis: int | None) -> list[Any]:
@@ -40,15 +60,21 @@ def _concatenate(*arrays, axis=0):
 def concatenate(
     arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Tensor:
-    """The arrays joined along an axis that they have, or flattened where it is None; converted to `dtype`, if given."""
+    """The arrays joined along an axis that they have, or flattened where it is None; converted to
+    `dtype`, if given.
+    """
     if dtype is None:
         return _concatenate(*arrays, axis=axis)
-    np.concatenate([np.empty(0, np.asarray(unwrap(x)).dtype) for x in arrays], dtype=dtype, casting=casting)  # may it?
+    np.concatenate(
+        [np.empty(0, np.asarray(unwrap(x)).dtype) for x in arrays], dtype=dtype, casting=casting
+    )  # may it?
     return _concatenate(*[astype(x, dtype) for x in arrays], axis=axis)
 
 
 @function(numpy=np.stack)
-def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
+def stack(
+    arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Tensor:
     """The arrays, of one shape, joined along a new axis."""
     shapes = {shape_of(x) for x in arrays}
     if len(shapes) != 1:
@@ -60,7 +86,9 @@ def stack(arrays: Sequence[Any], axis: int = 0, *, dtype: Any = None, casting: A
 @function(numpy=np.append)
 def append(x: Any, values: Any, axis: int | None = None) -> Tensor:
     """x with `values` after it along `axis`; both flattened where it is None."""
-    parts = [np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)]  # their dtype counts
+    parts = [
+        np.asarray(part) if isinstance(part, (int, float)) else part for part in (x, values)
+    ]  # their dtype counts
     return _concatenate(*parts, axis=axis)
 
 
@@ -74,7 +102,9 @@ def vstack(arrays: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kin
 def hstack(arrays: Sequence[Any], *, dtype: Any = None, casting: Any = "same_kind") -> Tensor:
     """The arrays side by side; vectors end to end."""
     parts = [atleast_1d(x) for x in arrays]
-    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+    return concatenate(
+        parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting
+    )
 
 
 @function(numpy=np.dstack)
@@ -86,7 +116,9 @@ def dstack(arrays: Sequence[Any]) -> Tensor:
 @function(numpy=np.column_stack)
 def column_stack(arrays: Sequence[Any]) -> Tensor:
     """Vectors as the columns of a matrix; matrices side by side."""
-    return _concatenate(*[expand_dims(atleast_1d(x), 1) if np.ndim(x) < 2 else x for x in arrays], axis=1)
+    return _concatenate(
+        *[expand_dims(atleast_1d(x), 1) if np.ndim(x) < 2 else x for x in arrays], axis=1
+    )
 
 
 @function(numpy=np.block)
@@ -118,22 +150,27 @@ def _block(arrays: Any, depth: int, ndim: int) -> Tensor:
 
 
 @function(numpy=np.meshgrid)
-def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True) -> tuple[Tensor, ...]:
+def meshgrid(
+    *arrays: Any, indexing: str = "xy", sparse: bool = False, copy: bool = True
+) -> tuple[Tensor, ...]:
     """The coordinates of a grid whose sides are the given vectors: along axis i those of vector i.
 
-    With `indexing` "xy" the first two axes are exchanged, as in pictures; with `sparse` axes along which
-    nothing changes have length 1.
+    With `indexing` "xy" the first two axes are exchanged, as in pictures; with `sparse` axes along
+    which nothing changes have length 1.
     """
     check_choice("meshgrid", "indexing", indexing, "xy", "ij")
     n = len(arrays)
-    sides = [ravel(x).reshape([-1 if i == k else 1 for k in range(n)]) for i, x in enumerate(arrays)]
+    sides = [
+        ravel(x).reshape([-1 if i == k else 1 for k in range(n)]) for i, x in enumerate(arrays)
+    ]
     if indexing == "xy" and n > 1:
         sides = [swapaxes(x, 0, 1) for x in sides]
     shape = np.broadcast_shapes(*[x.shape for x in sides])
     return tuple([x if sparse else x.broadcast_to(shape) for x in sides])
 
 
-# -- parting -----------------------------------------------------------------------------------------
+# -- parting
+# -----------------------------------------------------------------------------------------
 
 
 def _cut(x: Any, places: Sequence[int], axis: int) -> list[Tensor]:
@@ -143,7 +180,9 @@ def _cut(x: Any, places: Sequence[int], axis: int) -> list[Tensor]:
 
 @function(numpy=np.array_split)
 def array_split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """x cut along `axis` before each of the indices, or into that many parts that are as equal as can be."""
+    """x cut along `axis` before each of the indices, or into that many parts that are as equal as
+    can be.
+    """
     axis = one_axis("array_split", axis, np.ndim(x))
     n = shape_of(x)[axis]
     wanted = unwrap(indices_or_sections)
@@ -165,7 +204,8 @@ def split(x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> li
     axis = one_axis("split", axis, np.ndim(x))
     if not np.ndim(wanted := unwrap(indices_or_sections)) and shape_of(x)[axis] % int(wanted):
         raise ValueError(
-            f"split: {shape_of(x)[axis]} elements cannot be cut into {wanted} equal parts; array_split makes unequal "
+            f"split: {shape_of(x)[axis]} elements cannot be cut into {wanted} equal parts; "
+            "array_split makes unequal "
             f"ones, and split(x, [{wanted}]) cuts before element {wanted}"
         )
     return array_split(x, wanted, axis)
@@ -175,7 +215,10 @@ def _split_along(axis: int, least: int, numpy: Any) -> None:
     @numpy_form(numpy)
     def parted(ary: Any, indices_or_sections: Any) -> list[Tensor]:
         if np.ndim(ary) < least:
-            raise ValueError(f"np.{numpy.__name__}: expected an array with at least {least} axes, got {np.ndim(ary)}")
+            raise ValueError(
+                f"np.{numpy.__name__}: expected an array with at least {least} axes, got "
+                f"{np.ndim(ary)}"
+            )
         return split(ary, indices_or_sections, 0 if np.ndim(ary) == 1 else axis)
 
 

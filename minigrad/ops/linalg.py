@@ -18,9 +18,29 @@ from .indexing import scatter
 from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes
 
 __all__ = [
-    "matmul", "dot", "vdot", "inner", "outer", "tensordot", "diagonal", "diag", "diagflat", "trace", "tril", "triu",
-    "inv", "solve", "det", "slogdet", "cholesky", "vecdot", "kron", "cross", "matvec", "vecmat",
-]  # fmt: skip
+    "matmul",
+    "dot",
+    "vdot",
+    "inner",
+    "outer",
+    "tensordot",
+    "diagonal",
+    "diag",
+    "diagflat",
+    "trace",
+    "tril",
+    "triu",
+    "inv",
+    "solve",
+    "det",
+    "slogdet",
+    "cholesky",
+    "vecdot",
+    "kron",
+    "cross",
+    "matvec",
+    "vecmat",
+]
 
 # -- products --------------------------------------------------------------------------------------
 
@@ -46,7 +66,9 @@ def _matmul_b(g: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
 
 @op(numpy=np.matmul, methods="__matmul__ __rmatmul__ matmul", a=_matmul_a, b=_matmul_b)
 def matmul(a, b, /):
-    """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on either side."""
+    """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on
+    either side.
+    """
     return np.matmul(a, b)
 
 
@@ -83,14 +105,21 @@ def outer(a: Any, b: Any) -> Tensor:
 
 @function(numpy=np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """The sum over pairs of axes of a and b: `axes` of each, or that many of the last of a and the first of b."""
+    """The sum over pairs of axes of a and b: `axes` of each, or that many of the last of a and the
+    first of b.
+    """
     if isinstance(axes, (int, np.integer)):
         axes = (range(-axes, 0), range(axes))
-    summed_a, summed_b = (list(all_axes("tensordot", along, np.ndim(x))) for x, along in zip((a, b), axes))
-    lengths_a, lengths_b = ([shape_of(x)[i] for i in along] for x, along in ((a, summed_a), (b, summed_b)))
+    summed_a, summed_b = (
+        list(all_axes("tensordot", along, np.ndim(x))) for x, along in zip((a, b), axes)
+    )
+    lengths_a, lengths_b = (
+        [shape_of(x)[i] for i in along] for x, along in ((a, summed_a), (b, summed_b))
+    )
     if lengths_a != lengths_b:
         raise ValueError(
-            f"tensordot: axes {summed_a} of a, of lengths {lengths_a}, do not fit axes {summed_b} of b, {lengths_b}"
+            f"tensordot: axes {summed_a} of a, of lengths {lengths_a}, do not fit axes {summed_b} "
+            f"of b, {lengths_b}"
         )
     rest_a = [i for i in range(np.ndim(a)) if i not in summed_a]
     rest_b = [i for i in range(np.ndim(b)) if i not in summed_b]
@@ -105,7 +134,9 @@ def vecdot(a: Any, b: Any, *, axis: int = -1) -> Tensor:
     """The sum of products along `axis`, for arrays that broadcast."""
     lengths = {shape_of(x)[one_axis("vecdot", axis, np.ndim(x))] for x in (a, b)}
     if len(lengths) > 1:
-        raise ValueError(f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}")
+        raise ValueError(
+            f"vecdot: expected vectors of one length, got shapes {shape_of(a)} and {shape_of(b)}"
+        )
     products = multiply(moveaxis(a, axis, -1), moveaxis(b, axis, -1))
     total = reduction.sum(products, -1)
     return total if products.dtype.kind == "f" else astype(total, products.dtype)
@@ -122,13 +153,19 @@ def kron(a: Any, b: Any) -> Tensor:
 
 
 @function(numpy=np.cross)
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Tensor:
-    """The cross products of vectors of 3 elements along `axis` (or `axisa`, `axisb`, and in the result `axisc`)."""
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Tensor:
+    """The cross products of vectors of 3 elements along `axis` (or `axisa`, `axisb`, and in the
+    result `axisc`).
+    """
     if axis is not None:
         axisa = axisb = axisc = index(axis)
     a, b = moveaxis(a, axisa, -1), moveaxis(b, axisb, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
-        raise ValueError(f"cross: expected vectors of 3 elements, got shapes {a.shape} and {b.shape}")
+        raise ValueError(
+            f"cross: expected vectors of 3 elements, got shapes {a.shape} and {b.shape}"
+        )
     after, before = np.array([1, 2, 0]), np.array([2, 0, 1])
     return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axisc)
 
@@ -137,7 +174,9 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 def matvec(a: Any, b: Any) -> Tensor:
     """Matrices (..., n, k) times vectors (..., k)."""
     if np.ndim(a) < 2 or not np.ndim(b):
-        raise ValueError(f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}")
+        raise ValueError(
+            f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}"
+        )
     return matmul(a, expand_dims(b, -1))[..., 0]
 
 
@@ -145,7 +184,9 @@ def matvec(a: Any, b: Any) -> Tensor:
 def vecmat(a: Any, b: Any) -> Tensor:
     """Vectors (..., n) times matrices (..., n, m): (..., m)."""
     if np.ndim(a) < 1 or np.ndim(b) < 2:
-        raise ValueError(f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}")
+        raise ValueError(
+            f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}"
+        )
     return matmul(expand_dims(a, -2), b)[..., 0, :]
 
 
@@ -161,7 +202,9 @@ numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, 
 @numpy_form(np.linalg.outer)
 def _linalg_outer(x1: Any, x2: Any) -> Tensor:
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise ValueError(f"np.linalg.outer: expected two vectors, got shapes {shape_of(x1)} and {shape_of(x2)}")
+        raise ValueError(
+            f"np.linalg.outer: expected two vectors, got shapes {shape_of(x1)} and {shape_of(x2)}"
+        )
     return outer(x1, x2)
 
 
@@ -263,7 +306,9 @@ def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
     shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]
     size = math.prod(shape)
     if np.size(a) != size**2:
-        raise np.linalg.LinAlgError(f"np.linalg.tensorsolve: expected a square map, got shape {shape_of(a)}")
+        raise np.linalg.LinAlgError(
+            f"np.linalg.tensorsolve: expected a square map, got shape {shape_of(a)}"
+        )
     return reshape(solve(reshape(a, size, size), reshape(b, -1)), shape)
 
 
@@ -280,7 +325,9 @@ def _det_gradient(g: Any, y: Any, x: Any) -> Any:
     g, y = g[..., None, None], y[..., None, None]
     # each further derivative multiplies the error of the inverse by the condition of x once more
     limit = 1e4 if isinstance(x, Tensor) else 1e8
-    regular = not x.size or (np.isfinite(unwrap(x)).all() and np.all(np.linalg.cond(unwrap(x)) < limit))
+    regular = not x.size or (
+        np.isfinite(unwrap(x)).all() and np.all(np.linalg.cond(unwrap(x)) < limit)
+    )
     return g * y * np.linalg.inv(x).mT if regular else g * _cofactors(x)
 
 
@@ -297,7 +344,9 @@ def _logabsdet(x, /):
 
 @function(numpy=np.linalg.slogdet, methods="slogdet")
 def slogdet(x: Any) -> Any:
-    """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign, logabsdet)."""
+    """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign,
+    logabsdet).
+    """
     result = np.linalg.slogdet(unwrap(x))
     return type(result)(Tensor(result.sign), _logabsdet(x))
 
@@ -305,7 +354,9 @@ def slogdet(x: Any) -> Any:
 def _cholesky_gradient(g: Any, y: Any) -> Any:
     """I. Murray (2016), "Differentiation of the Cholesky decomposition", eq. 10."""
     middle = np.tril(y.mT @ g)
-    middle = middle - np.diagonal(middle, 0, -2, -1)[..., None] * np.eye(y.shape[-1], dtype=y.dtype) / 2
+    middle = (
+        middle - np.diagonal(middle, 0, -2, -1)[..., None] * np.eye(y.shape[-1], dtype=y.dtype) / 2
+    )
     s = np.linalg.solve(y.mT, np.linalg.solve(y.mT, middle.mT).mT)  # L⁻ᵀ · middle · L⁻¹
     return (s + s.mT) / 2
 
@@ -317,9 +368,10 @@ def _cholesky(x, /):
 
 @function(numpy=np.linalg.cholesky, methods="cholesky")
 def cholesky(x: Any, *, upper: bool = False) -> Tensor:
-    """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with `upper`, their mT.
+    """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with
+    `upper`, their mT.
 
-    Only the lower triangle of x is read, or with `upper` the upper one; its gradient is given as that of a
-    symmetric matrix.
+    Only the lower triangle of x is read, or with `upper` the upper one; its gradient is given as
+    that of a symmetric matrix.
     """
     return _cholesky(swapaxes(x, -1, -2)).mT if upper else _cholesky(x)

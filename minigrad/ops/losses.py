@@ -1,4 +1,6 @@
-"""How far predictions are from what they should be: the losses of PyTorch, by its names and with its options."""
+"""How far predictions are from what they should be: the losses of PyTorch, by its names and with
+its options.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,27 @@ from .special import xlogy
 from .targets import REDUCTIONS, Targets, reduced
 
 __all__ = [
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-    "nll_loss", "kl_div",
-]  # fmt: skip
+    "mse_loss",
+    "l1_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "nll_loss",
+    "kl_div",
+]
 
 
 def _check(name: str, x: Any, target: Any, reduction: str) -> None:
-    """An error for what is no reduction, or where broadcasting would compare each element with many."""
+    """An error for what is no reduction, or where broadcasting would compare each element with
+    many.
+    """
     check_choice(name, "reduction", reduction, *REDUCTIONS)
     if shape_of(x) != shape_of(target):
-        raise ValueError(f"{name}: expected input and target of one shape, got {shape_of(x)} and {shape_of(target)}")
+        raise ValueError(
+            f"{name}: expected input and target of one shape, got {shape_of(x)} and "
+            f"{shape_of(target)}"
+        )
 
 
 def _of_elements(losses: Any, reduction: str) -> Tensor:
@@ -40,7 +53,8 @@ def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
     return subtract(input, target)
 
 
-# -- numbers -------------------------------------------------------------------------------------------
+# -- numbers
+# -------------------------------------------------------------------------------------------
 
 
 @function()
@@ -75,36 +89,51 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     return _huber(d, np.abs(unwrap(d)) <= delta, delta, 1.0, delta, reduction)
 
 
-def _huber(d: Tensor, near: Any, limit: float, curvature: float, slope: float, reduction: str) -> Tensor:
-    """d² curvature / 2 where `near`, else (|d| - limit / 2) slope; |d|² would have no second derivative at 0."""
-    losses = where(near, square(where(near, d, 0.0)) * (curvature / 2), (absolute(d) - limit / 2) * slope)
+def _huber(
+    d: Tensor, near: Any, limit: float, curvature: float, slope: float, reduction: str
+) -> Tensor:
+    """d² curvature / 2 where `near`, else (|d| - limit / 2) slope; |d|² would have no second
+    derivative at 0.
+    """
+    losses = where(
+        near, square(where(near, d, 0.0)) * (curvature / 2), (absolute(d) - limit / 2) * slope
+    )
     return _of_elements(losses, reduction)
 
 
-# -- probabilities -------------------------------------------------------------------------------------
+# -- probabilities
+# -------------------------------------------------------------------------------------
 
 
 @op(x=lambda g, x: g / np.maximum(x, 1e-12))
 def _bounded_log(x, /):
-    """log x, no less than -100, and of a slope no more than 10¹²: what PyTorch's binary_cross_entropy does."""
+    """log x, no less than -100, and of a slope no more than 10¹²: what PyTorch's
+    binary_cross_entropy does.
+    """
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(x), -100)
 
 
 @function()
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
+) -> Tensor:
     """-target log p - (1 - target) log(1 - p) for probabilities p = `input`, times `weight`.
 
-    For logits write `binary_cross_entropy_with_logits`, which loses no digits where p is near 0 or 1.
+    For logits write `binary_cross_entropy_with_logits`, which loses no digits where p is near 0 or
+    1.
     """
     _check("binary_cross_entropy", input, target, reduction)
     p = np.asarray(unwrap(input))
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError(
-            f"binary_cross_entropy: expected probabilities from 0 to 1, got {p.min()} to {p.max()}; "
+            f"binary_cross_entropy: expected probabilities from 0 to 1, got {p.min()} to "
+            f"{p.max()}; "
             "for logits write binary_cross_entropy_with_logits"
         )
-    losses = -(_bounded_log(input) * target + _bounded_log(subtract(1, input)) * subtract(1, target))
+    losses = -(
+        _bounded_log(input) * target + _bounded_log(subtract(1, input)) * subtract(1, target)
+    )
     return _of_elements(losses if weight is None else losses * weight, reduction)
 
 
@@ -112,14 +141,20 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """-pos_weight target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) for x = `input`, times `weight`.
+    """-pos_weight target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) for x = `input`, times
+    `weight`.
 
-    `target` has the shape of the input, with numbers from 0 to 1; `weight` and `pos_weight` broadcast with them.
+    `target` has the shape of the input, with numbers from 0 to 1; `weight` and `pos_weight`
+    broadcast with them.
     """
     _check("binary_cross_entropy_with_logits", input, target, reduction)
     x = input if isinstance(input, Tensor) else np.asarray(input)
     positive: Any = target if isinstance(target, Tensor) else np.asarray(target)
-    positive = astype(positive, np.result_type(x.dtype, np.float16)) if positive.dtype.kind != "f" else positive
+    positive = (
+        astype(positive, np.result_type(x.dtype, np.float16))
+        if positive.dtype.kind != "f"
+        else positive
+    )
     losses = multiply(positive if pos_weight is None else positive * pos_weight, softplus(-x))
     losses = losses + multiply(1 - positive, softplus(x))
     return _of_elements(losses if weight is None else losses * weight, reduction)
@@ -129,8 +164,9 @@ def binary_cross_entropy_with_logits(
 def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target · (log target - input) for log-probabilities `input`; 0 where the target is 0.
 
-    As in PyTorch "mean" is that over all elements; "batchmean", the sum divided by the length of the first axis,
-    is the divergence of rows. With `log_target`, the target is given as logarithms too.
+    As in PyTorch "mean" is that over all elements; "batchmean", the sum divided by the length of
+    the first axis, is the divergence of rows. With `log_target`, the target is given as logarithms
+    too.
     """
     _check("kl_div", input, target, "sum" if reduction == "batchmean" else reduction)
     if log_target:
@@ -142,23 +178,32 @@ def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = 
     return _of_elements(losses, reduction)
 
 
-# -- classes -------------------------------------------------------------------------------------------
+# -- classes
+# -------------------------------------------------------------------------------------------
 
 
 def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
     """The cross-entropy of each row of log-probabilities (rows, C), in the shape of the targets."""
     loss = take_along_axis(log_probabilities, targets.index[:, None], 1)[:, 0] * -targets.on_target
     if targets.smooth:
-        weighted = log_probabilities if targets.weight is None else log_probabilities * targets.weight
+        weighted = (
+            log_probabilities if targets.weight is None else log_probabilities * targets.weight
+        )
         loss = loss - reductions.sum(weighted, -1) * targets.on_all
     return loss.reshape(targets.shape)
 
 
 @function()
 def nll_loss(
-    input: Any, target: Any, weight: Any = None, ignore_index: int | None = -100, reduction: str = "mean"
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int | None = -100,
+    reduction: str = "mean",
 ) -> Tensor:
-    """`cross_entropy` for log-probabilities (..., C) in place of logits; targets are integers (...)."""
+    """`cross_entropy` for log-probabilities (..., C) in place of logits; targets are integers
+    (...).
+    """
     check_choice("nll_loss", "reduction", reduction, *REDUCTIONS)
     dtype = np.asarray(unwrap(input)).dtype
     targets = Targets("nll_loss", shape_of(input), target, weight, ignore_index, 0.0, dtype)
@@ -170,15 +215,21 @@ def nll_loss(
 def class_probability_loss(
     name: str, logits: Any, target: Any, weight: Any, smoothing: float, reduction: str
 ) -> Tensor:
-    """-Σ_c w_c q_c log p_c over the last axis, for probabilities q of the classes; the mean is that of rows."""
+    """-Σ_c w_c q_c log p_c over the last axis, for probabilities q of the classes; the mean is that
+    of rows.
+    """
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
     classes = shape_of(logits)[-1]
     if smoothing:
-        target = (target if isinstance(target, Tensor) else np.asarray(target)) * (1 - smoothing) + smoothing / classes
+        target = (target if isinstance(target, Tensor) else np.asarray(target)) * (
+            1 - smoothing
+        ) + smoothing / classes
     losses = multiply(log_softmax(logits), target)
     if weight is not None:
         if shape_of(weight) != (classes,):
-            raise ValueError(f"{name}: expected {classes} class weights, got shape {shape_of(weight)}")
+            raise ValueError(
+                f"{name}: expected {classes} class weights, got shape {shape_of(weight)}"
+            )
         losses = losses * np.asarray(unwrap(weight), losses.dtype)
     return _of_elements(-reductions.sum(losses, -1), reduction)

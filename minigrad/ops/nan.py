@@ -17,9 +17,20 @@ from .shape import astype, clone
 from .sorting import hundredths, ranked
 
 __all__ = [
-    "nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin", "nancumsum", "nancumprod", "nanmedian",
-    "nanquantile", "nanpercentile", "nan_to_num",
-]  # fmt: skip
+    "nansum",
+    "nanprod",
+    "nanmean",
+    "nanvar",
+    "nanstd",
+    "nanmax",
+    "nanmin",
+    "nancumsum",
+    "nancumprod",
+    "nanmedian",
+    "nanquantile",
+    "nanpercentile",
+    "nan_to_num",
+]
 
 
 def _without(x: Any, instead: float) -> Tensor:
@@ -50,17 +61,23 @@ def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:
 
 
 @function(numpy=np.nanmean, methods="nanmean")
-def nanmean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None) -> Tensor:
-    """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there is nothing else."""
+def nanmean(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None
+) -> Tensor:
+    """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there
+    is nothing else.
+    """
     x = _counted(x if dtype is None else astype(x, dtype), where)
     return nansum(x, axis, keepdims) / _count(x, axis, keepdims)
 
 
 @function(numpy=np.nanvar)
 def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
-    """The variance over `axis` of what is not NaN; NaN where too little is left for n - `correction` > 0.
+    """The variance over `axis` of what is not NaN; NaN where too little is left for n -
+    `correction` > 0.
 
-    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`, with keepdims.
+    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`,
+    with keepdims.
     """
     if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
         return var(x, axis, keepdims, **options)
@@ -68,11 +85,15 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     x = x if dtype is None else astype(x, dtype)
     x = _counted(x, options.pop("where", None))
     if len(options) > 1 or options.keys() - {"ddof", "correction"}:
-        raise ValueError(f"nanvar: expected correction or ddof, and where; got {', '.join(options)}")
+        raise ValueError(
+            f"nanvar: expected correction or ddof, and where; got {', '.join(options)}"
+        )
     middle = nanmean(x, axis, True) if known is None else astype(known, unwrap(x).dtype)
     spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
     left = _count(x, axis, keepdims) - next(iter(options.values()), 0)
-    return reduction.sum(spread, axis, keepdims) / np.where(left > 0, left, np.nan).astype(left.dtype)
+    return reduction.sum(spread, axis, keepdims) / np.where(left > 0, left, np.nan).astype(
+        left.dtype
+    )
 
 
 @function(numpy=np.nanstd)
@@ -81,7 +102,9 @@ def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     return root(nanvar(x, axis, keepdims, **options))
 
 
-def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any) -> Tensor:
+def _extreme(
+    x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any
+) -> Tensor:
     if np.asarray(unwrap(x)).dtype.kind in "iub":
         return reduction(x, axis, keepdims, initial, where)
     y = reduction(_without(x, last), axis, keepdims, initial, where)
@@ -89,13 +112,17 @@ def _extreme(x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, in
 
 
 @function(numpy=np.nanmax)
-def nanmax(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
+def nanmax(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
+) -> Tensor:
     """The largest element over `axis` that is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, reduction.max, -np.inf, initial, where)
 
 
 @function(numpy=np.nanmin)
-def nanmin(x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
+def nanmin(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
+) -> Tensor:
     """The smallest element over `axis` that is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, reduction.min, np.inf, initial, where)
 
@@ -119,27 +146,37 @@ def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @function(numpy=np.nanquantile)
-def nanquantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
     """The elements of rank `q` over `axis` of those that are not NaN; see `quantile`."""
     return ranked("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
 
 
 @function(numpy=np.nanpercentile)
-def nanpercentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
     """`nanquantile` with q from 0 to 100."""
     return nanquantile(x, hundredths(q), axis, method, keepdims)
 
 
 @function(numpy=np.nan_to_num, methods="nan_to_num")
-def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
-    """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the dtype."""
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
+    """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the
+    dtype.
+    """
     array = np.asarray(unwrap(x))
     if not copy:
         raise ValueError("nan_to_num: a tensor is never changed in place; leave copy=True")
     if array.dtype.kind in "iub":
         return clone(x)
     limits = np.finfo(array.dtype)
-    numbers: Any = [astype(v, array.dtype) if hasattr(v, "dtype") else v for v in (nan, posinf, neginf)]
+    numbers: Any = [
+        astype(v, array.dtype) if hasattr(v, "dtype") else v for v in (nan, posinf, neginf)
+    ]
     nan, posinf, neginf = numbers
     y = _without(x, nan)
     y = choose(np.isposinf(array), limits.max if posinf is None else posinf, y)

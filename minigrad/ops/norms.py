@@ -31,7 +31,9 @@ def _euclidean_norm(x, /, axis=None, keepdims=False):
 
 def _check_order(name: str, ord: Any) -> None:
     if needs_gradient(ord):
-        raise TypeError(f"{name}: ord has no gradient; write np.sum(np.abs(x) ** ord, axis) ** (1 / ord)")
+        raise TypeError(
+            f"{name}: ord has no gradient; write np.sum(np.abs(x) ** ord, axis) ** (1 / ord)"
+        )
 
 
 @function(numpy=np.linalg.norm, methods="norm")
@@ -49,7 +51,9 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
     if len(axes) == 1:
         return _vector_norm(x, ord, axes[0], keepdims)
     if len(axes) != 2:
-        raise ValueError(f"norm: expected one axis (of vectors) or two (of matrices), got {axes}; ord {ord!r}")
+        raise ValueError(
+            f"norm: expected one axis (of vectors) or two (of matrices), got {axes}; ord {ord!r}"
+        )
     return _matrix_norm(x, ord, axes, keepdims)
 
 
@@ -85,10 +89,19 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
         return _euclidean_norm(x, axis=axis, keepdims=keepdims)
     if ord in (2, -2, "nuc"):
         s = svdvals(moveaxis(x, axis, (-2, -1)))
-        y = reduction.sum(s, -1) if ord == "nuc" else _largest(s, -1) if ord == 2 else reduction.min(s, -1)
+        y = (
+            reduction.sum(s, -1)
+            if ord == "nuc"
+            else _largest(s, -1)
+            if ord == 2
+            else reduction.min(s, -1)
+        )
         return expand_dims(y, tuple(sorted(axis))) if keepdims else y
     if ord not in (1, -1, np.inf, -np.inf):
-        raise ValueError(f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+        raise ValueError(
+            f"norm: ord={ord!r} is no norm of matrices; use None, 'fro', 'nuc', 1, -1, 2, -2, inf "
+            "or -inf"
+        )
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
     sums = reduction.sum(absolute(x), summed, True)
     y = _largest(sums, compared, True) if ord > 0 else reduction.min(sums, compared, True)
@@ -114,7 +127,9 @@ def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
 
 @function(numpy=np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Tensor:
-    """The largest singular value of matrices by the smallest; or norm `p` of x by that of its inverse."""
+    """The largest singular value of matrices by the smallest; or norm `p` of x by that of its
+    inverse.
+    """
     if p is None or p in (2, -2):
         s = svdvals(x)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

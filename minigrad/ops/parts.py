@@ -45,17 +45,20 @@ DISPATCH[np.modf], DISPATCH[np.frexp] = modf, frexp
 def i0(x: Any) -> Tensor:
     """The modified Bessel function of order 0, as the mean of e^(x cos t) over half a turn.
 
-    A mean over equal steps of a periodic function converges faster than any power of the step; this one is exact
-    for every x at which the result is finite.
+    A mean over equal steps of a periodic function converges faster than any power of the step; this
+    one is exact for every x at which the result is finite.
     """
     x = x if x.dtype.kind == "f" else astype(x, float)
     turns = np.cos(np.arange(0.5, 160) * (np.pi / 160)).astype(x.dtype)
     return reduction.mean(exp(expand_dims(x, -1) * turns), -1)
 
 
-# -- real numbers as complex ones ----------------------------------------------------------------------
+# -- real numbers as complex ones
+# ----------------------------------------------------------------------
 
-conjugate = ufunc(np.conjugate, "x, since it is real; of complex numbers the conjugates.", "conj", x=lambda g: g)
+conjugate = ufunc(
+    np.conjugate, "x, since it is real; of complex numbers the conjugates.", "conj", x=lambda g: g
+)
 numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
 
 

@@ -96,7 +96,9 @@ def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
     for k in range(len(rest) - len(v) + 1):
         quotient.append(scale * rest[k])
         less = quotient[-1] * v
-        rest = rest - concatenate([np.zeros(k, less.dtype), less, np.zeros(len(rest) - k - len(v), less.dtype)])
+        rest = rest - concatenate(
+            [np.zeros(k, less.dtype), less, np.zeros(len(rest) - k - len(v), less.dtype)]
+        )
     first = 0
     while first < len(rest) - 1 and np.allclose(rest.data[first], 0, rtol=1e-14):
         first += 1
@@ -107,7 +109,9 @@ def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
 def poly(seq_of_zeros: Any) -> Tensor:
     """The polynomial with these zeros, whose first coefficient is 1."""
     if np.ndim(seq_of_zeros) != 1:
-        raise ValueError("poly: expected a vector of zeros; the eigenvalues of a matrix are complex")
+        raise ValueError(
+            "poly: expected a vector of zeros; the eigenvalues of a matrix are complex"
+        )
     one = np.ones((), np.float32 if getattr(seq_of_zeros, "dtype", None) == np.float32 else float)
     return reduce(lambda p, zero: convolve(p, stack([one, -zero])), seq_of_zeros, Tensor(one[None]))
 
@@ -118,19 +122,29 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
     if np.ndim(x) != 1:
         raise ValueError(f"vander: expected a vector, got shape {np.shape(x)}")
     powers = np.arange(len(x) if N is None else N)
-    return power(expand_dims(astype(x, np.promote_types(x.dtype, int)), 1), powers if increasing else powers[::-1])
+    return power(
+        expand_dims(astype(x, np.promote_types(x.dtype, int)), 1),
+        powers if increasing else powers[::-1],
+    )
 
 
 @numpy_form(np.polyfit)
-def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
-    """The polynomial of degree `deg` that fits the points (x, y) best, by least squares with the weights w.
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False
+) -> Any:
+    """The polynomial of degree `deg` that fits the points (x, y) best, by least squares with the
+    weights w.
 
-    With `full` also the residuals, rank, singular values and `rcond`; with `cov` the covariances of the coefficients.
+    With `full` also the residuals, rank, singular values and `rcond`; with `cov` the covariances of
+    the coefficients.
     """
     kind = np.result_type(np.asarray(unwrap(x)), 0.0).type
     x, y = astype(x, float), astype(y, float)
     if deg < 0 or x.ndim != 1 or y.ndim not in (1, 2) or len(x) != len(y) or not len(x):
-        raise ValueError(f"polyfit: expected deg >= 0 and as many x as y, got {deg}, shapes {x.shape} and {y.shape}")
+        raise ValueError(
+            f"polyfit: expected deg >= 0 and as many x as y, got {deg}, shapes {x.shape} and "
+            f"{y.shape}"
+        )
     rcond = len(x) * np.finfo(kind).eps if rcond is None else rcond
     left, right = vander(x, deg + 1), y
     if w is not None:
@@ -149,6 +163,9 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
     if cov == "unscaled":
         return c, base if y.ndim == 1 else base[:, :, None]
     if len(x) <= deg + 1:
-        raise ValueError("polyfit: the number of points must exceed that of the coefficients to scale the covariances")
+        raise ValueError(
+            "polyfit: the number of points must exceed that of the coefficients to scale the "
+            "covariances"
+        )
     variance = residuals / (len(x) - deg - 1)
     return c, base * variance if y.ndim == 1 else base[:, :, None] * variance

@@ -20,10 +20,19 @@ def _weak(x: Any) -> Any:
 
 @numpy_form(np.linspace)
 def linspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-    axis: int = 0, *, device: Any = None,
-) -> Any:  # fmt: skip
-    """`num` numbers, evenly spaced from `start` to `stop` along a new `axis`; without `endpoint` `stop` is left out."""
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """`num` numbers, evenly spaced from `start` to `stop` along a new `axis`; without `endpoint`
+    `stop` is left out.
+    """
     steps = int(num) - 1 if endpoint else int(num)
     if num < 0:
         raise ValueError(f"linspace: expected num >= 0, got {num}")
@@ -37,7 +46,13 @@ def linspace(
 
 @numpy_form(np.logspace)
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: Any = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Tensor:
     """`base` to the powers that `linspace` gives."""
     exponents = linspace(start, stop, num, endpoint)
@@ -50,8 +65,12 @@ def logspace(
 
 
 @numpy_form(np.geomspace)
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
-    """`num` numbers from `start` to `stop`, each the same multiple of the one before; the ends have one sign."""
+def geomspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
+) -> Tensor:
+    """`num` numbers from `start` to `stop`, each the same multiple of the one before; the ends have
+    one sign.
+    """
     ends = [np.asarray(unwrap(x)) for x in (start, stop)]
     if not all(map(np.all, ends)):
         raise ValueError("geomspace: expected ends that are not 0")
@@ -65,9 +84,17 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 
 @numpy_form(np.full_like)
 def full_like(
-    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
     device: Any = None,
-) -> Tensor:  # fmt: skip
-    """`fill_value`, which may be a tensor, in the shape and the dtype of a, unless others are given."""
+) -> Tensor:
+    """`fill_value`, which may be a tensor, in the shape and the dtype of a, unless others are
+    given.
+    """
     like = np.empty_like(unwrap(a), dtype, order, shape=shape)  # type: ignore[call-overload]  # refuses other orders
     return clone(broadcast_to(astype(fill_value, like.dtype), like.shape))

@@ -1,4 +1,6 @@
-"""Functions that turn, repeat, pad and pick windows: most let NumPy rearrange the positions of elements, and pick."""
+"""Functions that turn, repeat, pad and pick windows: most let NumPy rearrange the positions of
+elements, and pick.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,21 @@ from .shape import astype, clone, moveaxis, ravel
 from .sorting import median
 
 __all__ = [
-    "flip", "fliplr", "flipud", "rot90", "roll", "repeat", "tile", "resize", "delete", "insert", "pad", "rollaxis",
-    "sliding_window_view", "unfold",
-]  # fmt: skip
+    "flip",
+    "fliplr",
+    "flipud",
+    "rot90",
+    "roll",
+    "repeat",
+    "tile",
+    "resize",
+    "delete",
+    "insert",
+    "pad",
+    "rollaxis",
+    "sliding_window_view",
+    "unfold",
+]
 
 
 def _picked(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
@@ -35,7 +49,9 @@ def _picked(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Te
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
     """x with the order of its elements reversed along `axis` (all axes where it is None)."""
     axes = all_axes("flip", axis, np.ndim(x))
-    return getitem(x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))]))
+    return getitem(
+        x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
+    )
 
 
 @function(numpy=np.fliplr)
@@ -58,7 +74,9 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
 
 @function(numpy=np.roll, methods="roll")
 def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in front."""
+    """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in
+    front.
+    """
     return _picked(np.roll, x, shift, axis)
 
 
@@ -66,7 +84,10 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more: int) -> Tensor:
     """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
     if more:
-        raise TypeError(f"repeat: to repeat x as a whole along each axis, write tile(x, {(repeats, axis, *more)})")
+        raise TypeError(
+            f"repeat: to repeat x as a whole along each axis, write tile(x, "
+            f"{(repeats, axis, *more)})"
+        )
     return _picked(np.repeat, x, plain_index(repeats), axis)
 
 
@@ -95,7 +116,9 @@ def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
 
 @function(numpy=np.insert)
 def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """x with `values` put in before the places `obj` (an int, a slice, or ints) along `axis`, or of the flattened x."""
+    """x with `values` put in before the places `obj` (an int, a slice, or ints) along `axis`, or of
+    the flattened x.
+    """
     every = np.arange(np.size(x)).reshape(shape_of(x))
     new = np.arange(-np.size(unwrap(values)), 0).reshape(shape_of(values))
     places = np.insert(every, unwrap(obj), new, axis)
@@ -119,18 +142,23 @@ def _np_trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
     return getitem(filt, tuple(map(slice, starts, stops)))
 
 
-# -- windows -----------------------------------------------------------------------------------------
+# -- windows
+# -----------------------------------------------------------------------------------------
 
 
 @function(numpy=np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
-    """The windows of `window_shape` elements along `axis`: (..., n, ...) becomes (..., n - size + 1, ..., size)."""
+    """The windows of `window_shape` elements along `axis`: (..., n, ...) becomes (..., n - size +
+    1, ..., size).
+    """
     return _picked(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
 
 
 @function(methods="unfold")
 def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
-    """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's `Tensor.unfold`."""
+    """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's
+    `Tensor.unfold`.
+    """
     axis = one_axis("unfold", axis, np.ndim(x))
     n = shape_of(x)[axis]
     if not 0 < size <= n:
@@ -139,15 +167,25 @@ def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
     return moveaxis(take(x, starts[:, None] + np.arange(size), axis), axis + 1, -1)
 
 
-# -- padding -----------------------------------------------------------------------------------------
+# -- padding
+# -----------------------------------------------------------------------------------------
 
 
-@op(x=lambda g, x_shape, widths: g[tuple([slice(before, before + n) for (before, _), n in zip(widths, x_shape)])])
+@op(
+    x=lambda g, x_shape, widths: g[
+        tuple([slice(before, before + n) for (before, _), n in zip(widths, x_shape)])
+    ]
+)
 def _pad(x, /, widths, value):
     return np.pad(x, widths, constant_values=value)
 
 
-_STATISTICS: dict[str, Any] = {"maximum": reduction.max, "minimum": reduction.min, "mean": mean, "median": median}
+_STATISTICS: dict[str, Any] = {
+    "maximum": reduction.max,
+    "minimum": reduction.min,
+    "mean": mean,
+    "median": median,
+}
 
 
 @function(numpy=np.rollaxis)
@@ -156,30 +194,43 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
     ndim = np.ndim(a)
     axis, start = one_axis("rollaxis", axis, ndim), start + ndim if start < 0 else start
     if not 0 <= start <= ndim:
-        raise np.exceptions.AxisError(f"rollaxis: expected start from {-ndim} to {ndim}, got {start}")
+        raise np.exceptions.AxisError(
+            f"rollaxis: expected start from {-ndim} to {ndim}, got {start}"
+        )
     return moveaxis(a, axis, start - (axis < start))
 
 
 @function(numpy=np.pad)
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None, **options: Any) -> Tensor:
+def pad(
+    x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None, **options: Any
+) -> Tensor:
     """x with `pad_width` elements added before and after each axis, as in `np.pad`.
 
-    Modes: "constant"; those that repeat elements of x, "edge", "reflect", "symmetric" and "wrap"; those
-    that compute from the elements (the `stat_length` nearest ones, or all), "maximum", "minimum", "mean",
-    "median"; and "linear_ramp", down to `end_values`.
+    Modes: "constant"; those that repeat elements of x, "edge", "reflect", "symmetric" and "wrap";
+    those that compute from the elements (the `stat_length` nearest ones, or all), "maximum",
+    "minimum", "mean", "median"; and "linear_ramp", down to `end_values`.
     """
     shape = shape_of(x)
     widths = _pairs(pad_width, len(shape))
     given = options if constant_values is None else {"constant_values": constant_values, **options}
     if not shape:
-        np.pad(np.zeros(()), pad_width, mode, **{name: unwrap(value) for name, value in given.items()})  # type: ignore[call-overload]  # refuses what it refuses
+        np.pad(
+            np.zeros(()), pad_width, mode, **{name: unwrap(value) for name, value in given.items()}
+        )  # type: ignore[call-overload]  # refuses what it refuses
         return clone(x)
     for name, value in given.items():
         if needs_gradient(value):
-            raise TypeError(f"pad: {name}= cannot be tensors that require gradients; use concatenate")
+            raise TypeError(
+                f"pad: {name}= cannot be tensors that require gradients; use concatenate"
+            )
     if mode == "constant" and not options:
-        return _pad(x, widths=widths, value=0 if constant_values is None else unwrap(constant_values))
-    if mode in ("edge", "reflect", "symmetric", "wrap") and options.get("reflect_type", "even") == "even":
+        return _pad(
+            x, widths=widths, value=0 if constant_values is None else unwrap(constant_values)
+        )
+    if (
+        mode in ("edge", "reflect", "symmetric", "wrap")
+        and options.get("reflect_type", "even") == "even"
+    ):
         return _picked(np.pad, x, pad_width, mode=mode, **given)
     if mode in _STATISTICS or mode == "linear_ramp":
         np.pad(np.zeros(shape), pad_width, mode, **given)  # type: ignore[call-overload]  # checks the options
@@ -187,7 +238,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
             x = _padded_along(x, mode, axis, width, len(shape), **options)
         return x
     raise ValueError(
-        f"pad: mode {mode!r} with {options} is not supported; use constant, edge, reflect, symmetric, wrap, maximum, "
+        f"pad: mode {mode!r} with {options} is not supported; use constant, edge, reflect, "
+        "symmetric, wrap, maximum, "
         "minimum, mean, median or linear_ramp"
     )
 
@@ -203,7 +255,13 @@ def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
 
 
 def _padded_along(
-    x: Any, mode: str, axis: int, width: tuple[int, int], ndim: int, stat_length: Any = None, end_values: Any = 0
+    x: Any,
+    mode: str,
+    axis: int,
+    width: tuple[int, int],
+    ndim: int,
+    stat_length: Any = None,
+    end_values: Any = 0,
 ) -> Tensor:
     n = shape_of(x)[axis]
     parts = []
@@ -211,10 +269,16 @@ def _padded_along(
         if mode == "linear_ramp":
             ramp = np.linspace(0, 1, count, endpoint=False)[:: -1 if side else 1]
             ramp = ramp.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
-            parts.append(take(x, [-side], axis) * ramp + (1 - ramp) * _pairs(end_values, ndim)[axis][side])
+            parts.append(
+                take(x, [-side], axis) * ramp + (1 - ramp) * _pairs(end_values, ndim)[axis][side]
+            )
             continue
-        length = n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
+        length = (
+            n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
+        )
         near = take(x, np.arange(n - length, n) if side else np.arange(length), axis)
         value = _STATISTICS[mode](near, axis=axis, keepdims=True)
-        parts.append(value.broadcast_to([count if i == axis else k for i, k in enumerate(shape_of(x))]))
+        parts.append(
+            value.broadcast_to([count if i == axis else k for i, k in enumerate(shape_of(x))])
+        )
     return concatenate([parts[0], x, parts[1]], axis)

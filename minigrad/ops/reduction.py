@@ -1,4 +1,6 @@
-"""Functions that take many elements to one: sums, products, extremes, means; and running sums and products."""
+"""Functions that take many elements to one: sums, products, extremes, means; and running sums and
+products.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,21 @@ from .elementwise import where as choose
 from .shape import astype
 
 __all__ = [
-    "sum", "mean", "var", "std", "max", "min", "prod", "ptp", "average", "logsumexp", "cumsum", "cumprod",
-    "cumulative_sum", "cumulative_prod",
-]  # fmt: skip
+    "sum",
+    "mean",
+    "var",
+    "std",
+    "max",
+    "min",
+    "prod",
+    "ptp",
+    "average",
+    "logsumexp",
+    "cumsum",
+    "cumprod",
+    "cumulative_sum",
+    "cumulative_prod",
+]
 
 
 def keepdims_shape(shape: tuple[int, ...], axis: Axis) -> tuple[int, ...]:
@@ -44,7 +58,8 @@ def _spread(g: Any, shape: tuple[int, ...], axis: Axis) -> Any:
     return y
 
 
-# -- sums, means, products -----------------------------------------------------------------------------
+# -- sums, means, products
+# -----------------------------------------------------------------------------
 
 
 @op(x=lambda g, x_shape, axis: _spread(g, x_shape, axis))
@@ -54,11 +69,18 @@ def _sum(x, /, axis=None, keepdims=False):
 
 @function(numpy=np.sum, methods="sum")
 def sum(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, initial: Any = None, where: Any = None
+    x: Any,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    initial: Any = None,
+    where: Any = None,
 ) -> Tensor:
     """The sum over `axis` (an int, a tuple, or None for all axes).
 
-    `where` (booleans) says what counts, `initial` is what the sum starts from, and `dtype` what it adds up in.
+    `where` (booleans) says what counts, `initial` is what the sum starts from, and `dtype` what it
+    adds up in.
     """
     y = _sum(_counted(x, 0, dtype, where), axis=axis, keepdims=keepdims)
     return y if initial is None else y + _in_dtype(initial, y)
@@ -102,7 +124,9 @@ def _mean(x, /, axis=None, keepdims=False):
 
 
 @function(numpy=np.mean, methods="mean")
-def mean(x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None) -> Tensor:
+def mean(
+    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None
+) -> Tensor:
     """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     x = x if dtype is None else astype(x, dtype)
     if where is None or where is True:
@@ -124,13 +148,22 @@ def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
 
 @function(numpy=np.var, methods="var")
 def var(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float | None = None, ddof: float | None = None,
-    unbiased: bool | None = None, dtype: Any = None, where: Any = None, mean: Any = None,
-) -> Tensor:  # fmt: skip
+    x: Any,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+    ddof: float | None = None,
+    unbiased: bool | None = None,
+    dtype: Any = None,
+    where: Any = None,
+    mean: Any = None,
+) -> Tensor:
     """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`.
 
-    As NumPy's, the correction is 0 unless given (its old name is `ddof`); PyTorch's is 1 (`unbiased=True`).
-    `where` and `dtype` as in `mean`; `mean` is the mean, with keepdims, where it is known already.
+    As NumPy's, the correction is 0 unless given (its old name is `ddof`); PyTorch's is 1
+    (`unbiased=True`). `where` and `dtype` as in `mean`; `mean` is the mean, with keepdims, where it
+    is known already.
     """
     given = [value for value in (correction, ddof, unbiased) if value is not None]
     if len(given) > 1:
@@ -139,7 +172,11 @@ def var(
     if dtype is None and mean is None and is_half(x):
         single = var(x, axis, keepdims, correction=less, dtype=np.float32, where=where)
         return astype(single, np.float16)
-    middle = _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where) if mean is None else mean
+    middle = (
+        _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where)
+        if mean is None
+        else mean
+    )
     middle = middle if dtype is None else astype(middle, dtype)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
@@ -153,18 +190,32 @@ def var(
 
 @function(numpy=np.std, methods="std")
 def std(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, correction: float | None = None, ddof: float | None = None,
-    unbiased: bool | None = None, dtype: Any = None, where: Any = None, mean: Any = None,
-) -> Tensor:  # fmt: skip
+    x: Any,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+    ddof: float | None = None,
+    unbiased: bool | None = None,
+    dtype: Any = None,
+    where: Any = None,
+    mean: Any = None,
+) -> Tensor:
     """The square root of `var`."""
     given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
     return root(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
 
 
 def root(squares: Tensor) -> Tensor:
-    """The square root of variances; where nothing varies, its derivatives are 0, as those of a norm are."""
+    """The square root of variances; where nothing varies, its derivatives are 0, as those of a norm
+    are.
+    """
     constant = np.asarray(unwrap(squares)) == 0
-    return choose(constant, 0.0, sqrt(choose(constant, 1.0, squares))) if constant.any() else sqrt(squares)
+    return (
+        choose(constant, 0.0, sqrt(choose(constant, 1.0, squares)))
+        if constant.any()
+        else sqrt(squares)
+    )
 
 
 def _product_of_others(g: Any, y: Any, x: Any, axis: Axis, initial: Any) -> Any:
@@ -175,7 +226,9 @@ def _product_of_others(g: Any, y: Any, x: Any, axis: Axis, initial: Any) -> Any:
     axes = [i for i, n in enumerate(shape) if n == 1] if axis is not None else list(range(x.ndim))
     last = np.moveaxis(x, axes, range(-len(axes), 0))
     rows = last.reshape(last.shape[: x.ndim - len(axes)] + (1, -1))  # (..., 1, n)
-    others = np.prod(np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1, initial=initial)  # (..., n)
+    others = np.prod(
+        np.where(np.eye(rows.shape[-1], dtype=bool), 1, rows), axis=-1, initial=initial
+    )  # (..., n)
     return g.reshape(shape) * np.moveaxis(others.reshape(last.shape), range(-len(axes), 0), axes)
 
 
@@ -190,18 +243,30 @@ def _prod(x, initial, /, axis=None, keepdims=False):
 
 @function(numpy=np.prod, methods="prod")
 def prod(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, initial: Any = None, where: Any = None
+    x: Any,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    initial: Any = None,
+    where: Any = None,
 ) -> Tensor:
     """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
     x = _counted(x, 1, dtype, where)
-    if initial is not None and not hasattr(initial, "dtype"):  # a number, which must not lose its fraction
+    if initial is not None and not hasattr(
+        initial, "dtype"
+    ):  # a number, which must not lose its fraction
         x = astype(x, np.result_type(np.asarray(unwrap(x)), initial))
     return _prod(x, 1 if initial is None else initial, axis=axis, keepdims=keepdims)
 
 
 @function(numpy=np.average)
-def average(x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
-    """The mean over `axis`, weighted by `weights` (of x's shape, or along `axis`); with `returned` also their sum."""
+def average(
+    x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+) -> Any:
+    """The mean over `axis`, weighted by `weights` (of x's shape, or along `axis`); with `returned`
+    also their sum.
+    """
     axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
         y = mean(x, axis, keepdims)
@@ -222,29 +287,41 @@ def _fitted(weights: Any, shape: tuple[int, ...], axes: tuple[int, ...] | None) 
     if weights.shape == shape:
         return weights
     if axes is None:
-        raise TypeError(f"average: expected weights of shape {shape} where there is no axis, got {weights.shape}")
+        raise TypeError(
+            f"average: expected weights of shape {shape} where there is no axis, got "
+            f"{weights.shape}"
+        )
     if weights.shape != tuple(shape[a] for a in axes):
-        raise ValueError(f"average: weights of shape {weights.shape} do not fit axis {axes} of shape {shape}")
+        raise ValueError(
+            f"average: weights of shape {weights.shape} do not fit axis {axes} of shape {shape}"
+        )
     order = sorted(range(len(axes)), key=axes.__getitem__)
     weights = weights.transpose(order).reshape([n if i in axes else 1 for i, n in enumerate(shape)])
     return np.broadcast_to(weights, shape)
 
 
-# -- extremes ------------------------------------------------------------------------------------------
+# -- extremes
+# ------------------------------------------------------------------------------------------
 
 
 def _extreme(g: Any, y: Any, x: Any, axis: Axis, where: Any) -> Any:
-    """g at the extreme elements of each slice (NaN, if there is one), shared by those that tie; 0 if `initial` wins."""
+    """g at the extreme elements of each slice (NaN, if there is one), shared by those that tie; 0
+    if `initial` wins.
+    """
     chosen = (x == restored(y, x.shape, axis)) | np.isnan(x)
     chosen = (chosen if where is None else chosen & np.asarray(unwrap(where))).astype(g.dtype)
-    return safe_divide(restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True))
+    return safe_divide(
+        restored(g, x.shape, axis) * chosen, np.sum(chosen, axis=axis, keepdims=True)
+    )
 
 
 def _reduced(ufunc: np.ufunc, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
     if initial is None and where is None:
         return ufunc.reduce(x, axis=axis, keepdims=keepdims)
     options = {} if initial is None else {"initial": initial}
-    return ufunc.reduce(x, axis=axis, keepdims=keepdims, where=True if where is None else where, **options)
+    return ufunc.reduce(
+        x, axis=axis, keepdims=keepdims, where=True if where is None else where, **options
+    )
 
 
 @op(x=_extreme)
@@ -253,9 +330,15 @@ def _max(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 
 @function(numpy=(np.max, np.amax), methods="max")
-def max(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
-    return _started(_max(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial)
+def max(
+    x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:
+    """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share
+    the gradient.
+    """
+    return _started(
+        _max(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial
+    )
 
 
 @op(x=_extreme)
@@ -264,14 +347,24 @@ def _min(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 
 @function(numpy=(np.min, np.amin), methods="min")
-def min(x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Tensor:
-    """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones share the gradient."""
-    return _started(_min(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial)
+def min(
+    x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Tensor:
+    """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones
+    share the gradient.
+    """
+    return _started(
+        _min(x, axis=axis, keepdims=keepdims, initial=unwrap(initial), where=where), initial
+    )
 
 
 def _started(y: Tensor, initial: Any) -> Tensor:
     """The extreme y, with the gradient of `initial` where it is that."""
-    return choose(y.data == initial.data, astype(initial, y.dtype), y) if needs_gradient(initial) else y
+    return (
+        choose(y.data == initial.data, astype(initial, y.dtype), y)
+        if needs_gradient(initial)
+        else y
+    )
 
 
 @function(numpy=np.ptp)
@@ -280,15 +373,21 @@ def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return max(x, axis, keepdims) - min(x, axis, keepdims)
 
 
-# -- sums of exponentials ------------------------------------------------------------------------------
+# -- sums of exponentials
+# ------------------------------------------------------------------------------
 
 
 def largest(x: Any, axis: Axis, where: Any = True) -> Any:
     """The largest element of each slice, with keepdims; -inf where there is none."""
-    return np.maximum.reduce(x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=np.result_type(x, 0.0))
+    return np.maximum.reduce(
+        x, axis=axis, keepdims=True, where=where, initial=-np.inf, dtype=np.result_type(x, 0.0)
+    )
 
 
-@op(methods="logsumexp", x=lambda g, y, x, axis: times_exp(restored(g, x.shape, axis), x, restored(y, x.shape, axis)))
+@op(
+    methods="logsumexp",
+    x=lambda g, y, x, axis: times_exp(restored(g, x.shape, axis), x, restored(y, x.shape, axis)),
+)
 def logsumexp(x, /, axis=None, keepdims=False):
     """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
     x = np.asarray(x)
@@ -299,7 +398,8 @@ def logsumexp(x, /, axis=None, keepdims=False):
     return y if keepdims else y.reshape(np.add.reduce(y, axis=axis).shape)
 
 
-# -- running sums and products -------------------------------------------------------------------------
+# -- running sums and products
+# -------------------------------------------------------------------------
 
 
 @op(x=lambda g, x_shape, axis: _sum_from_end(g, x_shape, axis))
@@ -326,7 +426,9 @@ def _cumprod_gradient(g: Any, x: Any, axis: int | None) -> Any:
         return _sum_from_end(g * y, x.shape, axis) / x
     # a product without its j-th factor, where one of them is 0: a row for each j
     rows, back = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)
-    others = np.cumprod(np.where(np.eye(x.shape[axis], dtype=bool), 1, rows[..., None, :]), axis=-1)  # (..., j, k)
+    others = np.cumprod(
+        np.where(np.eye(x.shape[axis], dtype=bool), 1, rows[..., None, :]), axis=-1
+    )  # (..., j, k)
     return np.moveaxis(np.sum(np.triu(others * back[..., None, :]), axis=-1), -1, axis)
 
 
@@ -342,18 +444,28 @@ def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
 
 
 @function(numpy=getattr(np, "cumulative_sum", ()))  # since NumPy 2.1
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """`cumsum` along `axis`, which only a vector may leave out; with `include_initial`, 0 before it."""
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """`cumsum` along `axis`, which only a vector may leave out; with `include_initial`, 0 before
+    it.
+    """
     return _cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
 
 
 @function(numpy=getattr(np, "cumulative_prod", ()))  # since NumPy 2.1
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """`cumprod` along `axis`, which only a vector may leave out; with `include_initial`, 1 before it."""
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """`cumprod` along `axis`, which only a vector may leave out; with `include_initial`, 1 before
+    it.
+    """
     return _cumulative("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
 
 
-def _cumulative(name: str, running: Any, initial: int, x: Any, axis: int | None, dtype: Any, include: bool) -> Tensor:
+def _cumulative(
+    name: str, running: Any, initial: int, x: Any, axis: int | None, dtype: Any, include: bool
+) -> Tensor:
     if isinstance(axis, tuple) and len(axis) == 1 and not include:  # as ufuncs take it
         axis = axis[0]
     if axis is None and np.ndim(x) > 1:

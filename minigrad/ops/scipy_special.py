@@ -1,9 +1,11 @@
-"""Derivatives of `scipy.special`: its ufuncs on tensors, by their names; SciPy itself is imported by who calls them.
+"""Derivatives of `scipy.special`: its ufuncs on tensors, by their names; SciPy itself is imported
+by who calls them.
 
     scipy.special.gammaln(t)        a tensor, with derivatives of every order
 
-The functions are SciPy's; here are their derivatives, mostly from Abramowitz, Stegun (1964), chapters 5 to 9 and 26.
-Those that take no tensor by NumPy's protocol (logsumexp, softmax, log_softmax) are minigrad's by the same names.
+The functions are SciPy's; here are their derivatives, mostly from Abramowitz, Stegun (1964),
+chapters 5 to 9 and 26. Those that take no tensor by NumPy's protocol (logsumexp, softmax,
+log_softmax) are minigrad's by the same names.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ ROOT_PI = math.sqrt(math.pi)
 
 
 class _SciPy:
-    """`scipy.special`, which is imported when a rule first needs it: whoever called a function of it has it."""
+    """`scipy.special`, which is imported when a rule first needs it: whoever called a function of
+    it has it.
+    """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("scipy.special"), name)
@@ -43,7 +47,8 @@ def _normal(x: Any, log_of: Any = 0) -> Any:
     return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
 
 
-# By the name of the function: a rule for each operand by which it can be differentiated, by order (None: by it not).
+# By the name of the function: a rule for each operand by which it can be differentiated, by order
+# (None: by it not).
 RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
@@ -91,14 +96,19 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "betainc": (
         None,
         None,
-        lambda g, a, b, x: g * np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - sp.betaln(a, b)),
+        lambda g, a, b, x: (
+            g * np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - sp.betaln(a, b))
+        ),
     ),
     # Bessel functions
     "jv": (None, lambda g, v, x: g * (sp.jv(v - 1, x) - sp.jv(v + 1, x)) / 2),
     "yv": (None, lambda g, v, x: g * (sp.yv(v - 1, x) - sp.yv(v + 1, x)) / 2),
     "iv": (None, lambda g, v, x: g * (sp.iv(v - 1, x) + sp.iv(v + 1, x)) / 2),
     "kv": (None, lambda g, v, x: -g * (sp.kv(v - 1, x) + sp.kv(v + 1, x)) / 2),
-    "ive": (None, lambda g, y, v, x: g * ((sp.ive(v - 1, x) + sp.ive(v + 1, x)) / 2 - np.sign(x) * y)),
+    "ive": (
+        None,
+        lambda g, y, v, x: g * ((sp.ive(v - 1, x) + sp.ive(v + 1, x)) / 2 - np.sign(x) * y),
+    ),
     "j0": (lambda g, x: -g * sp.j1(x),),
     "j1": (lambda g, x: g * (sp.j0(x) - sp.jv(2.0, x)) / 2,),
     "y0": (lambda g, x: -g * sp.y1(x),),
@@ -111,7 +121,10 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     "k1": (lambda g, x: -g * (sp.k0(x) + sp.kv(2.0, x)) / 2,),
 }
 
-RULES |= {name: tuple(OPS[name].rules.values()) for name in ("erf", "exp2", "expm1", "log1p", "cbrt", "xlogy")}
+RULES |= {
+    name: tuple(OPS[name].rules.values())
+    for name in ("erf", "exp2", "expm1", "log1p", "cbrt", "xlogy")
+}
 
 
 @cache
@@ -125,12 +138,21 @@ def op_of(ufunc: np.ufunc) -> Op | None:
         return Op(ufunc.__name__, ufunc, ("x",), {"x": rules[0]})  # type: ignore[dict-item]
     last = next(rule for rule in reversed(rules) if rule is not None)
     code = last.__code__
-    operands = tuple(name for name in code.co_varnames[: code.co_argcount] if name not in ("g", "y"))
-    return Op(ufunc.__name__, ufunc, operands, {x: rule for x, rule in zip(operands, rules) if rule is not None})
+    operands = tuple(
+        name for name in code.co_varnames[: code.co_argcount] if name not in ("g", "y")
+    )
+    return Op(
+        ufunc.__name__,
+        ufunc,
+        operands,
+        {x: rule for x, rule in zip(operands, rules) if rule is not None},
+    )
 
 
 def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
-    """What answers a ufunc that is not NumPy's for tensors that need gradients; None where nothing does."""
+    """What answers a ufunc that is not NumPy's for tensors that need gradients; None where nothing
+    does.
+    """
     entry = op_of(ufunc)
     if entry is None:
         return None
@@ -138,7 +160,10 @@ def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
     def call(*inputs: Any) -> Any:
         for name, x in zip(entry.operands, inputs):
             if name not in entry.rules and needs_gradient(x):
-                raise TypeError(f"{entry.name}: its derivative by {name} is not known; detach() it if none is needed")
+                raise TypeError(
+                    f"{entry.name}: its derivative by {name} is not known; detach() it if none is "
+                    "needed"
+                )
         return entry.function(*inputs)
 
     return call

@@ -14,9 +14,21 @@ from ..core.tensor import Tensor, unwrap
 from .axes import all_axes, check_choice, one_axis, shape_of
 
 __all__ = [
-    "astype", "clone", "reshape", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "ravel",
-    "broadcast_to", "broadcast_arrays", "atleast_1d", "atleast_2d", "atleast_3d",
-]  # fmt: skip
+    "astype",
+    "clone",
+    "reshape",
+    "transpose",
+    "swapaxes",
+    "moveaxis",
+    "expand_dims",
+    "squeeze",
+    "ravel",
+    "broadcast_to",
+    "broadcast_arrays",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+]
 
 
 @op(methods="astype", x=lambda g: g)
@@ -31,7 +43,8 @@ def clone(x, /):
     return np.array(x)
 
 
-# -- reshape -----------------------------------------------------------------------------------------
+# -- reshape
+# -----------------------------------------------------------------------------------------
 
 
 @op(x=lambda g, x_shape: g.reshape(x_shape))
@@ -54,7 +67,9 @@ def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
 @numpy_form(np.reshape)
 def _np_reshape(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Tensor:
     if copy is False:
-        raise ValueError("np.reshape: copy=False says nothing for tensors, which are views where NumPy's are")
+        raise ValueError(
+            "np.reshape: copy=False says nothing for tensors, which are views where NumPy's are"
+        )
     return reshape(clone(a) if copy else a, shape, order=order)
 
 
@@ -64,7 +79,9 @@ def ravel(x: Any, order: str = "C") -> Tensor:
     if order == "K":  # the order in memory
         flags = np.asarray(unwrap(x)).flags
         if not flags.c_contiguous and not flags.f_contiguous:
-            raise ValueError("ravel: order 'K' of an array that is neither C- nor F-contiguous is not supported")
+            raise ValueError(
+                "ravel: order 'K' of an array that is neither C- nor F-contiguous is not supported"
+            )
         order = "C" if flags.c_contiguous else "F"
     return reshape(x, -1, order=order)
 
@@ -94,14 +111,17 @@ def _at_least(ndim: int) -> Any:
         return results[0] if len(results) == 1 else tuple(results)
 
     atleast.__name__ = atleast.__qualname__ = numpy.__name__
-    atleast.__doc__ = f"Each of the arrays with at least {ndim} axes, those that it lacks of length 1."
+    atleast.__doc__ = (
+        f"Each of the arrays with at least {ndim} axes, those that it lacks of length 1."
+    )
     atleast.__module__ = __name__
     return function(numpy=numpy)(atleast)
 
 
 atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
-# -- the order of axes -------------------------------------------------------------------------------
+# -- the order of axes
+# -------------------------------------------------------------------------------
 
 
 @op(x=lambda g, axes: np.transpose(g, _inverse(axes)))
@@ -115,21 +135,27 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 @function(methods="transpose permute")
 def transpose(x: Any, *axes: Any) -> Tensor:
-    """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes: `swapaxes`."""
+    """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:
+    `swapaxes`.
+    """
     order = ints(axes)
     if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
         raise ValueError(
-            f"transpose: {order} leaves the axes as they are, as in NumPy; to exchange them, as PyTorch does, write x.T"
+            f"transpose: {order} leaves the axes as they are, as in NumPy; to exchange them, as "
+            "PyTorch does, write x.T"
         )
     if len(order) == 2 < np.ndim(x):
         raise ValueError(
-            f"transpose: expected the order of all {np.ndim(x)} axes, as in NumPy, got {order}; to exchange two axes, "
+            f"transpose: expected the order of all {np.ndim(x)} axes, as in NumPy, got {order}; "
+            "to exchange two axes, "
             f"write swapaxes{order}"
         )
     return _transpose(x, axes=order if order != (None,) and (order or axes) else None)
 
 
-numpy_form(np.transpose)(lambda a, axes=None: _transpose(a, axes=None if axes is None else ints([axes])))
+numpy_form(np.transpose)(
+    lambda a, axes=None: _transpose(a, axes=None if axes is None else ints([axes]))
+)
 
 
 @function(numpy=np.swapaxes, methods="swapaxes swapdims")
@@ -149,7 +175,9 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
         raise TypeError("moveaxis: expected axes as ints or sequences of them, got None")
     sources, targets = all_axes("source", source, ndim), all_axes("destination", destination, ndim)
     if len(sources) != len(targets):
-        raise ValueError(f"moveaxis: expected as many sources as destinations, got {source} and {destination}")
+        raise ValueError(
+            f"moveaxis: expected as many sources as destinations, got {source} and {destination}"
+        )
     order = [a for a in range(ndim) if a not in sources]
     for target, axis in sorted(zip(targets, sources)):
         order.insert(target, axis)
@@ -157,9 +185,12 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
 
 
 Tensor.T = property(transpose, doc="The tensor with its axes reversed.")  # type: ignore[assignment]
-Tensor.mT = property(lambda x: swapaxes(x, -2, -1), doc="The tensor with its last two axes exchanged.")  # type: ignore
+Tensor.mT = property(  # type: ignore
+    lambda x: swapaxes(x, -2, -1), doc="The tensor with its last two axes exchanged."
+)
 
-# -- broadcasting ------------------------------------------------------------------------------------
+# -- broadcasting
+# ------------------------------------------------------------------------------------
 
 
 @op(numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)

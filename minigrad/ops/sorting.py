@@ -19,32 +19,51 @@ __all__ = ["sort", "argsort", "partition", "top_k", "median", "quantile", "perce
 
 @function(numpy=np.sort)
 def sort(
-    x: Any, axis: int | None = -1, *, kind: str | None = None, stable: bool | None = None, descending: bool = False
+    x: Any,
+    axis: int | None = -1,
+    *,
+    kind: str | None = None,
+    stable: bool | None = None,
+    descending: bool = False,
 ) -> Tensor:
-    """The elements in rising order along `axis`, or all where it is None, or in falling order; NaN comes last.
+    """The elements in rising order along `axis`, or all where it is None, or in falling order; NaN
+    comes last.
 
     Equal ones keep their order.
     """
     if kind is not None and stable is not None:
-        raise ValueError("sort: kind and stable say the same; give one of them (sorting is always stable here)")
+        raise ValueError(
+            "sort: kind and stable say the same; give one of them (sorting is always stable here)"
+        )
     x, axis = _one(x, axis, "sort")
     return take_along_axis(x, argsort(x, axis, "stable", descending=descending), axis)
 
 
 @function(numpy=np.argsort, methods="argsort")
 def argsort(
-    x: Any, axis: int | None = -1, kind: Any = None, *, stable: bool | None = None, descending: bool = False
+    x: Any,
+    axis: int | None = -1,
+    kind: Any = None,
+    *,
+    stable: bool | None = None,
+    descending: bool = False,
 ) -> Tensor:
-    """The positions that would sort x along `axis`, or all of it where that is None; NaN comes last."""
+    """The positions that would sort x along `axis`, or all of it where that is None; NaN comes
+    last.
+    """
     array = np.asarray(unwrap(x))
-    if descending:  # as NumPy has it from 2.5 on: what reverses the order leaves NaN last, and equal elements in order
+    # as NumPy has it from 2.5 on: what reverses the order leaves NaN last, and equal elements in
+    # order
+    if descending:
         array = ~array if array.dtype.kind in "biu" else -array
     return Tensor(np.argsort(array, axis, kind, stable=stable))
 
 
 @function(numpy=np.partition)
 def partition(x: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
-    """x with the elements along `axis` in such order that those at `kth` are where sorting would put them."""
+    """x with the elements along `axis` in such order that those at `kth` are where sorting would
+    put them.
+    """
     x, axis = _one(x, axis, "partition")
     array = np.asarray(unwrap(x))
     parted = np.partition(array, unwrap(kth), axis, kind)  # type: ignore[call-overload]
@@ -66,7 +85,9 @@ class TopK(NamedTuple):
 
 @function(methods="top_k topk")
 def top_k(x: Any, k: int, axis: int = -1) -> TopK:
-    """The k largest elements along `axis`, largest first, and where they stood. NaN counts as largest."""
+    """The k largest elements along `axis`, largest first, and where they stood. NaN counts as
+    largest.
+    """
     array = np.asarray(unwrap(x))
     axis = one_axis("top_k", axis, array.ndim)
     n = array.shape[axis]
@@ -74,12 +95,15 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
         raise ValueError(f"top_k: expected 1 <= k <= {n}, got {k}")
     chosen = np.sort(np.argpartition(array, n - k, axis).take(np.arange(n - k, n), axis), axis)
     falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
-    order = k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)  # of equal ones, the first comes first
+    order = (
+        k - 1 - np.flip(np.argsort(falling, axis, kind="stable"), axis)
+    )  # of equal ones, the first comes first
     indices = np.take_along_axis(chosen, order, axis)
     return TopK(take_along_axis(x, indices, axis), indices)
 
 
-# -- medians and quantiles -----------------------------------------------------------------------------
+# -- medians and quantiles
+# -----------------------------------------------------------------------------
 
 
 def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
@@ -99,16 +123,20 @@ def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 
 @function(numpy=np.quantile)
-def quantile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def quantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
     """The elements of rank `q` (0 = smallest, 1 = largest; a number or an array) over `axis`.
 
-    Between two elements `method` decides: "linear" interpolates; "lower", "higher", "nearest" and "midpoint"
-    are NumPy's. The shape of q comes first in the result's. NaN where a slice has one.
+    Between two elements `method` decides: "linear" interpolates; "lower", "higher", "nearest" and
+    "midpoint" are NumPy's. The shape of q comes first in the result's. NaN where a slice has one.
     """
     return ranked("quantile", x, q, axis, method, keepdims)
 
 
-def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False) -> Tensor:
+def ranked(
+    name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False
+) -> Tensor:
     """`quantile`, or with `skip_nan` that of the elements that are not NaN."""
     if isinstance(q, (int, float)):
         q = np.asarray(q, x.dtype if x.dtype.kind == "f" else float)
@@ -119,7 +147,9 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
     if not last.shape[-1]:
         if name == "quantile":
             raise ValueError(f"{name}: no elements over axis {axis} of shape {shape_of(x)}")
-        return Tensor(np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, x.dtype))
+        return Tensor(
+            np.full((*ranks.shape, *(with_ones if keepdims else last.shape[:-1])), np.nan, x.dtype)
+        )
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
     if skip_nan:
@@ -133,21 +163,28 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, sk
 
 
 def _at_ranks(ordered: Tensor, place: Tensor, ends: np.ndarray, method: str) -> Tensor:
-    """The elements at the places (..., k), from 0 to `ends`, which need not be whole, of rising rows (..., n)."""
+    """The elements at the places (..., k), from 0 to `ends`, which need not be whole, of rising
+    rows (..., n).
+    """
     whole: dict[str, Any] = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
     if method in whole:
         return take_along_axis(ordered, whole[method](place.data).astype(np.intp), -1)
     if method not in ("linear", "midpoint"):
-        raise ValueError(f"quantile: method {method!r} is not supported; use linear, midpoint, {', '.join(whole)}")
+        raise ValueError(
+            f"quantile: method {method!r} is not supported; use linear, midpoint, "
+            f"{', '.join(whole)}"
+        )
     low, high = np.floor(place.data).astype(np.intp), np.ceil(place.data).astype(np.intp)
     below = take_along_axis(ordered, low, -1)
     if method == "midpoint":
         half = np.asarray(0.5, place.dtype)
         return below * half + take_along_axis(ordered, high, -1) * half
-    # The line on which a place lies: at a whole one that to the right, at the last that to the left, so that the
-    # derivative by the place is one that there is.
+    # The line on which a place lies: at a whole one that to the right, at the last that to the
+    # left, so that the derivative by the place is one that there is.
     start = np.maximum(np.minimum(low, ends - 1), 0)
-    rise = take_along_axis(ordered, np.minimum(start + 1, ends), -1) - take_along_axis(ordered, start, -1)
+    rise = take_along_axis(ordered, np.minimum(start + 1, ends), -1) - take_along_axis(
+        ordered, start, -1
+    )
     fraction = place - low.astype(place.dtype)
     return below + where((low == high) & ~np.isfinite(rise.data), 0, rise) * fraction
 
@@ -158,6 +195,8 @@ def hundredths(q: Any) -> Any:
 
 
 @function(numpy=np.percentile)
-def percentile(x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False) -> Tensor:
+def percentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
     """`quantile` with q from 0 to 100."""
     return quantile(x, hundredths(q), axis, method, keepdims)

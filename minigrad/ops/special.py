@@ -1,4 +1,6 @@
-"""Less common functions of each element: roots, powers of two, signs, degrees, choices among several."""
+"""Less common functions of each element: roots, powers of two, signs, degrees, choices among
+several.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,30 @@ from .joining import stack
 from .shape import astype, broadcast_to
 
 __all__ = [
-    "cbrt", "exp2", "logaddexp2", "fmax", "fmin", "copysign", "heaviside", "deg2rad", "rad2deg", "sinc", "float_power",
-    "xlogy", "divmod", "fmod", "unwrap", "select", "piecewise",
-]  # fmt: skip
+    "cbrt",
+    "exp2",
+    "logaddexp2",
+    "fmax",
+    "fmin",
+    "copysign",
+    "heaviside",
+    "deg2rad",
+    "rad2deg",
+    "sinc",
+    "float_power",
+    "xlogy",
+    "divmod",
+    "fmod",
+    "unwrap",
+    "select",
+    "piecewise",
+]
 
 LN2 = math.log(2)
 
-cbrt = ufunc(np.cbrt, "The cube root; its derivative at 0 is inf.", x=lambda g, y: safe_divide(g, 3 * y * y))
+cbrt = ufunc(
+    np.cbrt, "The cube root; its derivative at 0 is inf.", x=lambda g, y: safe_divide(g, 3 * y * y)
+)
 exp2 = ufunc(np.exp2, "2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
 logaddexp2 = ufunc(
     np.logaddexp2,
@@ -69,7 +88,9 @@ heaviside = ufunc(
 deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
 rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
-DISPATCH[np.fabs] = lambda x: absolute(astype(x, np.fabs(np.empty(0, x.dtype)).dtype))  # of integers, too, a float
+DISPATCH[np.fabs] = lambda x: absolute(
+    astype(x, np.fabs(np.empty(0, x.dtype)).dtype)
+)  # of integers, too, a float
 
 
 def _sinc_slope(x: Any) -> Any:
@@ -101,7 +122,9 @@ def float_power(a: Any, b: Any) -> Tensor:
     b=lambda g, a, b: safe_divide(g * a, b),
 )
 def xlogy(a, b, /):
-    """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are 0."""
+    """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are
+    0.
+    """
     return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))
 
 
@@ -114,8 +137,12 @@ fmod = ufunc(
 
 
 @function(numpy=np.unwrap)
-def unwrap(p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi) -> Tensor:
-    """Angles p with whole periods added, so that neighbours along `axis` are no more than half a period apart."""
+def unwrap(
+    p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
+) -> Tensor:
+    """Angles p with whole periods added, so that neighbours along `axis` are no more than half a
+    period apart.
+    """
     array = np.asarray(untracked(p))
     return p + (np.unwrap(array, discont, axis, period=period) - array)
 
@@ -128,9 +155,14 @@ def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 @function(numpy=np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """From each choice the elements where its condition (booleans) is the first that is true; else `default`."""
+    """From each choice the elements where its condition (booleans) is the first that is true; else
+    `default`.
+    """
     if len(condlist) != len(choicelist) or not condlist:
-        raise ValueError(f"select: expected as many conditions as choices, got {len(condlist)} and {len(choicelist)}")
+        raise ValueError(
+            f"select: expected as many conditions as choices, got {len(condlist)} and "
+            f"{len(choicelist)}"
+        )
     if any(np.asarray(untracked(c)).dtype != bool for c in condlist):
         raise TypeError("select: expected booleans as conditions")
     y = default
@@ -143,7 +175,8 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
     """The function (or number) of each condition where it is true, the last that is true counting.
 
-    One more function than conditions is for where none is; otherwise that is 0. Each sees its own elements only.
+    One more function than conditions is for where none is; otherwise that is 0. Each sees its own
+    elements only.
     """
     x = x if isinstance(x, Tensor) else np.asarray(x)
     given = without_tensors(condlist)
@@ -159,7 +192,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     y: Any = Tensor(np.zeros_like(untracked(x)))
     for condition, f in zip(conditions, funclist):
         values = f(getitem(x, condition), *args, **kw) if callable(f) else f
-        spread = Tensor(np.zeros_like(untracked(x))).index_add(condition, astype(values, untracked(x).dtype))
+        spread = Tensor(np.zeros_like(untracked(x))).index_add(
+            condition, astype(values, untracked(x).dtype)
+        )
         y = where(condition, spread, y)
     return y
 
@@ -168,7 +203,9 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
 def _np_choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
     """At each place the element of the choice whose number stands there in a."""
     index = np.asarray(untracked(a))
-    if mode == "wrap" and len(choices) and index.dtype.kind in "iu":  # NumPy comes there step by step
+    if (
+        mode == "wrap" and len(choices) and index.dtype.kind in "iu"
+    ):  # NumPy comes there step by step
         index = index % len(choices)
     np.choose(index, [np.zeros((), bool)] * len(choices), mode=mode)  # type: ignore[call-overload]  # checks numbers
     index = index.clip(0, len(choices) - 1) if mode == "clip" else index

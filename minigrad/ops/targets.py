@@ -19,12 +19,21 @@ class Targets:
     """The classes that rows should have, with what the loss gives each row and class."""
 
     def __init__(
-        self, name: str, shape: tuple[int, ...], targets: Any, weight: Any, ignore_index: int | None, smoothing: float,
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        targets: Any,
+        weight: Any,
+        ignore_index: int | None,
+        smoothing: float,
         dtype: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         classes = shape[-1]
         if needs_gradient([weight, smoothing]):
-            raise TypeError(f"{name}: the weights of classes and label_smoothing have no gradient; use .detach()")
+            raise TypeError(
+                f"{name}: the weights of classes and label_smoothing have no gradient; use "
+                ".detach()"
+            )
         targets = np.asarray(unwrap(targets))
         if targets.shape != shape[:-1]:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
@@ -45,14 +54,23 @@ class Targets:
         valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
         self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
         if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
-            allowed = f"0 to {classes - 1}" + ("" if ignore_index is None else f" or {ignore_index}")
-            raise IndexError(f"{name}: expected targets from {allowed}, got {self.index.min()} to {self.index.max()}")
+            allowed = f"0 to {classes - 1}" + (
+                "" if ignore_index is None else f" or {ignore_index}"
+            )
+            raise IndexError(
+                f"{name}: expected targets from {allowed}, got {self.index.min()} to "
+                f"{self.index.max()}"
+            )
         self.shape = targets.shape
         self.ignored = None if valid.all() else ~valid  # (rows,)
         chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
         self.total = float(chosen.sum())  # what a mean divides by
-        self.on_target = chosen * dtype.type(1 - smoothing)  # (rows,): the factor of -log p of the class
-        self.on_all = (valid * dtype.type(smoothing / classes)).astype(dtype)  # (rows,): that of Σ_c w_c (-log p_c)
+        self.on_target = chosen * dtype.type(
+            1 - smoothing
+        )  # (rows,): the factor of -log p of the class
+        self.on_all = (valid * dtype.type(smoothing / classes)).astype(
+            dtype
+        )  # (rows,): that of Σ_c w_c (-log p_c)
         self.weight = weight
         self.smooth = smoothing > 0
         every = classes if weight is None else weight.sum()

@@ -36,10 +36,14 @@ DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, ax
 
 
 def _running_extreme(ufunc: np.ufunc, x: Any, axis: int = 0) -> Tensor:
-    """The largest (or smallest) element so far; of equal ones the last has the gradient, as in PyTorch's `cummax`."""
+    """The largest (or smallest) element so far; of equal ones the last has the gradient, as in
+    PyTorch's `cummax`.
+    """
     array = np.asarray(unwrap(x))
     axis = one_axis(f"np.{ufunc.__name__}.accumulate", axis, array.ndim)
-    places = np.arange(array.shape[axis]).reshape([-1 if i == axis else 1 for i in range(array.ndim)])
+    places = np.arange(array.shape[axis]).reshape(
+        [-1 if i == axis else 1 for i in range(array.ndim)]
+    )
     is_new = (array == ufunc.accumulate(array, axis)) | np.isnan(array)
     return take_along_axis(x, np.maximum.accumulate(np.where(is_new, places, 0), axis), axis)
 
@@ -48,7 +52,8 @@ DISPATCH[np.maximum, "accumulate"] = partial(_running_extreme, np.maximum)
 DISPATCH[np.minimum, "accumulate"] = partial(_running_extreme, np.minimum)
 
 
-# -- of all ufuncs -----------------------------------------------------------------------------------
+# -- of all ufuncs
+# -----------------------------------------------------------------------------------
 
 
 def _outer(ufunc: np.ufunc) -> Any:
@@ -70,9 +75,13 @@ def _running(ufunc: np.ufunc, x: Any, axis: int) -> list[Any]:
     return found
 
 
-def _reduced(ufunc: np.ufunc, x: Any, axis: Any = 0, keepdims: bool = False, dtype: Any = None) -> Tensor:
+def _reduced(
+    ufunc: np.ufunc, x: Any, axis: Any = 0, keepdims: bool = False, dtype: Any = None
+) -> Tensor:
     axes = all_axes(f"np.{ufunc.__name__}.reduce", axis, np.ndim(x))
-    like = ufunc.reduce(unwrap(x), axis=axis, keepdims=keepdims, dtype=dtype)  # refuses what it refuses
+    like = ufunc.reduce(
+        unwrap(x), axis=axis, keepdims=keepdims, dtype=dtype
+    )  # refuses what it refuses
     x = x if dtype is None else astype(x, dtype)
     for a in sorted(axes, reverse=True):
         if not x.shape[a]:
@@ -89,13 +98,20 @@ def _accumulated(ufunc: np.ufunc, x: Any, axis: int = 0, dtype: Any = None) -> T
 
 
 def _reduced_at(ufunc: np.ufunc, x: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Tensor:
-    """For each index the reduction from there to the next, or the element where the next is no larger."""
+    """For each index the reduction from there to the next, or the element where the next is no
+    larger.
+    """
     ufunc.reduceat(unwrap(x), unwrap(indices), axis, dtype)  # refuses what it refuses
     axis = one_axis(f"np.{ufunc.__name__}.reduceat", axis, np.ndim(x))
     x, before = x if dtype is None else astype(x, dtype), (slice(None),) * axis
     reduce = DISPATCH[ufunc, "reduce"]
-    slices = [slice(i, j if i < j else i + 1) for i, j in pairwise([*map(int, unwrap(indices)), x.shape[axis]])]
-    return concatenate([expand_dims(reduce(getitem(x, (*before, s)), axis), axis) for s in slices], axis)
+    slices = [
+        slice(i, j if i < j else i + 1)
+        for i, j in pairwise([*map(int, unwrap(indices)), x.shape[axis]])
+    ]
+    return concatenate(
+        [expand_dims(reduce(getitem(x, (*before, s)), axis), axis) for s in slices], axis
+    )
 
 
 def _unless_untracked(ufunc: np.ufunc, method: str, rule: Any) -> Any:
@@ -109,8 +125,14 @@ def _unless_untracked(ufunc: np.ufunc, method: str, rule: Any) -> Any:
     return call
 
 
-for _ufunc in [f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None]:
+for _ufunc in [
+    f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None
+]:
     DISPATCH[_ufunc, "outer"] = _outer(_ufunc)
     if _ufunc.nout == 1:
-        for _method, _rule in {"reduce": _reduced, "accumulate": _accumulated, "reduceat": _reduced_at}.items():
+        for _method, _rule in {
+            "reduce": _reduced,
+            "accumulate": _accumulated,
+            "reduceat": _reduced_at,
+        }.items():
             DISPATCH.setdefault((_ufunc, _method), _unless_untracked(_ufunc, _method, _rule))

@@ -1,4 +1,6 @@
-"""NumPy's functions that write into their first argument, which here may be a tensor that no gradient flows through."""
+"""NumPy's functions that write into their first argument, which here may be a tensor that no
+gradient flows through.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,25 @@ from ..core.tensor import DISPATCH, Tensor, unwrap
 
 
 def _writes(name: str, numpy: Callable[..., Any], first: str) -> Callable[..., Any]:
-    """`numpy`, which writes into its argument `first`: graphs that saved it will notice, and no gradient is lost."""
+    """`numpy`, which writes into its argument `first`: graphs that saved it will notice, and no
+    gradient is lost.
+    """
 
     def call(*args: Any, **options: Any) -> None:
         target, *rest = args or (options.pop(first),)
         values = [*rest, *options.values()]
-        allowed = writable(target, name, *values) if isinstance(target, Tensor) else not needs_gradient(values)
+        allowed = (
+            writable(target, name, *values)
+            if isinstance(target, Tensor)
+            else not needs_gradient(values)
+        )
         if not allowed:
-            shown = f"{name}, which np.full and np.full_like use too" if numpy is np.copyto else name
+            shown = (
+                f"{name}, which np.full and np.full_like use too" if numpy is np.copyto else name
+            )
             raise GradientError(
-                f"{shown}: what is written would lose its gradient; write np.where(mask, source, target), "
+                f"{shown}: what is written would lose its gradient; write np.where(mask, source, "
+                "target), "
                 "np.broadcast_to(value, shape), or index_add(target, index, values)"
             )
         on_arrays(numpy, (target, *rest), options)

@@ -15,7 +15,8 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """Kingma, Ba (2015), arXiv:1412.6980; `weight_decay` adds that multiple of the parameter to its gradient.
+    """Kingma, Ba (2015), arXiv:1412.6980; `weight_decay` adds that multiple of the parameter to its
+    gradient.
 
     The state is the paper's m and v, the averages of gradients and of their squares, before the
     correction of their bias: `exp_avg` and `exp_avg_sq`, as PyTorch names them.
@@ -25,9 +26,15 @@ class Adam(Optimizer):
     decoupled = False
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, clip_norm: float | None = None, skip_nonfinite: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        skip_nonfinite: bool = False,
+    ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults, clip_norm, skip_nonfinite)
 
@@ -68,12 +75,20 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose `weight_decay` shrinks the parameters directly: Loshchilov, Hutter (2019), arXiv:1711.05101."""
+    """Adam whose `weight_decay` shrinks the parameters directly: Loshchilov, Hutter (2019),
+    arXiv:1711.05101.
+    """
 
     decoupled = True
 
     def __init__(
-        self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.01, clip_norm: float | None = None, skip_nonfinite: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        clip_norm: float | None = None,
+        skip_nonfinite: bool = False,
+    ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, clip_norm, skip_nonfinite)

@@ -1,8 +1,8 @@
 """Learning rates that change from step to step.
 
-A schedule sets the learning rates of its optimizer for the step to come: `step()` is called after the
-optimizer's. Those that PyTorch has too bear its names and take its arguments; what it calls an epoch
-is whatever passes between two calls of `step`.
+A schedule sets the learning rates of its optimizer for the step to come: `step()` is called after
+the optimizer's. Those that PyTorch has too bear its names and take its arguments; what it calls an
+epoch is whatever passes between two calls of `step`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,24 @@ from .optimizer import Optimizer
 from .settings import checked_count, checked_number
 
 __all__ = [
-    "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LambdaLR", "LinearLR",
-    "MultiStepLR", "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "Schedule", "SequentialLR", "StepLR",
-    "cosine_schedule", "inverse_sqrt_schedule", "linear_schedule", "noam_schedule",
-]  # fmt: skip
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
+    "ExponentialLR",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PolynomialLR",
+    "ReduceLROnPlateau",
+    "Schedule",
+    "SequentialLR",
+    "StepLR",
+    "cosine_schedule",
+    "inverse_sqrt_schedule",
+    "linear_schedule",
+    "noam_schedule",
+]
 
 
 class Schedule:
@@ -54,7 +68,9 @@ class Schedule:
         """Go to this step, of 1, 2, 3, ..."""
         self.count = checked_count(type(self).__name__, "count", count)
         for group, rate in zip(self.optimizer.param_groups, self.rates(count)):
-            group["lr"] = checked_number(type(self).__name__, f"learning rate at step {count}", rate)
+            group["lr"] = checked_number(
+                type(self).__name__, f"learning rate at step {count}", rate
+            )
 
     def rates(self, count: int) -> list[float]:
         """The learning rate of each group at a step, of 1, 2, 3, ..."""
@@ -70,7 +86,8 @@ class Schedule:
         self.set(state["count"])
 
 
-# -- factors for `Schedule` and `Trainer` --------------------------------------------------------------
+# -- factors for `Schedule` and `Trainer`
+# --------------------------------------------------------------
 
 
 def noam_schedule(d_model: int, warmup: int = 4000) -> Callable[[int], float]:
@@ -104,16 +121,22 @@ def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Callable
     return _warmed_up("linear_schedule", total, warmup, final, _line)
 
 
-def _warmed_up(name: str, total: int, warmup: int, final: float, shape: Callable[..., float]) -> Callable[[int], float]:
+def _warmed_up(
+    name: str, total: int, warmup: int, final: float, shape: Callable[..., float]
+) -> Callable[[int], float]:
     checked_count(name, "total", total)
     checked_count(name, "warmup", warmup, 0)
     checked_number(name, "final", final)
     if warmup >= total:
-        raise ValueError(f"{name}: expected a warmup shorter than total, got warmup={warmup} and total={total}")
+        raise ValueError(
+            f"{name}: expected a warmup shorter than total, got warmup={warmup} and total={total}"
+        )
     return partial(_up_and_down, total, warmup, final, shape)
 
 
-def _up_and_down(total: int, warmup: int, final: float, shape: Callable[..., float], step: int) -> float:
+def _up_and_down(
+    total: int, warmup: int, final: float, shape: Callable[..., float], step: int
+) -> float:
     if step < warmup:
         return step / warmup
     return final + (1 - final) * shape(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
@@ -128,17 +151,27 @@ def _line(start: float, end: float, done: float) -> float:
     return start + (end - start) * done
 
 
-# -- by the names that PyTorch gave them -----------------------------------------------------------------
+# -- by the names that PyTorch gave them
+# -----------------------------------------------------------------
 
 
 class LambdaLR(Schedule):
-    """The group's own learning rate times `lr_lambda(epoch)`, or one function for each group; epochs from 0."""
+    """The group's own learning rate times `lr_lambda(epoch)`, or one function for each group;
+    epochs from 0.
+    """
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]]):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+    ):
         many = len(optimizer.param_groups)
         self.lambdas = [lr_lambda] * many if callable(lr_lambda) else list(lr_lambda)
         if len(self.lambdas) != many:
-            raise ValueError(f"LambdaLR: expected one function, or {many} for {many} groups, got {len(self.lambdas)}")
+            raise ValueError(
+                f"LambdaLR: expected one function, or {many} for {many} groups, got "
+                f"{len(self.lambdas)}"
+            )
         self._begin(optimizer)
 
     def rates(self, count: int) -> list[float]:
@@ -171,7 +204,9 @@ class MultiStepLR(_ByEpoch):
     """Times `gamma` at each of the epochs `milestones`."""
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
-        self.milestones = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
+        self.milestones = sorted(
+            checked_count("MultiStepLR", "milestones", m, 0) for m in milestones
+        )
         self.gamma = checked_number("MultiStepLR", "gamma", gamma)
         self._begin(optimizer)
 
@@ -191,10 +226,16 @@ class ExponentialLR(_ByEpoch):
 
 
 class LinearLR(_ByEpoch):
-    """The factor goes in a line from `start_factor` to `end_factor` in `total_iters` epochs, and stays."""
+    """The factor goes in a line from `start_factor` to `end_factor` in `total_iters` epochs, and
+    stays.
+    """
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
     ) -> None:
         self.start_factor = checked_number("LinearLR", "start_factor", start_factor, above=True)
         self.end_factor = checked_number("LinearLR", "end_factor", end_factor)
@@ -230,7 +271,9 @@ class PolynomialLR(_ByEpoch):
 
 
 class CosineAnnealingLR(_ByEpoch):
-    """Down half a cosine to `eta_min` in `T_max` epochs, and up again: Loshchilov, Hutter (2017), arXiv:1608.03983."""
+    """Down half a cosine to `eta_min` in `T_max` epochs, and up again: Loshchilov, Hutter (2017),
+    arXiv:1608.03983.
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
         self.T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
@@ -242,9 +285,13 @@ class CosineAnnealingLR(_ByEpoch):
 
 
 class CosineAnnealingWarmRestarts(_ByEpoch):
-    """Half a cosine down to `eta_min` in `T_0` epochs, then anew, each `T_mult` times as long: arXiv:1608.03983."""
+    """Half a cosine down to `eta_min` in `T_0` epochs, then anew, each `T_mult` times as long:
+    arXiv:1608.03983.
+    """
 
-    def __init__(self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0) -> None:
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0
+    ) -> None:
         self.T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
         self.T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
         self.eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
@@ -260,46 +307,67 @@ class CosineAnnealingWarmRestarts(_ByEpoch):
 
 
 class OneCycleLR(_ByEpoch):
-    """Up to `max_lr`, then down to nearly nothing, in `total_steps`: Smith, Topin (2017), arXiv:1708.07120.
+    """Up to `max_lr`, then down to nearly nothing, in `total_steps`: Smith, Topin (2017),
+    arXiv:1708.07120.
 
-    From max_lr / div_factor up in the fraction `pct_start` of the steps, then down to that start divided by
-    `final_div_factor`; "cos" or "linear". PyTorch's moves the momentum the other way as well, by
-    default; this one leaves it alone.
+    From max_lr / div_factor up in the fraction `pct_start` of the steps, then down to that start
+    divided by `final_div_factor`; "cos" or "linear". PyTorch's moves the momentum the other way as
+    well, by default; this one leaves it alone.
     """
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: float, total_steps: int, pct_start: float = 0.3,
-        anneal_strategy: str = "cos", div_factor: float = 25.0, final_div_factor: float = 1e4,
-    ) -> None:  # fmt: skip
+        self,
+        optimizer: Optimizer,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
         check_choice("OneCycleLR", "anneal_strategy", anneal_strategy, "cos", "linear")
         self.anneal = _line if anneal_strategy == "linear" else _half_cosine
         self.total_steps = checked_count("OneCycleLR", "total_steps", total_steps, 2)
         self.max_lr = checked_number("OneCycleLR", "max_lr", max_lr)
-        self.first = self.max_lr / checked_number("OneCycleLR", "div_factor", div_factor, above=True)
-        self.last = self.first / checked_number("OneCycleLR", "final_div_factor", final_div_factor, above=True)
+        self.first = self.max_lr / checked_number(
+            "OneCycleLR", "div_factor", div_factor, above=True
+        )
+        self.last = self.first / checked_number(
+            "OneCycleLR", "final_div_factor", final_div_factor, above=True
+        )
         self.peak = checked_number("OneCycleLR", "pct_start", pct_start, high=1.0) * total_steps - 1
         self._begin(optimizer)
 
     def _rate(self, base: float, epoch: int) -> float:
         if epoch > self.total_steps:
-            raise ValueError(f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for")
+            raise ValueError(
+                f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for"
+            )
         if epoch <= self.peak:
             return self.anneal(self.first, self.max_lr, epoch / self.peak if self.peak > 0 else 1.0)
         done = (epoch - self.peak) / (self.total_steps - 1 - self.peak)
-        return self.anneal(self.max_lr, self.last, min(done, 1.0))  # one call of `step` comes after the last step
+        return self.anneal(
+            self.max_lr, self.last, min(done, 1.0)
+        )  # one call of `step` comes after the last step
 
 
 class SequentialLR(Schedule):
-    """One schedule after another: `schedulers[i]` until the epoch `milestones[i]`, each counting from its own start.
+    """One schedule after another: `schedulers[i]` until the epoch `milestones[i]`, each counting
+    from its own start.
 
-    The schedules are to be made in this order: the first knows the learning rates that all begin with.
+    The schedules are to be made in this order: the first knows the learning rates that all begin
+    with.
     """
 
-    def __init__(self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]) -> None:
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Sequence[Schedule], milestones: Sequence[int]
+    ) -> None:
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         if len(self.schedulers) != len(self.milestones) + 1:
             many = f"{len(self.milestones)} for {len(self.schedulers)}"
-            raise ValueError(f"SequentialLR: expected one milestone less than schedulers, got {many}")
+            raise ValueError(
+                f"SequentialLR: expected one milestone less than schedulers, got {many}"
+            )
         if any(s.optimizer is not optimizer for s in self.schedulers):
             raise ValueError("SequentialLR: a schedule belongs to another optimizer")
         for group, base in zip(optimizer.param_groups, self.schedulers[0].base):
@@ -314,12 +382,21 @@ class SequentialLR(Schedule):
 
 
 class ReduceLROnPlateau:
-    """Times `factor` when what `step(metric)` is given has not become better for more than `patience` calls."""
+    """Times `factor` when what `step(metric)` is given has not become better for more than
+    `patience` calls.
+    """
 
     def __init__(
-        self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
-        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
         check_choice("ReduceLROnPlateau", "mode", mode, "min", "max")
         check_choice("ReduceLROnPlateau", "threshold_mode", threshold_mode, "rel", "abs")
         self.optimizer, self.mode, self.threshold_mode = optimizer, mode, threshold_mode

@@ -10,14 +10,28 @@ __all__ = ["checked_count", "checked_number"]
 
 
 def checked_number(
-    owner: str, name: str, value: Any, low: float = 0.0, high: float = math.inf, *, above: bool = False
+    owner: str,
+    name: str,
+    value: Any,
+    low: float = 0.0,
+    high: float = math.inf,
+    *,
+    above: bool = False,
 ) -> float:
-    """A finite number with low <= value < high, or with `above` low < value: else an error that names `owner`."""
+    """A finite number with low <= value < high, or with `above` low < value: else an error that
+    names `owner`.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{owner}: expected a number for {name}, got {value!r}")
     number = float(value)
-    if not math.isfinite(number) or not (low < number if above else low <= number) or not number < high:
-        wanted = f"{name} {'>' if above else '>='} {low:g}" + (f" and < {high:g}" if high < math.inf else "")
+    if (
+        not math.isfinite(number)
+        or not (low < number if above else low <= number)
+        or not number < high
+    ):
+        wanted = f"{name} {'>' if above else '>='} {low:g}" + (
+            f" and < {high:g}" if high < math.inf else ""
+        )
         raise ValueError(f"{owner}: expected a finite {wanted}, got {value!r}")
     return number
 

@@ -12,17 +12,29 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """p ← p - lr · d, with d = g, or with `momentum` μ: d ← μ d + g; with `nesterov`, g + μ d in its place.
+    """p ← p - lr · d, with d = g, or with `momentum` μ: d ← μ d + g; with `nesterov`, g + μ d in
+    its place.
 
     `weight_decay` adds that multiple of p to g.
     """
 
     def __init__(
-        self, params: Iterable[Any], lr: float, momentum: float = 0.0, nesterov: bool = False,
-        weight_decay: float = 0.0, clip_norm: float | None = None, skip_nonfinite: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        params: Iterable[Any],
+        lr: float,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        skip_nonfinite: bool = False,
+    ) -> None:
         self.state_names = ("momentum_buffer",) if momentum else ()
-        defaults = {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay}
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+        }
         super().__init__(params, defaults, clip_norm, skip_nonfinite)
 
     def _check(self, settings: Mapping[str, Any]) -> None:

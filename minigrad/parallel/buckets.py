@@ -1,7 +1,8 @@
-"""Sums of gradients over the ranks of a job: in place, in the optimizer's flat arrays, bucket by bucket.
+"""Sums of gradients over the ranks of a job: in place, in the optimizer's flat arrays, bucket by
+bucket.
 
-All ranks send their buckets in the same order, from the last parameters to the first, as backward comes to them. With
-a thread for it, a bucket is on its way while backward works on the next.
+All ranks send their buckets in the same order, from the last parameters to the first, as backward
+comes to them. With a thread for it, a bucket is on its way while backward works on the next.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ __all__ = ["Buckets"]
 class Buckets:
     """`add_up(array)` makes a stretch of the flat gradients the sum over all ranks, in place.
 
-    `bytes` and `count` tell what was summed, `seconds` how long that took, and `waited` how much of it the
-    thread that computes had to wait for: for the ranks that are slower, too.
+    `bytes` and `count` tell what was summed, `seconds` how long that took, and `waited` how much of
+    it the thread that computes had to wait for: for the ranks that are slower, too.
     """
 
     def __init__(
-        self, optimizer: Optimizer, add_up: Callable[[np.ndarray], object], bucket_bytes: int, overlap: bool
+        self,
+        optimizer: Optimizer,
+        add_up: Callable[[np.ndarray], object],
+        bucket_bytes: int,
+        overlap: bool,
     ) -> None:
         self.groups, self.add_up = optimizer._groups, add_up
         self.stretches: list[tuple[FlatGroup, slice]] = []
@@ -47,7 +52,9 @@ class Buckets:
         self.bytes, self.count, self.seconds, self.waited = 0, 0, 0.0, 0.0
 
     def _divide(self, group: FlatGroup, size: int) -> None:
-        """Cut a group into stretches of whole parameters, of at least `size` numbers but for the last."""
+        """Cut a group into stretches of whole parameters, of at least `size` numbers but for the
+        last.
+        """
         stop = group.size
         for p, place in reversed(list(zip(group.parameters, group.places))):
             self._bucket_of[p] = len(self.stretches)
@@ -80,11 +87,17 @@ class Buckets:
 
     def present(self) -> np.ndarray:
         """Which parameters have a gradient (1 or 0)."""
-        return np.array([p.grad is not None for group in self.groups for p in group.parameters], np.int64)
+        return np.array(
+            [p.grad is not None for group in self.groups for p in group.parameters], np.int64
+        )
 
     def bind(self, present: np.ndarray) -> None:
         """What is in its place now is the gradient of these parameters."""
-        places = [(group, p, place) for group in self.groups for p, place in zip(group.parameters, group.places)]
+        places = [
+            (group, p, place)
+            for group in self.groups
+            for p, place in zip(group.parameters, group.places)
+        ]
         for (group, p, place), there in zip(places, present):
             if there:
                 p.grad = group.grad[place].reshape(p.shape)

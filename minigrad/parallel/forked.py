@@ -1,10 +1,10 @@
 """Training steps on several cores: processes that share parameters, gradients and optimizer state.
 
 NumPy's matrix products use all cores, its other operations one. Threads do not mend that: the
-operations of a Transformer are so short that two threads mostly wait for the interpreter's lock. So a
-batch is split over processes, forked from this one, each with a core to itself. Parameters are in
-memory that all see; each process has gradients of its own, which are then summed, clipped and applied
-by all processes together, each for a part of the parameters.
+operations of a Transformer are so short that two threads mostly wait for the interpreter's lock. So
+a batch is split over processes, forked from this one, each with a core to itself. Parameters are in
+memory that all see; each process has gradients of its own, which are then summed, clipped and
+applied by all processes together, each for a part of the parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from .surroundings import generators, reseed, surroundings, unchanged
 
 __all__ = ["DataParallel"]
 
-_SMALL = 1 << 20  # parameters; with fewer, one process updates them sooner than two could be asked to
+_SMALL = (
+    1 << 20
+)  # parameters; with fewer, one process updates them sooner than two could be asked to
 
 
 def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
@@ -44,38 +46,50 @@ _STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()  # those that have p
 
 
 class DataParallel(Alone):
-    """Gradients of `loss(shard)`, summed over shards that are worked on at the same time, and steps with them.
+    """Gradients of `loss(shard)`, summed over shards that are worked on at the same time, and steps
+    with them.
 
-        with DataParallel(optimizer, lambda shard: model.loss(*shard, reduction="sum") / n) as parallel:
+        with DataParallel(optimizer, lambda shard: model.loss(*shard, reduction="sum") / n) as
+        parallel:
             losses = parallel.backward([(source[::2], target[::2]), (source[1::2], target[1::2])])
             norm = parallel.step()
 
-    The first shard is this process's own. The others go to copies of it, forked at the first `backward`. They
-    see the parameters and settings of `optimizer` change; where modules that `loss` uses have other settings,
-    parts or buffers, or are in another mode, copies are made anew (an error between the batches of one step).
-    Other things that `loss` uses should stay as they are. Each shard draws its random numbers from seeds
-    that the default generator, and each that a module has, give in this process, so that runs repeat. With
-    one process, all is as without this class. Needs a system that can fork.
+    The first shard is this process's own. The others go to copies of it, forked at the first
+    `backward`. They see the parameters and settings of `optimizer` change; where modules that
+    `loss` uses have other settings, parts or buffers, or are in another mode, copies are made anew
+    (an error between the batches of one step). Other things that `loss` uses should stay as they
+    are. Each shard draws its random numbers from seeds that the default generator, and each that a
+    module has, give in this process, so that runs repeat. With one process, all is as without this
+    class. Needs a system that can fork.
     """
 
-    def __init__(self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2) -> None:
+    def __init__(
+        self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2
+    ) -> None:
         super().__init__(optimizer, loss)
         self.processes = self.parts = checked_count("DataParallel", "processes", processes)
-        self.reduce: Callable[[], None] | None = None  # called when the sum of all gradients is in this process
+        self.reduce: Callable[[], None] | None = (
+            None  # called when the sum of all gradients is in this process
+        )
         self._thread = threading.get_ident()
         self._seen: list[Any] = []  # what the processes took along when they were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
-        self._gradients: list[list[np.ndarray]] = []  # of each process, the flat arrays of each group
+        self._gradients: list[
+            list[np.ndarray]
+        ] = []  # of each process, the flat arrays of each group
 
     # -- what a user calls -----------------------------------------------------------------------
 
     def backward(self, shards: Sequence[Any], add: bool = False, last: bool = False) -> list[float]:
-        """The losses of at most `processes` shards; their gradients replace earlier ones, or with `add` add to them.
+        """The losses of at most `processes` shards; their gradients replace earlier ones, or with
+        `add` add to them.
 
         Until `step`, each process holds its own part of the gradients.
         """
         if not 1 <= len(shards) <= self.processes:
-            raise ValueError(f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}")
+            raise ValueError(
+                f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}"
+            )
         if self.processes == 1:
             return super().backward(shards, add, last)
         if self._workers:
@@ -83,7 +97,9 @@ class DataParallel(Alone):
             if not unchanged(self._seen, self._surroundings()):
                 self.close()  # the processes would not know
                 if add:
-                    raise RuntimeError("DataParallel: the model changed between the batches of one step")
+                    raise RuntimeError(
+                        "DataParallel: the model changed between the batches of one step"
+                    )
         try:
             with threads(max(1, get_num_threads() // self.processes)):
                 return self._backward_together(shards, add)
@@ -97,7 +113,11 @@ class DataParallel(Alone):
         self._check_thread()
         try:
             runs = [group.gathered() for group in self.optimizer._groups]
-            others = self._workers if sum(group.size for group in self.optimizer._groups) >= _SMALL else []
+            others = (
+                self._workers
+                if sum(group.size for group in self.optimizer._groups) >= _SMALL
+                else []
+            )
             self._send(others, "sum", runs)
             work = self._own_work(runs, 0, 1 + len(others))
             squares = self._summed(work) + sum(self._answers(others))
@@ -132,7 +152,9 @@ class DataParallel(Alone):
         if not self._workers:
             self._start()
         drawn = [g.integers(0, 2**63, self.processes - 1).tolist() for g in generators(self._seen)]
-        for worker, seeds, shard in zip(self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]):
+        for worker, seeds, shard in zip(
+            self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]
+        ):
             self._send([worker], "run", seeds, shard, add)
         own = self._backward(shards[0], add)
         losses, found = zip((own, ()), *self._answers(self._workers))
@@ -174,27 +196,39 @@ class DataParallel(Alone):
         if "fork" not in multiprocessing.get_all_start_methods():
             raise RuntimeError("DataParallel: this system cannot fork; use processes=1")
         if any(other.optimizer is self.optimizer for other in _STARTED):
-            raise RuntimeError("DataParallel: another one has processes for this optimizer; close() it first")
+            raise RuntimeError(
+                "DataParallel: another one has processes for this optimizer; close() it first"
+            )
         if any(other._thread != threading.get_ident() for other in _STARTED):
-            raise RuntimeError("DataParallel: another thread has one with processes; fork from one thread only")
+            raise RuntimeError(
+                "DataParallel: another thread has one with processes; fork from one thread only"
+            )
         self._thread = threading.get_ident()
         self._seen = self._surroundings()
         context = multiprocessing.get_context("fork")
         groups = self.optimizer._groups
         for group in groups:
             group.move(_shared_zeros)
-        spare = [[_shared_zeros(g.size, g.data.dtype) for g in groups] for _ in range(self.processes - 1)]
+        spare = [
+            [_shared_zeros(g.size, g.data.dtype) for g in groups] for _ in range(self.processes - 1)
+        ]
         self._gradients = [[g.grad for g in groups], *spare]
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]
         _STARTED.add(self)
         atexit.unregister(_close_all)
-        atexit.register(_close_all)  # which comes before multiprocessing's own: that would wait for them
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, *ENDING})  # the first process's to answer
+        atexit.register(
+            _close_all
+        )  # which comes before multiprocessing's own: that would wait for them
+        before = signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGINT, *ENDING}
+        )  # the first process's to answer
         try:
             for rank in range(1, self.processes):
                 own, other = context.Pipe()
                 process = context.Process(target=self._serve, args=(rank, own, other), daemon=True)
-                with warnings.catch_warnings():  # NumPy's own threads: they are idle, and its BLAS knows of forks
+                with (
+                    warnings.catch_warnings()
+                ):  # NumPy's own threads: they are idle, and its BLAS knows of forks
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
                 other.close()
@@ -204,15 +238,20 @@ class DataParallel(Alone):
 
     def _refuse_step(self) -> NoReturn:
         raise RuntimeError(
-            "the gradients are in several processes: call step() of the DataParallel, not the optimizer's"
+            "the gradients are in several processes: call step() of the DataParallel, not the "
+            "optimizer's"
         )
 
     def _check_thread(self) -> None:
         if self._thread != threading.get_ident():
-            raise RuntimeError("DataParallel: it was started by another thread; use it in one thread only")
+            raise RuntimeError(
+                "DataParallel: it was started by another thread; use it in one thread only"
+            )
 
     def _serve(self, rank: int, parents_end: Any, pipe: Any) -> None:
-        """What a forked process does until its pipe is closed. Signals that end a process stay blocked here."""
+        """What a forked process does until its pipe is closed. Signals that end a process stay
+        blocked here.
+        """
         for _, earlier in self._workers:
             earlier.close()
         parents_end.close()
@@ -227,9 +266,13 @@ class DataParallel(Alone):
             return
 
     def _answer(self, rank: int, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
-        """Do what the first process asks: the result, or the error in a line and with where it came from."""
+        """Do what the first process asks: the result, or the error in a line and with where it came
+        from.
+        """
         try:
-            for group, grad in zip(self.optimizer._groups, self._gradients[rank if kind == "run" else 0]):
+            for group, grad in zip(
+                self.optimizer._groups, self._gradients[rank if kind == "run" else 0]
+            ):
                 group.grad = grad
             if kind == "run":
                 seeds, shard, add = args
@@ -260,7 +303,9 @@ class DataParallel(Alone):
             answer, error = _unless_gone(process, pipe.recv)
             if error is not None:
                 line, where = error
-                raise RuntimeError(f"DataParallel: a shard failed in another process: {line}") from RuntimeError(where)
+                raise RuntimeError(
+                    f"DataParallel: a shard failed in another process: {line}"
+                ) from RuntimeError(where)
             answers.append(answer)
         return answers
 
@@ -275,7 +320,9 @@ def _unless_gone(process: Any, call: Callable[..., Any], *args: Any) -> Any:
     try:
         return call(*args)
     except (EOFError, ConnectionError):
-        pass  # not to be kept by the next: Python 3.13 writes a warning when it collects the buffer in its frames
+        # not to be kept by the next: Python 3.13 writes a warning when it collects the buffer in
+        # its frames
+        pass
     raise _ended(process)
 
 
@@ -287,4 +334,6 @@ def _ended(process: Any) -> RuntimeError:
     if code is not None and code < 0:
         how = f"was killed by {signal.Signals(-code).name}"
         how += ", as the system does when memory runs out" if -code == signal.SIGKILL else ""
-    return RuntimeError(f"DataParallel: process {process.pid}, which worked on a part of the batch, {how}")
+    return RuntimeError(
+        f"DataParallel: process {process.pid}, which worked on a part of the batch, {how}"
+    )

@@ -1,7 +1,8 @@
 """The MPI job that this process is a rank of: how it begins, and that it ends as a whole.
 
-MPI has no notion of one rank that fails: the others would wait for it for ever. So a rank that cannot go on says why,
-and ends the job; and a rank that has done its part waits for the others before it leaves.
+MPI has no notion of one rank that fails: the others would wait for it for ever. So a rank that
+cannot go on says why, and ends the job; and a rank that has done its part waits for the others
+before it leaves.
 """
 
 from __future__ import annotations
@@ -34,12 +35,16 @@ def world() -> Any:
     try:
         mpi = require("mpi4py.MPI", "a run of several ranks (mpiexec, srun)")
     except RuntimeError as error:  # mpi4py is there, but no MPI that it could load
-        raise MissingExtraError(f"mpi4py found no MPI library ({error}): pip install mpich") from error
+        raise MissingExtraError(
+            f"mpi4py found no MPI library ({error}): pip install mpich"
+        ) from error
     place, found = launched(), mpi.COMM_WORLD
     if place is not None and place.size != found.size:
         raise RuntimeError(
-            f"the launcher started {place.size} processes, but MPI sees {found.size}: the launcher belongs to another "
-            f"MPI than the one that mpi4py has loaded ({mpi.Get_library_version().split(chr(10))[0]})"
+            f"the launcher started {place.size} processes, but MPI sees {found.size}: the "
+            "launcher belongs to another "
+            f"MPI than the one that mpi4py has loaded "
+            f"({mpi.Get_library_version().split(chr(10))[0]})"
         )
     return found.Dup()
 
@@ -61,10 +66,11 @@ def working(broken: bool) -> None:
 
 
 def abort(code: int, text: str = "") -> None:
-    """End the job, all ranks of it, after `text` is printed on standard error. The caller ends with `code` after it.
+    """End the job, all ranks of it, after `text` is printed on standard error. The caller ends with
+    `code` after it.
 
-    Where all ranks come here within a moment, the same went wrong for all: the first prints it, and nobody needs to
-    be stopped.
+    Where all ranks come here within a moment, the same went wrong for all: the first prints it, and
+    nobody needs to be stopped.
     """
     global _over
     place = launched()
@@ -85,7 +91,9 @@ def abort(code: int, text: str = "") -> None:
 
 
 def leave(patience: float = float("inf")) -> None:
-    """Wait until all ranks have come here, without keeping a core busy; after `patience` seconds, end the job."""
+    """Wait until all ranks have come here, without keeping a core busy; after `patience` seconds,
+    end the job.
+    """
     failed = _meet(0, patience)
     if failed != 0:
         if failed is not None:
@@ -94,7 +102,9 @@ def leave(patience: float = float("inf")) -> None:
 
 
 def _meet(failed: int, patience: float) -> int | None:
-    """How many ranks have failed, when all have come to this point; None if that takes so many seconds."""
+    """How many ranks have failed, when all have come to this point; None if that takes so many
+    seconds.
+    """
     own, all_of_them = np.array([failed]), np.zeros(1, int)
     began, request = time.monotonic(), _for_leaving().Iallreduce(own, all_of_them)
     pause = 0.001
@@ -145,4 +155,9 @@ def _end_together() -> None:
 
 def _print_error(text: str) -> None:
     with suppress(OSError, ValueError):
-        print(text, file=sys.__stderr__, end="" if text.endswith("\n") or not text else "\n", flush=True)
+        print(
+            text,
+            file=sys.__stderr__,
+            end="" if text.endswith("\n") or not text else "\n",
+            flush=True,
+        )

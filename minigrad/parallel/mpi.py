@@ -24,26 +24,35 @@ __all__ = ["MPIParallel"]
 
 
 class MPIParallel(Alone):
-    """Steps of all ranks of a job that mpiexec or srun started; each may fork `processes` for its own cores.
+    """Steps of all ranks of a job that mpiexec or srun started; each may fork `processes` for its
+    own cores.
 
         mpiexec -n 4 python train.py        # in which a Trainer finds its ranks by itself, or
         Trainer(..., parallel=functools.partial(MPIParallel, processes=2, bfloat16=True))
 
-    Each rank calls `backward` with its own shards (none, where a batch has too few rows). Gradients are
-    summed in place by all-reduce, a bucket of at least `bucket_bytes` at a time, once a step.
-    With `overlap` a thread does it while backward goes on: by default where a rank has a core to spare, and
-    no processes. With `bfloat16` gradients travel in 16 bits: half the bytes, sums in 32 bits, rounded
-    before and after. Needs mpi4py and an MPI (`pip install mpi4py mpich`).
+    Each rank calls `backward` with its own shards (none, where a batch has too few rows). Gradients
+    are summed in place by all-reduce, a bucket of at least `bucket_bytes` at a time, once a step.
+    With `overlap` a thread does it while backward goes on: by default where a rank has a core to
+    spare, and no processes. With `bfloat16` gradients travel in 16 bits: half the bytes, sums in 32
+    bits, rounded before and after. Needs mpi4py and an MPI (`pip install mpi4py mpich`).
     """
 
     def __init__(
-        self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 1, *, bfloat16: bool = False,
-        overlap: bool | None = None, bucket_bytes: int = 1 << 23,
-    ) -> None:  # fmt: skip
+        self,
+        optimizer: Optimizer,
+        loss: Callable[[Any], Tensor],
+        processes: int = 1,
+        *,
+        bfloat16: bool = False,
+        overlap: bool | None = None,
+        bucket_bytes: int = 1 << 23,
+    ) -> None:
         super().__init__(optimizer, loss)
         self.comm = job.begin()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self._own = Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)
+        self._own = (
+            Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)
+        )
         self.parts = self._own.parts
         if overlap is None:
             overlap = available_cores() > 1
@@ -59,7 +68,10 @@ class MPIParallel(Alone):
 
     def backward(self, shards: Sequence[Any], add: bool = False, last: bool = False) -> list[float]:
         if add and self._reduced:
-            raise RuntimeError("MPIParallel: backward(last=True) has summed the gradients already; call step() first")
+            raise RuntimeError(
+                "MPIParallel: backward(last=True) has summed the gradients already; call step() "
+                "first"
+            )
         if self.size == 1:
             return self._own.backward(shards, add)
         self._reduced = False
@@ -84,7 +96,9 @@ class MPIParallel(Alone):
         self.buckets.begin()
         losses = []
         for i, shard in enumerate(shards):
-            on_leaf = self.buckets.on_leaf if last and self.overlap and i == len(shards) - 1 else None
+            on_leaf = (
+                self.buckets.on_leaf if last and self.overlap and i == len(shards) - 1 else None
+            )
             losses.append(self._backward(shard, add or i > 0, on_leaf))
         return losses
 
@@ -95,11 +109,15 @@ class MPIParallel(Alone):
         return self._own.step()
 
     def _reduce(self) -> None:
-        """Sum the gradients that are in this process over all ranks; those of several are summed by `step` first."""
+        """Sum the gradients that are in this process over all ranks; those of several are summed by
+        `step` first.
+        """
         self.buckets.gather()
         if self.parts == 1:
             self.buckets.send_rest()
-        self.buckets.bind(self._summed(self.buckets.present()) > 0)  # what has a gradient on one rank has one on all
+        self.buckets.bind(
+            self._summed(self.buckets.present()) > 0
+        )  # what has a gradient on one rank has one on all
         self._reduced = True
 
     def _reduce_sum(self) -> None:
@@ -107,7 +125,8 @@ class MPIParallel(Alone):
         self.buckets.begin()
         self.buckets.send_rest()
 
-    # -- communication between ranks ------------------------------------------------------------------
+    # -- communication between ranks
+    # ------------------------------------------------------------------
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
         return self._summed(np.array(numbers, np.float64)).tolist()
@@ -122,12 +141,15 @@ class MPIParallel(Alone):
         sizes = self._summed(np.eye(self.size, dtype=np.int64)[self.rank] * len(own))
         texts = np.zeros((self.size, sizes.max()), np.uint8)  # as numbers: nothing is unpickled
         texts[self.rank, : len(own)] = np.frombuffer(own, np.uint8)
-        first, *others = [json.loads(bytes(row[:size])) for row, size in zip(self._summed(texts), sizes)]
+        first, *others = [
+            json.loads(bytes(row[:size])) for row, size in zip(self._summed(texts), sizes)
+        ]
         for rank, other in enumerate(others, 1):
             for name in sorted({*first, *other} - {""}):
                 if first.get(name) != other.get(name):
                     raise ValueError(
-                        f"{name}: {other.get(name)!r:.80} on rank {rank} ({other['']}), but {first.get(name)!r:.80} on "
+                        f"{name}: {other.get(name)!r:.80} on rank {rank} ({other['']}), but "
+                        f"{first.get(name)!r:.80} on "
                         f"rank 0 ({first['']}); all ranks must have the same"
                     )
 
@@ -138,7 +160,8 @@ class MPIParallel(Alone):
         self.comm.Allreduce(MPI.IN_PLACE, array)
         return array
 
-    # -- beginning and end -----------------------------------------------------------------------------
+    # -- beginning and end
+    # -----------------------------------------------------------------------------
 
     def __enter__(self) -> MPIParallel:
         job.working(True)

@@ -1,4 +1,6 @@
-"""What a forked copy of a process takes along, and would not see changing: settings of modules, and modes."""
+"""What a forked copy of a process takes along, and would not see changing: settings of modules, and
+modes.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,13 @@ _PLAIN = (int, float, str, tuple)
 def surroundings(loss: Any) -> list[Any]:
     """The modes of this context, and for the modules that a function reaches their attributes.
 
-    Of tensors and arrays which ones they are, and when an array last changed; of dictionaries the functions, such as
-    hooks. Results that a module keeps (tensors with a graph) and lists are passed over.
+    Of tensors and arrays which ones they are, and when an array last changed; of dictionaries the
+    functions, such as hooks. Results that a module keeps (tensors with a graph) and lists are
+    passed over.
     """
-    modes = [(variable.name, value) for variable, value in copy_context().items() if variable is not MODE]
+    modes = [
+        (variable.name, value) for variable, value in copy_context().items() if variable is not MODE
+    ]
     found: list[Any] = [value for name, value in sorted(modes) if name.partition(".")[0] in _OWN]
     modules = {id(module): module for module in _modules(loss, _DEPTH)}
     waiting = [*modules.values()]
@@ -49,8 +54,13 @@ def surroundings(loss: Any) -> list[Any]:
 
 
 def generators(found: list[Any]) -> list[np.random.Generator]:
-    """What random numbers come from: the default generator, and others among `surroundings`, each once."""
-    every = [default_generator(), *(value for value in found if isinstance(value, np.random.Generator))]
+    """What random numbers come from: the default generator, and others among `surroundings`, each
+    once.
+    """
+    every = [
+        default_generator(),
+        *(value for value in found if isinstance(value, np.random.Generator)),
+    ]
     return list({id(generator): generator for generator in every}.values())
 
 
@@ -64,7 +74,11 @@ def reseed(every: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:
 def _kind(cls: type) -> str:
     """What the values of a class are here."""
     kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
-    return "module" if _is_module(cls) else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+    return (
+        "module"
+        if _is_module(cls)
+        else next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+    )
 
 
 def _is_module(cls: type) -> bool:
@@ -72,10 +86,15 @@ def _is_module(cls: type) -> bool:
 
 
 def unchanged(before: list[Any], now: list[Any]) -> bool:
-    """Whether two `surroundings` are the same: plain values by what they are, others by which they are."""
+    """Whether two `surroundings` are the same: plain values by what they are, others by which they
+    are.
+    """
     return len(before) == len(now) and (
         all(map(is_, before, now))
-        or all(a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b) for a, b in zip(before, now))
+        or all(
+            a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b)
+            for a, b in zip(before, now)
+        )
     )
 
 
@@ -98,7 +117,11 @@ def _held(reached: Any) -> Iterator[Any]:
             except ValueError:  # it is not assigned yet
                 continue
         yield from reached.__defaults__ or ()
-        yield from (reached.__globals__[name] for name in reached.__code__.co_names if name in reached.__globals__)
+        yield from (
+            reached.__globals__[name]
+            for name in reached.__code__.co_names
+            if name in reached.__globals__
+        )
     elif isinstance(reached, types.MethodType):
         yield from (reached.__self__, reached.__func__)
     elif isinstance(reached, functools.partial):

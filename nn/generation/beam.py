@@ -17,27 +17,44 @@ STEEPEST = 20  # length ** penalty stays a number
 
 
 def beam_search(
-    model: Any, source: Any = None, *, prompt: Any = None, beam_size: int = 4, max_len: int = 128,
-    length_penalty: float = 1.0, n_best: int = 1, eos: int | Iterable[int] | None = OWN, **rules: Any,
-) -> list[list[Hypothesis]]:  # fmt: skip
-    """The `n_best` best-scoring sequences of each sentence that a beam of `beam_size` finds, best first.
+    model: Any,
+    source: Any = None,
+    *,
+    prompt: Any = None,
+    beam_size: int = 4,
+    max_len: int = 128,
+    length_penalty: float = 1.0,
+    n_best: int = 1,
+    eos: int | Iterable[int] | None = OWN,
+    **rules: Any,
+) -> list[list[Hypothesis]]:
+    """The `n_best` best-scoring sequences of each sentence that a beam of `beam_size` finds, best
+    first.
 
     The score is log_prob / length^length_penalty (EOS included): 0 favours short sequences, 1
-    compares means. Sequences that do not end within `max_len` tokens compete as they are. A sentence
-    is done when nothing in its beam can still get among its `n_best`. The rest as in `greedy_search`; here
-    the rules change the logarithms of the probabilities.
+    compares means. Sequences that do not end within `max_len` tokens compete as they are. A
+    sentence is done when nothing in its beam can still get among its `n_best`. The rest as in
+    `greedy_search`; here the rules change the logarithms of the probabilities.
     """
     check_beam(beam_size, length_penalty)
     if not 1 <= n_best <= beam_size:
-        raise ValueError(f"beam_search: expected 1 <= n_best <= beam_size, got {n_best} and {beam_size}")
+        raise ValueError(
+            f"beam_search: expected 1 <= n_best <= beam_size, got {n_best} and {beam_size}"
+        )
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
-    search = [_Beam(beam_size, n_best, max_len, length_penalty, decoding.ends) for _ in decoding.history]
+    search = [
+        _Beam(beam_size, n_best, max_len, length_penalty, decoding.ends) for _ in decoding.history
+    ]
     live = search  # the sentences in the batch, each with a row for every hypothesis in its beam
     while True:
         logits = decoding.logits()  # (rows, vocab)
         so_far = np.array([h.log_prob for beam in live for h in beam.alive], logits.dtype)[:, None]
         offset = so_far - log_sum_exp(logits)
-        totals = logits + offset if decoding.rules == Rules() else decoding.ruled(logits + (offset - so_far)) + so_far
+        totals = (
+            logits + offset
+            if decoding.rules == Rules()
+            else decoding.ruled(logits + (offset - so_far)) + so_far
+        )
         first, rows = 0, []
         for beam in live:
             end = first + len(beam.alive)
@@ -55,10 +72,19 @@ def beam_search(
 
 def check_beam(beam_size: int, length_penalty: float) -> None:
     """An error for a beam that cannot be: a script asks before it trains for hours."""
-    if not isinstance(beam_size, int) or isinstance(beam_size, bool) or not 1 <= beam_size <= WIDEST:
-        raise ValueError(f"beam_size: expected a whole number from 1 to {WIDEST}, got {beam_size!r}")
+    if (
+        not isinstance(beam_size, int)
+        or isinstance(beam_size, bool)
+        or not 1 <= beam_size <= WIDEST
+    ):
+        raise ValueError(
+            f"beam_size: expected a whole number from 1 to {WIDEST}, got {beam_size!r}"
+        )
     if not isinstance(length_penalty, (int, float)) or not abs(length_penalty) <= STEEPEST:
-        raise ValueError(f"length_penalty: expected a number from -{STEEPEST} to {STEEPEST}, got {length_penalty!r}")
+        raise ValueError(
+            f"length_penalty: expected a number from -{STEEPEST} to {STEEPEST}, got "
+            f"{length_penalty!r}"
+        )
 
 
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
@@ -78,7 +104,9 @@ def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
 class _Beam:
     """The beam of one sentence."""
 
-    def __init__(self, size: int, n_best: int, max_len: int, length_penalty: float, ends: tuple[int, ...]) -> None:
+    def __init__(
+        self, size: int, n_best: int, max_len: int, length_penalty: float, ends: tuple[int, ...]
+    ) -> None:
         self.size, self.n_best, self.max_len = size, n_best, max_len
         self.length_penalty, self.ends = length_penalty, ends
         self.alive = [Hypothesis()]
@@ -86,7 +114,9 @@ class _Beam:
         self.done = False
 
     def advance(self, totals: np.ndarray) -> list[int]:
-        """Extend every hypothesis, given the total log-probabilities (alive, vocab); the rows that go on."""
+        """Extend every hypothesis, given the total log-probabilities (alive, vocab); the rows that
+        go on.
+        """
         vocab = totals.shape[1]
         flat = totals.reshape(-1)
         enough = (1 + max(1, len(self.ends))) * self.size  # even if as many as can, end
@@ -109,9 +139,13 @@ class _Beam:
             for h in alive:
                 self._finish(h)
             self.done = True
-        elif len(self.finished) >= self.n_best:  # can the best that goes on still get among the n_best?
+        elif (
+            len(self.finished) >= self.n_best
+        ):  # can the best that goes on still get among the n_best?
             longest = self.max_len if self.length_penalty > 0 else length + 1
-            self.done = self._score(alive[0].log_prob, longest) <= self.finished[self.n_best - 1].score
+            self.done = (
+                self._score(alive[0].log_prob, longest) <= self.finished[self.n_best - 1].score
+            )
         return picks
 
     def _score(self, log_prob: float, length: int) -> float:

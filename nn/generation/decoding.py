@@ -25,7 +25,8 @@ NOTHING_LEFT = "generate: the rules (suppress, no_repeat_ngram_size, min_len) le
 class Hypothesis:
     """A decoded sequence: its tokens (without BOS, with EOS if it was reached) and its score.
 
-    `log_prob` is the sum of the logarithms of the tokens' probabilities; `score` is what the search ranked by.
+    `log_prob` is the sum of the logarithms of the tokens' probabilities; `score` is what the search
+    ranked by.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -36,17 +37,32 @@ class Hypothesis:
 class Decoding:
     """The model's state, and the tokens so far.
 
-    `source` (N, L) are the source ids of a sequence-to-sequence model. `prompt`, for a language model, is
-    one list of tokens, or several, whose lengths can differ. Works on any model with `start` and `step`.
+    `source` (N, L) are the source ids of a sequence-to-sequence model. `prompt`, for a language
+    model, is one list of tokens, or several, whose lengths can differ. Works on any model with
+    `start` and `step`.
     """
 
     def __init__(
-        self, model: Any, source: Any, prompt: Any, max_len: int, eos: int | Iterable[int] | None, rules: Rules
+        self,
+        model: Any,
+        source: Any,
+        prompt: Any,
+        max_len: int,
+        eos: int | Iterable[int] | None,
+        rules: Rules,
     ) -> None:
-        self.model, self.max_len, self.rules = model, checked_count("generate", "max_len", max_len), rules
+        self.model, self.max_len, self.rules = (
+            model,
+            checked_count("generate", "max_len", max_len),
+            rules,
+        )
         self.ends = eos_ids(model, eos)
         self.new = 0  # tokens that were generated
-        begin = prompt_rows(prompt) if source is None else np.full((len(source), 1), model.config.bos_id)
+        begin = (
+            prompt_rows(prompt)
+            if source is None
+            else np.full((len(source), 1), model.config.bos_id)
+        )
         self.history = begin  # all tokens so far (rows, L), -1 for padding
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
@@ -74,16 +90,27 @@ class Decoding:
         return logits
 
     def _check_ids(self, words: int) -> None:
-        for name, ids in (("eos", self.ends), ("suppress", self.rules.suppress), ("first", self.rules.first)):
-            if wrong := [i for i in ids if not isinstance(i, (int, np.integer)) or not 0 <= i < words]:
-                raise ValueError(f"generate: {name}: expected token ids from 0 to {words - 1}, got {wrong[0]!r:.30}")
+        for name, ids in (
+            ("eos", self.ends),
+            ("suppress", self.rules.suppress),
+            ("first", self.rules.first),
+        ):
+            if wrong := [
+                i for i in ids if not isinstance(i, (int, np.integer)) or not 0 <= i < words
+            ]:
+                raise ValueError(
+                    f"generate: {name}: expected token ids from 0 to {words - 1}, got "
+                    f"{wrong[0]!r:.30}"
+                )
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Logits (rows, vocab), as the rules change them."""
         return self.rules.apply(logits, self.history, self.new, self.ends)
 
     def advance(self, tokens: Sequence[int] | np.ndarray, rows: np.ndarray | None = None) -> None:
-        """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this order."""
+        """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this
+        order.
+        """
         if rows is not None:
             self.state.select(rows)
             self.history = self.history[rows]
@@ -107,12 +134,16 @@ def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
 def prompt_rows(prompt: Any) -> np.ndarray:
     """Prompts as one array (N, L), those that are shorter behind tokens of -1."""
     if prompt is None:
-        raise ValueError("expected source ids (for an encoder-decoder model) or a prompt (for a language model)")
+        raise ValueError(
+            "expected source ids (for an encoder-decoder model) or a prompt (for a language model)"
+        )
     rows = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
     arrays = [np.asarray(row) for row in rows]
     for row in arrays:
         if row.ndim != 1 or not len(row) or row.dtype.kind not in "iu" or row.min() < 0:
-            raise ValueError(f"prompt: expected at least one token id in each, got {row.dtype} {row.shape}")
+            raise ValueError(
+                f"prompt: expected at least one token id in each, got {row.dtype} {row.shape}"
+            )
     return padded(arrays, -1, left=True)
 
 

@@ -1,7 +1,8 @@
-"""The layers of models that only infer: subclasses with fused and absorbed projections, without gradients.
+"""The layers of models that only infer: subclasses with fused and absorbed projections, without
+gradients.
 
-`for_inference` makes them of the layers of a model. They compute the same, to rounding. What one row asks
-for is done with numbers and vectors, where NumPy's cost by the call would count.
+`for_inference` makes them of the layers of a model. They compute the same, to rounding. What one
+row asks for is done with numbers and vectors, where NumPy's cost by the call would count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from minigrad.core.tensor import Tensor, unwrap
 from minigrad.kernels import gelu_in_place
 from minigrad.runtime import get_num_threads, in_parallel
 
-from ..layers.attention import ATTEND, MultiHeadAttention, MultiHeadCrossAttention, MultiHeadSelfAttention
+from ..layers.attention import (
+    ATTEND,
+    MultiHeadAttention,
+    MultiHeadCrossAttention,
+    MultiHeadSelfAttention,
+)
 from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Linear
@@ -34,7 +40,9 @@ def plain(x: Any) -> np.ndarray:
     """The array of x; an error where a gradient is asked for, which would be cut here."""
     if isinstance(x, Tensor):
         if x.requires_grad:
-            raise RuntimeError("a copy for inference has no gradients: use the model that it was made of")
+            raise RuntimeError(
+                "a copy for inference has no gradients: use the model that it was made of"
+            )
         return x.data
     return np.asarray(x)
 
@@ -45,7 +53,9 @@ class FastLinear(Linear):
         self.weight._array = in_fast_layout(self.weight.data)
 
     def forward(self, x: Any) -> Tensor:
-        return Tensor(mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data))
+        return Tensor(
+            mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data)
+        )
 
 
 def mapped(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
@@ -67,7 +77,11 @@ class FastLayerNorm(LayerNorm):
         if x.size != self.d:
             return super().forward(x)
         row = x.reshape(-1)
-        return Tensor(scaled_row(row - float(row.sum()) / self.d, self.weight.data, self.bias, self.eps, x.shape))
+        return Tensor(
+            scaled_row(
+                row - float(row.sum()) / self.d, self.weight.data, self.bias, self.eps, x.shape
+            )
+        )
 
 
 class FastRMSNorm(RMSNorm):
@@ -82,8 +96,12 @@ class FastRMSNorm(RMSNorm):
         return Tensor(scaled_row(x.reshape(-1), self.factor, None, self.eps, x.shape))
 
 
-def scaled_row(x: np.ndarray, weight: np.ndarray, bias: Any, eps: float, shape: tuple[int, ...]) -> np.ndarray:
-    """One row (d,) divided by the root of its mean square, times `weight`, plus `bias`, in this shape."""
+def scaled_row(
+    x: np.ndarray, weight: np.ndarray, bias: Any, eps: float, shape: tuple[int, ...]
+) -> np.ndarray:
+    """One row (d,) divided by the root of its mean square, times `weight`, plus `bias`, in this
+    shape.
+    """
     square = float(np.dot(x, x)) / len(x) + eps
     y = x * (square**-0.5 if square > 0 else math.inf)
     y *= weight
@@ -97,10 +115,16 @@ class FastFeedForward(FeedForward):
 
     def prepare(self) -> None:
         """Put their weights one below the other."""
-        self.fused, self.fused_bias = fuse([self.linear1, self.gate] if self.gate is not None else [self.linear1])
+        self.fused, self.fused_bias = fuse(
+            [self.linear1, self.gate] if self.gate is not None else [self.linear1]
+        )
 
     def forward(self, x: Any) -> Tensor:
-        if self.fused is None or self.linear1.has_hooks or (self.gate is not None and self.gate.has_hooks):
+        if (
+            self.fused is None
+            or self.linear1.has_hooks
+            or (self.gate is not None and self.gate.has_hooks)
+        ):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features
@@ -128,7 +152,8 @@ _IN_PLACE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The weights and biases of maps of one input, one below the other; those of the maps become views of them.
+    """The weights and biases of maps of one input, one below the other; those of the maps become
+    views of them.
 
     None where one of the maps is more than a weight and a bias, such as one with an adapter.
     """
@@ -137,7 +162,9 @@ def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
     weight = in_fast_layout(np.concatenate([m.weight.data for m in maps]))
     bias = None
     if any(m.bias is not None for m in maps):
-        parts = [np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps]
+        parts = [
+            np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps
+        ]
         bias = np.concatenate(parts)
         bias.flags.writeable = False
     places = np.cumsum([0, *(m.out_features for m in maps)])
@@ -154,7 +181,9 @@ def only_linear(*maps: Linear) -> bool:
 
 
 class FastMemory(KeysAndValues):
-    """Keys and values of a memory; those of a single source serve all rows that `select` makes of it."""
+    """Keys and values of a memory; those of a single source serve all rows that `select` makes of
+    it.
+    """
 
     absorbed: Absorbed | None = None
 
@@ -176,7 +205,12 @@ class FastSelfAttention(MultiHeadSelfAttention):
         self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
 
     def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        if self.fused is None or self.q_proj.has_hooks or self.k_proj.has_hooks or self.v_proj.has_hooks:
+        if (
+            self.fused is None
+            or self.q_proj.has_hooks
+            or self.k_proj.has_hooks
+            or self.v_proj.has_hooks
+        ):
             return super().projected(query, key, value, positions)
         qkv = mapped(plain(query), self.fused, self.fused_bias)
         (n, length, _), h, kv, d = qkv.shape, self.num_heads, self.num_kv_heads, self.d_k
@@ -189,7 +223,12 @@ class FastSelfAttention(MultiHeadSelfAttention):
         return qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
 
     def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Any:
-        if isinstance(q, Tensor) or q.shape[1] > 1 or mask is not None or self.position_bias is not None:
+        if (
+            isinstance(q, Tensor)
+            or q.shape[1] > 1
+            or mask is not None
+            or self.position_bias is not None
+        ):
             return super().attend(q, k, v, mask)
         n, h, kv, d = len(q), self.num_heads, self.num_kv_heads, self.d_k
         keys, values = (z.reshape(n, z.shape[1], kv, d) for z in (k, v))
@@ -199,7 +238,9 @@ class FastSelfAttention(MultiHeadSelfAttention):
 
 
 class FastCrossAttention(MultiHeadCrossAttention):
-    """Attention to a memory that is projected once; for a short source, with the projections absorbed in it."""
+    """Attention to a memory that is projected once; for a short source, with the projections
+    absorbed in it.
+    """
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
         return FastMemory(*super().keys_and_values(plain(key), value))
@@ -211,7 +252,12 @@ class FastCrossAttention(MultiHeadCrossAttention):
         n, one = len(x), len(x_kv.keys) == 1
         if n > 1 and one:  # queries of one sequence
             x, mask = x.reshape(1, -1, x.shape[-1]), None if mask is None else mask[:1]
-        if not one or mask is not None or watched(self.q_proj, self.out_proj) or not Absorbed.pays(self, x_kv):
+        if (
+            not one
+            or mask is not None
+            or watched(self.q_proj, self.out_proj)
+            or not Absorbed.pays(self, x_kv)
+        ):
             y = super().forward(x, x_kv, mask, **options)
         else:
             if x_kv.absorbed is None:
@@ -223,10 +269,10 @@ class FastCrossAttention(MultiHeadCrossAttention):
 class Absorbed:
     """Keys and values of one source, with the projections of query and output absorbed in them.
 
-    The score of key k in a head, (W x + b) · k / √d_k, is x · (Wᵀ k) / √d_k plus a constant, and the output is
-    the sum of the values, each times its weight and the head's columns of the output's projection. Both
-    products depend on the source alone. For a short source they hold fewer numbers than the projections
-    do, and a step of decoding takes as long as reading them.
+    The score of key k in a head, (W x + b) · k / √d_k, is x · (Wᵀ k) / √d_k plus a constant, and
+    the output is the sum of the values, each times its weight and the head's columns of the
+    output's projection. Both products depend on the source alone. For a short source they hold
+    fewer numbers than the projections do, and a step of decoding takes as long as reading them.
     """
 
     def __init__(self, attention: MultiHeadAttention, memory: KeysAndValues) -> None:
@@ -235,15 +281,21 @@ class Absorbed:
         query, out = attention.q_proj, attention.out_proj
         k = k * k.dtype.type(attention.scale)
         self.shape = (-1, h, k.shape[1])
-        self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(h * k.shape[1], -1)  # (h·L, d_model)
+        self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(
+            h * k.shape[1], -1
+        )  # (h·L, d_model)
         columns = out.weight.data.reshape(-1, h, d).transpose(1, 2, 0)  # (h, d_k, d_model)
         self.values = (v @ columns).reshape(h * k.shape[1], -1)
-        self.constants = None if query.bias is None else (k @ query.bias.data.reshape(h, d, 1))[..., 0]  # (h, L)
+        self.constants = (
+            None if query.bias is None else (k @ query.bias.data.reshape(h, d, 1))[..., 0]
+        )  # (h, L)
         self.bias = None if out.bias is None else out.bias.data
 
     @staticmethod
     def pays(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
-        """Whether each head has keys of its own, and what is absorbed is at most half as large as the projections."""
+        """Whether each head has keys of its own, and what is absorbed is at most half as large as
+        the projections.
+        """
         plain_heads = attention.num_kv_heads == attention.num_heads and attention.q_norm is None
         plain_heads = plain_heads and only_linear(attention.q_proj, attention.out_proj)
         return plain_heads and 2 * attention.num_heads * memory.keys.shape[1] <= attention.d_model
@@ -280,9 +332,17 @@ def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
 class FastEncoder(Encoder):
     """A stack whose large batches are shared out to the cores."""
 
-    def forward(self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None) -> Tensor:
+    def forward(
+        self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None
+    ) -> Tensor:
         n, count = len(x), get_num_threads()
-        if caches is not None or n < count or count == 1 or x.size < LARGE_BATCH or watched(*self.modules()):
+        if (
+            caches is not None
+            or n < count
+            or count == 1
+            or x.size < LARGE_BATCH
+            or watched(*self.modules())
+        ):
             return super().forward(x, mask, caches, positions)
         x = plain(x)
         ends = [n * i // count for i in range(count + 1)]
@@ -292,7 +352,9 @@ class FastEncoder(Encoder):
             own = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
             return unwrap(run(x[rows], own[0], None, own[1]))
 
-        return Tensor(np.concatenate(in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)])))
+        return Tensor(
+            np.concatenate(in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)]))
+        )
 
 
 LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole

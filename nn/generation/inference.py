@@ -17,13 +17,16 @@ M = TypeVar("M", bound=Module)
 def for_inference(model: M) -> M:
     """A read-only copy of `model`, in evaluation mode, that computes the same in less time.
 
-    Its layers are of the subclasses in `nn.generation.fast`; names, `state_dict`, hooks and `record_attention` are
-    those of the model, and its results, to rounding. It takes as much memory again, and knows nothing of
-    changes that are made to the model later. It records no gradients, and refuses to be trained or changed;
-    `copy.deepcopy` makes another copy for inference, and pickling it is refused.
+    Its layers are of the subclasses in `nn.generation.fast`; names, `state_dict`, hooks and
+    `record_attention` are those of the model, and its results, to rounding. It takes as much memory
+    again, and knows nothing of changes that are made to the model later. It records no gradients,
+    and refuses to be trained or changed; `copy.deepcopy` makes another copy for inference, and
+    pickling it is refused.
     """
     made = _copied(model, {})
-    made.__class__ = type(type(model).__name__, (_ReadOnly, type(made)), {"__module__": type(made).__module__})
+    made.__class__ = type(
+        type(model).__name__, (_ReadOnly, type(made)), {"__module__": type(made).__module__}
+    )
     return made
 
 
@@ -32,7 +35,8 @@ class _ReadOnly(Module):
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
-            "this is a copy for inference, which is read-only: change the model it was made of, and call "
+            "this is a copy for inference, which is read-only: change the model it was made of, "
+            "and call "
             "nn.for_inference again"
         )
 

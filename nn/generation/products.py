@@ -1,8 +1,8 @@
 """How products are taken where a few rows meet a large weight.
 
-A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS reads a weight
-(out, in) that is at least as high as wide sooner where it lies column by column; another, as the left
-factor.
+A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS
+reads a weight (out, in) that is at least as high as wide sooner where it lies column by column;
+another, as the left factor.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ __all__ = ["Rules"]
 
 @dataclass(frozen=True)
 class Rules:
-    """What is not to be generated, or less readily; each field is also an argument of `generate` and its kind.
+    """What is not to be generated, or less readily; each field is also an argument of `generate`
+    and its kind.
 
     No EOS comes before `min_len` new tokens. A `repetition_penalty` above 1 divides the positive
     logits of tokens that are there already, and multiplies the negative ones (Keskar et al. 2019,
@@ -32,14 +33,19 @@ class Rules:
         checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
         for name in ("suppress", "first"):
             if not isinstance(getattr(self, name), Iterable):
-                raise TypeError(f"Rules: expected token ids for {name}, got {getattr(self, name)!r}")
+                raise TypeError(
+                    f"Rules: expected token ids for {name}, got {getattr(self, name)!r}"
+                )
         checked_count("Rules", "min_len", self.min_len, 0)
         checked_count("Rules", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
 
-    def apply(self, logits: np.ndarray, history: np.ndarray, new: int, ends: Sequence[int]) -> np.ndarray:
+    def apply(
+        self, logits: np.ndarray, history: np.ndarray, new: int, ends: Sequence[int]
+    ) -> np.ndarray:
         """Logits (rows, vocab), with -inf where nothing may come.
 
-        `history` (rows, L) has all tokens so far, -1 where there is none, and `new` of them are generated.
+        `history` (rows, L) has all tokens so far, -1 where there is none, and `new` of them are
+        generated.
         """
         if self == _NONE:
             return logits
@@ -47,7 +53,9 @@ class Rules:
         if self.repetition_penalty != 1:
             for row, seen in zip(logits, history):
                 tokens = np.unique(seen[seen >= 0])
-                factor = np.where(row[tokens] < 0, self.repetition_penalty, 1 / self.repetition_penalty)
+                factor = np.where(
+                    row[tokens] < 0, self.repetition_penalty, 1 / self.repetition_penalty
+                )
                 with np.errstate(over="ignore"):
                     row[tokens] = row[tokens] * factor
         n = self.no_repeat_ngram_size

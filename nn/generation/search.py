@@ -1,4 +1,5 @@
-"""Choosing tokens one after another: greedily, by sampling, or both through `generate` and `stream`.
+"""Choosing tokens one after another: greedily, by sampling, or both through `generate` and
+`stream`.
 
 All use the key/value cache, and change nothing in the model: several threads can decode with one.
 """
@@ -28,54 +29,85 @@ Chooser = Callable[[Decoding, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def greedy_search(
-    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128,
-    eos: int | Iterable[int] | None = OWN, scores: bool = True, **rules: Any,
-) -> list[Hypothesis]:  # fmt: skip
+    model: Any,
+    source: Any = None,
+    *,
+    prompt: Any = None,
+    max_len: int = 128,
+    eos: int | Iterable[int] | None = OWN,
+    scores: bool = True,
+    **rules: Any,
+) -> list[Hypothesis]:
     """The likeliest next token, again and again, until EOS or `max_len` tokens.
 
     `source` (N, L) are the source ids of an encoder-decoder model, `prompt` the first tokens for a
-    language model: one list, or several. `eos` is one EOS token or several, None for no end before `max_len`.
-    Without `scores`, which cost a softmax over the vocabulary at each step, those of the hypotheses are
-    NaN. `rules` are the fields of `Rules`.
+    language model: one list, or several. `eos` is one EOS token or several, None for no end before
+    `max_len`. Without `scores`, which cost a softmax over the vocabulary at each step, those of the
+    hypotheses are NaN. `rules` are the fields of `Rules`.
     """
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
     return _hypotheses(decoding, _likeliest if scores else _likeliest_unscored)
 
 
 def sample(
-    model: Any, source: Any = None, *, prompt: Any = None, max_len: int = 128, temperature: float = 1.0,
-    top_k: int | None = None, top_p: float | None = None, eos: int | Iterable[int] | None = OWN,
-    generator: Generator | None = None, **rules: Any,
-) -> list[Hypothesis]:  # fmt: skip
+    model: Any,
+    source: Any = None,
+    *,
+    prompt: Any = None,
+    max_len: int = 128,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    eos: int | Iterable[int] | None = OWN,
+    generator: Generator | None = None,
+    **rules: Any,
+) -> list[Hypothesis]:
     """Tokens drawn by their probability, until EOS or `max_len` tokens.
 
-    `temperature` divides the logits; `top_k` draws from the k likeliest tokens only, `top_p` from the
-    fewest likeliest whose probabilities add up to p (Holtzman et al. 2020, arXiv:1904.09751). The rest as
-    in `greedy_search`.
+    `temperature` divides the logits; `top_k` draws from the k likeliest tokens only, `top_p` from
+    the fewest likeliest whose probabilities add up to p (Holtzman et al. 2020, arXiv:1904.09751).
+    The rest as in `greedy_search`.
     """
     choose = _drawn(temperature, top_k, top_p, generator)
     return _hypotheses(Decoding(model, source, prompt, max_len, eos, Rules(**rules)), choose)
 
 
 def generate(
-    model: Any, prompt: Any = None, *, source: Any = None, num_beams: int = 1, do_sample: bool = False,
-    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, length_penalty: float = 1.0,
-    generator: Generator | None = None, **options: Any,
-) -> Any:  # fmt: skip
-    """The tokens that go on from a prompt, or translate a source; a list for each row, one list for a prompt (L,).
+    model: Any,
+    prompt: Any = None,
+    *,
+    source: Any = None,
+    num_beams: int = 1,
+    do_sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    length_penalty: float = 1.0,
+    generator: Generator | None = None,
+    **options: Any,
+) -> Any:
+    """The tokens that go on from a prompt, or translate a source; a list for each row, one list for
+    a prompt (L,).
 
-    Greedily, with a beam of `num_beams`, or drawn where `do_sample`. `max_len` and `min_len` count new
-    tokens. A language model whose context is full goes on from the last part of the text. Further options
-    are those of `greedy_search`, and the fields of `Rules`.
+    Greedily, with a beam of `num_beams`, or drawn where `do_sample`. `max_len` and `min_len` count
+    new tokens. A language model whose context is full goes on from the last part of the text.
+    Further options are those of `greedy_search`, and the fields of `Rules`.
     """
     check_beam(num_beams, length_penalty)
     if num_beams > 1 and do_sample:
         raise ValueError("generate: expected num_beams=1 or do_sample=False; a beam is not drawn")
     given = {"source": source, "prompt": prompt, **options}
     if num_beams > 1:
-        found = [best for best, *_ in beam_search(model, beam_size=num_beams, length_penalty=length_penalty, **given)]
+        found = [
+            best
+            for best, *_ in beam_search(
+                model, beam_size=num_beams, length_penalty=length_penalty, **given
+            )
+        ]
     elif do_sample:
-        found = sample(model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **given)
+        found = sample(
+            model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **given
+        )
     else:
         found = greedy_search(model, **given, scores=False)
     single = prompt is not None and np.ndim(prompt[0]) == 0
@@ -83,11 +115,21 @@ def generate(
 
 
 def stream(
-    model: Any, prompt: Any, *, max_len: int = 128, eos: int | Iterable[int] | None = OWN, do_sample: bool = False,
-    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-    generator: Generator | None = None, **rules: Any,
-) -> Iterator[int]:  # fmt: skip
-    """The tokens that go on from one prompt (L,), each as soon as it is known; options as in `generate`."""
+    model: Any,
+    prompt: Any,
+    *,
+    max_len: int = 128,
+    eos: int | Iterable[int] | None = OWN,
+    do_sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: Generator | None = None,
+    **rules: Any,
+) -> Iterator[int]:
+    """The tokens that go on from one prompt (L,), each as soon as it is known; options as in
+    `generate`.
+    """
     choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest_unscored
     decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
     if len(decoding.history) != 1:
@@ -95,7 +137,9 @@ def stream(
     return (int(tokens[0]) for _, tokens, _ in _steps(decoding, choose))
 
 
-def _steps(decoding: Decoding, choose: Chooser) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _steps(
+    decoding: Decoding, choose: Chooser
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For each step, which sequences go on, the token of each, and its log-probability."""
     rows = np.arange(len(decoding.history))
     while len(rows) and decoding.new < decoding.max_len:
@@ -118,7 +162,8 @@ def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
     return found
 
 
-# -- how a token is chosen, from logits (rows, vocab): the tokens, and the logarithms of their probabilities -----
+# -- how a token is chosen, from logits (rows, vocab): the tokens, and the logarithms of their
+# probabilities -----
 
 
 def _ruled(decoding: Decoding, logits: np.ndarray) -> np.ndarray:
@@ -139,9 +184,13 @@ def _likeliest(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.n
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
-def _drawn(temperature: float, top_k: int | None, top_p: float | None, generator: Generator | None) -> Chooser:
+def _drawn(
+    temperature: float, top_k: int | None, top_p: float | None, generator: Generator | None
+) -> Chooser:
     if checked_number("sample", "temperature", temperature, -math.inf) <= 0:
-        raise ValueError(f"sample: expected temperature > 0, got {temperature}; greedy_search is its limit")
+        raise ValueError(
+            f"sample: expected temperature > 0, got {temperature}; greedy_search is its limit"
+        )
     if top_k is not None:
         checked_count("sample", "top_k", top_k)
     if top_p is not None and not 0 < checked_number("sample", "top_p", top_p, -math.inf) <= 1:
@@ -179,8 +228,11 @@ def _restricted(log_probs: np.ndarray, top_k: int | None, top_p: float | None) -
     return log_probs
 
 
-def attention_maps(model: Any, source: Any, target: Sequence[int] | np.ndarray) -> dict[str, list[np.ndarray]]:
-    """What each head attended to in translating one source (L_s,) to one target (L_t,), without BOS.
+def attention_maps(
+    model: Any, source: Any, target: Sequence[int] | np.ndarray
+) -> dict[str, list[np.ndarray]]:
+    """What each head attended to in translating one source (L_s,) to one target (L_t,), without
+    BOS.
 
     Three lists by layer, of arrays (h, L_q, L_kv): "encoder", "decoder" and "cross". Row i of the
     last two is the step that chose token i of the target.

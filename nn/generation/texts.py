@@ -13,14 +13,21 @@ __all__ = ["generate_text", "stream_text"]
 
 
 def generate_text(
-    model: Any, text: ModelText, prompt: Any, *, language: str | None = None, to: str | None = None, **options: Any
+    model: Any,
+    text: ModelText,
+    prompt: Any,
+    *,
+    language: str | None = None,
+    to: str | None = None,
+    **options: Any,
 ) -> Any:
-    """What a model writes after a prompt, or the translation of a text: a text, or a list for a list of texts.
+    """What a model writes after a prompt, or the translation of a text: a text, or a list for a
+    list of texts.
 
-    `prompt` is a text, a list of texts, or a chat (a list of messages such as `{"role": "user", "content": "Hi"}`).
-    For a model of many languages, `language` is the code of the source and `to` that of the translation,
-    such as "eng_Latn". Options are those of `generate`; what the folder's generation_config.json forces or
-    forbids holds unless they say otherwise.
+    `prompt` is a text, a list of texts, or a chat (a list of messages such as `{"role": "user",
+    "content": "Hi"}`). For a model of many languages, `language` is the code of the source and `to`
+    that of the translation, such as "eng_Latn". Options are those of `generate`; what the folder's
+    generation_config.json forces or forbids holds unless they say otherwise.
     """
     options = {**_customs(model, text, to), **options}
     single = isinstance(prompt, str) or _is_chat(prompt)
@@ -37,10 +44,16 @@ def generate_text(
 
 
 def stream_text(model: Any, text: ModelText, prompt: Any, **options: Any) -> Iterator[str]:
-    """What a language model writes after a prompt or a chat, in pieces as they come; options as in `stream`."""
+    """What a language model writes after a prompt or a chat, in pieces as they come; options as in
+    `stream`.
+    """
     if isinstance(model.config, TransformerConfig):
-        raise ValueError("stream_text: expected a model that goes on from a text, got one that translates")
-    return text.stream(stream(model, _ids(text, prompt), **{**_customs(model, text, None), **options}))
+        raise ValueError(
+            "stream_text: expected a model that goes on from a text, got one that translates"
+        )
+    return text.stream(
+        stream(model, _ids(text, prompt), **{**_customs(model, text, None), **options})
+    )
 
 
 def _is_chat(prompt: Any) -> bool:
@@ -65,9 +78,14 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
 def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
     """Tokens that come first, and tokens that never come."""
     if not hasattr(model, "step"):
-        raise ValueError(f"expected a model that writes or translates, got {type(model).__name__}, which does neither")
+        raise ValueError(
+            f"expected a model that writes or translates, got {type(model).__name__}, which does "
+            "neither"
+        )
     if not isinstance(text, ModelText):
-        raise TypeError(f"text: expected a tokenizer as nn.text.load gives it, got {type(text).__name__}")
+        raise TypeError(
+            f"text: expected a tokenizer as nn.text.load gives it, got {type(text).__name__}"
+        )
     options = dict(getattr(model.origin, "generation", {}))
     if to is not None:
         token = text.id(to)

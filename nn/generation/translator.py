@@ -48,35 +48,56 @@ class Translator:
     """
 
     def __init__(
-        self, model: Transformer, source_vocab: Vocabulary, target_vocab: Vocabulary, source_tokenizer: Tokenizer,
-        target_tokenizer: Tokenizer, source_eos: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        model: Transformer,
+        source_vocab: Vocabulary,
+        target_vocab: Vocabulary,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        source_eos: bool = False,
+    ) -> None:
         if not isinstance(model, Transformer):
             raise ValueError(f"Translator: expected a Transformer, got a {type(model).__name__}")
         config = model.config
         for side, vocab in (("source", source_vocab), ("target", target_vocab)):
             if len(vocab) != (size := getattr(config, f"{side}_vocab_size")):
-                raise ValueError(f"the {side} vocabulary has {len(vocab)} tokens, but the model was made for {size}")
+                raise ValueError(
+                    f"the {side} vocabulary has {len(vocab)} tokens, but the model was made for "
+                    f"{size}"
+                )
         if (config.pad_id, config.bos_id) != (PAD, BOS) or EOS not in config.end_ids:
             own = f"pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own"
-            raise ValueError(f"Translator: expected {own}, got {config.pad_id}, {config.bos_id} and {config.eos_id}")
+            raise ValueError(
+                f"Translator: expected {own}, got {config.pad_id}, {config.bos_id} and "
+                f"{config.eos_id}"
+            )
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.source_eos = source_eos
 
     def save(self, run_dir: str | Path, **settings: Any) -> None:
-        """Write `vocab.json`, and `config.json` with any further settings, and checksums of all but the model's.
+        """Write `vocab.json`, and `config.json` with any further settings, and checksums of all but
+        the model's.
 
-        The settings of the model stand beside the weights once more; `load` holds both against each other.
+        The settings of the model stand beside the weights once more; `load` holds both against each
+        other.
         """
-        tokenizers = {"source": self.source_tokenizer.to_dict(), "target": self.target_tokenizer.to_dict()}
+        tokenizers = {
+            "source": self.source_tokenizer.to_dict(),
+            "target": self.target_tokenizer.to_dict(),
+        }
         parts = {"tokenizers": tokenizers, "source_eos": self.source_eos}
         vocabs = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
-        checksums = {name: checksum(data) for name, data in ({**parts, **settings, "vocab.json": vocabs}).items()}
+        checksums = {
+            name: checksum(data)
+            for name, data in ({**parts, **settings, "vocab.json": vocabs}).items()
+        }
         data = {"model": model_to_dict(self.model), **parts, **settings, "checksums": checksums}
         write_json(Path(run_dir) / "vocab.json", vocabs)
-        write_json(Path(run_dir) / "config.json", data)  # the last: a directory that has it is whole
+        write_json(
+            Path(run_dir) / "config.json", data
+        )  # the last: a directory that has it is whole
 
     def has_vocabularies_of(self, run_dir: str | Path) -> bool:
         """Whether these are the vocabularies that `save` wrote there."""
@@ -85,20 +106,34 @@ class Translator:
         return {side: _vocabulary(found, side).tokens for side in own} == own
 
     @classmethod
-    def load(cls, run_dir: str | Path, weights: str | None = "best.safetensors", inference: bool = True) -> Translator:
-        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model untrained.
+    def load(
+        cls, run_dir: str | Path, weights: str | None = "best.safetensors", inference: bool = True
+    ) -> Translator:
+        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model
+        untrained.
 
-        Its model is a copy made by `for_inference`; `inference=False` gives one that can be trained on.
+        Its model is a copy made by `for_inference`; `inference=False` gives one that can be trained
+        on.
         """
         run_dir = Path(run_dir)
-        data, vocabs = (read_json(run_dir / name, _EXPECTED) for name in ("config.json", "vocab.json"))
+        data, vocabs = (
+            read_json(run_dir / name, _EXPECTED) for name in ("config.json", "vocab.json")
+        )
         tokenizers = data.object("tokenizers")
-        split_source, split_target = (_tokenizer(tokenizers.object(side)) for side in ("source", "target"))
+        split_source, split_target = (
+            _tokenizer(tokenizers.object(side)) for side in ("source", "target")
+        )
         source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in ("source", "target"))
         source_eos = data.flag("source_eos", False)
-        model = load_model(data.get("model"), f"{data.where}: model", None if weights is None else run_dir / weights)
+        model = load_model(
+            data.get("model"),
+            f"{data.where}: model",
+            None if weights is None else run_dir / weights,
+        )
         try:
-            translator = cls(model, source_vocab, target_vocab, split_source, split_target, source_eos)
+            translator = cls(
+                model, source_vocab, target_vocab, split_source, split_target, source_eos
+            )
         except ValueError as error:
             raise ValueError(f"{data.where}: {error}") from None
         data.expect_unchanged(**{"vocab.json": dict(vocabs)})
@@ -115,16 +150,24 @@ class Translator:
             if len(found) > limit:
                 longer = f"a sentence of {len(found)} tokens is longer than the {limit} that the model takes"
                 raise ValueError(f"{longer}: {text[:60]!r}...")
-        return padded([self.source_vocab.encode(found, eos=self.source_eos) for found in tokens]), tokens
+        return padded(
+            [self.source_vocab.encode(found, eos=self.source_eos) for found in tokens]
+        ), tokens
 
     def translate(
-        self, texts: Sequence[str], beam_size: int = 1, length_penalty: float = 1.0, max_len: int | None = None,
-        batch_size: int = 64, done: Callable[[int], Any] | None = None,
-    ) -> list[Translation]:  # fmt: skip
+        self,
+        texts: Sequence[str],
+        beam_size: int = 1,
+        length_penalty: float = 1.0,
+        max_len: int | None = None,
+        batch_size: int = 64,
+        done: Callable[[int], Any] | None = None,
+    ) -> list[Translation]:
         """The translations of texts: greedily, or with a beam.
 
-        `max_len` bounds the tokens of a translation: twice those of the longest source in its batch plus
-        10, unless given. `done` is called after each batch, with the number of sentences that are translated.
+        `max_len` bounds the tokens of a translation: twice those of the longest source in its batch
+        plus 10, unless given. `done` is called after each batch, with the number of sentences that
+        are translated.
         """
         check_beam(beam_size, length_penalty)
         checked_count("translate", "batch_size", batch_size)
@@ -156,7 +199,9 @@ class Translator:
         found = zip(translation.source_tokens, self.source_vocab.encode(translation.source_tokens))
         return [token for token, i in found if i == UNK]
 
-    def attention(self, translation: Translation) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
+    def attention(
+        self, translation: Translation
+    ) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
         """What each head attended to (see `attention_maps`), and the tokens of source and target."""
         source = self.source_vocab.encode(translation.source_tokens, eos=self.source_eos)
         maps = attention_maps(self.model, source, translation.ids)

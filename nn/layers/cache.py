@@ -27,7 +27,9 @@ class KeysAndValues:
 
 
 class AttentionCache:
-    """The keys and values of one self-attention so far, (N, L, h_kv·d_k), in memory that grows ahead of them."""
+    """The keys and values of one self-attention so far, (N, L, h_kv·d_k), in memory that grows
+    ahead of them.
+    """
 
     def __init__(self) -> None:
         self.length = 0
@@ -39,11 +41,16 @@ class AttentionCache:
         A cache holds arrays, through which no gradient flows: RuntimeError where one is asked for.
         """
         if any(isinstance(x, Tensor) and x.requires_grad for x in (keys, values)):
-            raise RuntimeError("a cache keeps no graph for gradients: decode inside `with mg.no_grad():`")
+            raise RuntimeError(
+                "a cache keeps no graph for gradients: decode inside `with mg.no_grad():`"
+            )
         keys, values = unwrap(keys), unwrap(values)
         end = self.length + keys.shape[1]
         if end > self._keys.shape[1]:
-            self._keys, self._values = self._grown(self._keys, keys, end), self._grown(self._values, values, end)
+            self._keys, self._values = (
+                self._grown(self._keys, keys, end),
+                self._grown(self._values, values, end),
+            )
         self._keys[:, self.length : end] = keys
         self._values[:, self.length : end] = values
         self.length = end

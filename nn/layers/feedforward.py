@@ -19,13 +19,21 @@ class FeedForward(Module):
     """activation(x W₁ + b₁) W₂ + b₂ at each position: d_model to d_ff and back.
 
     With `gated`, the activation multiplies a second projection (Shazeer 2020, arXiv:2002.05202):
-    activation(x W₁) · (x W₃), with "silu" the SwiGLU of newer models. `dropout` acts between the two.
+    activation(x W₁) · (x W₃), with "silu" the SwiGLU of newer models. `dropout` acts between the
+    two.
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, activation: str = "relu", dropout: float = 0.0, gated: bool = False,
-        bias: bool = True, dtype: Any = np.float32, generator: np.random.Generator | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        gated: bool = False,
+        bias: bool = True,
+        dtype: Any = np.float32,
+        generator: np.random.Generator | None = None,
+    ) -> None:
         self.activation = activation
         self.dropout = dropout
         self.generator = generator

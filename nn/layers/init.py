@@ -19,9 +19,17 @@ from minigrad.core.random import default_generator
 from minigrad.core.tensor import Tensor
 
 __all__ = [
-    "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "skipped", "uniform_", "xavier_normal_",
-    "xavier_uniform_", "zeros_",
-]  # fmt: skip
+    "constant_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "skipped",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 _SKIPPED: ContextVar[bool] = ContextVar("nn.init.skipped", default=False)
 _AT_ONCE = 1 << 18
@@ -39,13 +47,19 @@ def skipped(skip: bool = True) -> Iterator[None]:
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
-        raise ValueError(f"fan_in and fan_out need a tensor with at least two axes, got shape {tensor.shape}")
+        raise ValueError(
+            f"fan_in and fan_out need a tensor with at least two axes, got shape {tensor.shape}"
+        )
     field = math.prod(tensor.shape[2:])
-    return max(tensor.shape[1] * field, 1), max(tensor.shape[0] * field, 1)  # nothing is drawn where one is 0
+    return max(tensor.shape[1] * field, 1), max(
+        tensor.shape[0] * field, 1
+    )  # nothing is drawn where one is 0
 
 
 def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
-    """Fill with random numbers, so many rows at a time that those in double precision take little memory."""
+    """Fill with random numbers, so many rows at a time that those in double precision take little
+    memory.
+    """
     if _SKIPPED.get():
         return tensor
     data = np.atleast_1d(tensor.data)
@@ -74,17 +88,23 @@ def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1)
 
 
-def uniform_(tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None) -> Tensor:
+def uniform_(
+    tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform in [low, high)."""
     return _draw(tensor, lambda shape: default_generator(generator).uniform(low, high, shape))
 
 
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+def normal_(
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Normal with this mean and standard deviation."""
     return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
+) -> Tensor:
     """Uniform within ± gain √(6 / (fan_in + fan_out)), as the Transformer's matrices in PyTorch."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
@@ -102,5 +122,7 @@ def kaiming_uniform_(tensor: Tensor, a: float = 0.0, generator: Generator | None
 
 
 def kaiming_normal_(tensor: Tensor, a: float = 0.0, generator: Generator | None = None) -> Tensor:
-    """Normal with standard deviation √(2 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a relu)."""
+    """Normal with standard deviation √(2 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a
+    relu).
+    """
     return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(tensor)[0])), generator)

@@ -15,9 +15,26 @@ from . import init
 from .module import Module, Parameter
 
 __all__ = [
-    "ACTIVATIONS", "ELU", "GELU", "Activation", "Dropout", "Embedding", "Flatten", "Identity", "LeakyReLU", "Linear",
-    "LogSigmoid", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh", "activation_named",
-]  # fmt: skip
+    "ACTIVATIONS",
+    "ELU",
+    "GELU",
+    "Activation",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "LeakyReLU",
+    "Linear",
+    "LogSigmoid",
+    "LogSoftmax",
+    "ReLU",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "activation_named",
+]
 
 
 class Linear(Module):
@@ -27,9 +44,13 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = np.float32,
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(np.zeros((out_features, in_features), dtype))
@@ -43,7 +64,9 @@ class Linear(Module):
         return mg.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}" + ("" if self.bias is not None else ", bias=False")
+        return f"{self.in_features}, {self.out_features}" + (
+            "" if self.bias is not None else ", bias=False"
+        )
 
 
 class Embedding(Module):
@@ -54,11 +77,18 @@ class Embedding(Module):
     """
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, std: float = 1.0,
-        dtype: Any = np.float32, generator: np.random.Generator | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        std: float = 1.0,
+        dtype: Any = np.float32,
+        generator: np.random.Generator | None = None,
+    ) -> None:
         if padding_idx is not None and not 0 <= padding_idx < num_embeddings:
-            raise ValueError(f"Embedding: expected padding_idx from 0 to {num_embeddings - 1}, got {padding_idx}")
+            raise ValueError(
+                f"Embedding: expected padding_idx from 0 to {num_embeddings - 1}, got {padding_idx}"
+            )
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
@@ -118,7 +148,9 @@ class Flatten(Module):
 
 
 class FunctionModule(Module):
-    """A function as a module: `class ReLU(Activation, function=mg.relu)`; its `options` go to the function."""
+    """A function as a module: `class ReLU(Activation, function=mg.relu)`; its `options` go to the
+    function.
+    """
 
     function: Callable[..., Tensor]
     options: dict[str, Any]

@@ -10,20 +10,32 @@ from minigrad.core.tensor import Tensor
 from .linear import FunctionModule
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
     "SmoothL1Loss",
-]  # fmt: skip
+]
 
 
 class _Loss(FunctionModule):
-    """A function of predictions and targets; arrays among its options, such as weights, are buffers."""
+    """A function of predictions and targets; arrays among its options, such as weights, are
+    buffers.
+    """
 
     def __init__(self, *, reduction: str = "mean") -> None:
         self._set(reduction)
 
     def _set(self, reduction: str, **options: Any) -> None:
         if reduction not in ("mean", "sum", "none", "batchmean"):
-            raise ValueError(f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got {reduction!r}")
+            raise ValueError(
+                f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got "
+                f"{reduction!r}"
+            )
         self.options = {"reduction": reduction, **options}
         for name in ("weight", "pos_weight"):
             if name in options:
@@ -65,30 +77,45 @@ class BCELoss(_Loss, function=mg.binary_cross_entropy):
 
 
 class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
-    """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times `pos_weight`."""
+    """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times
+    `pos_weight`.
+    """
 
-    def __init__(self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None) -> None:
+    def __init__(
+        self, weight: Any = None, *, reduction: str = "mean", pos_weight: Any = None
+    ) -> None:
         self._set(weight=weight, reduction=reduction, pos_weight=pos_weight)
 
 
 class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
     """The cross-entropy of logits (..., C) for integers (...), or for probabilities (..., C).
 
-    `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand on the last
-    axis: of PyTorch's (N, C, L) write `logits.moveaxis(1, -1)`.
+    `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand
+    on the last axis: of PyTorch's (N, C, L) write `logits.moveaxis(1, -1)`.
     """
 
     def __init__(
-        self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean",
+        self,
+        weight: Any = None,
+        *,
+        ignore_index: int | None = -100,
+        reduction: str = "mean",
         label_smoothing: float = 0.0,
-    ) -> None:  # fmt: skip
-        self._set(weight=weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+    ) -> None:
+        self._set(
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
 
 
 class NLLLoss(_Loss, function=mg.nll_loss):
     """`CrossEntropyLoss` for log-probabilities, as `log_softmax` gives them."""
 
-    def __init__(self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean") -> None:
+    def __init__(
+        self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean"
+    ) -> None:
         self._set(weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 

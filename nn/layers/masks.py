@@ -1,9 +1,9 @@
 """Who may attend to whom. Everywhere in this library: booleans, True = may attend.
 
 A padding mask (N, L) says which tokens are real. An attention takes a mask of two axes (L_q, L_kv),
-which keys each query may see, or of four that broadcast to (N, h, L_q, L_kv): a padding mask becomes
-one by `padding_mask[:, None, None]`. (PyTorch's `key_padding_mask` has the opposite polarity; its
-`scaled_dot_product_attention` the same as here.)
+which keys each query may see, or of four that broadcast to (N, h, L_q, L_kv): a padding mask
+becomes one by `padding_mask[:, None, None]`. (PyTorch's `key_padding_mask` has the opposite
+polarity; its `scaled_dot_product_attention` the same as here.)
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ __all__ = ["causal_mask", "padding_mask_of", "valid_lens_mask"]
 
 
 def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.ndarray:
-    """(length, start + length): each position sees itself and those before it, at most `window` in all.
+    """(length, start + length): each position sees itself and those before it, at most `window` in
+    all.
 
     With `start`, the queries are the positions from `start` on, and the keys all positions.
     """
     mask = np.tri(length, start + length, start, dtype=bool)
-    return mask if window is None else mask & ~np.tri(length, start + length, start - window, dtype=bool)
+    return (
+        mask
+        if window is None
+        else mask & ~np.tri(length, start + length, start - window, dtype=bool)
+    )
 
 
 @lru_cache(8)
@@ -34,24 +39,34 @@ def _causal_mask(length: int, start: int, window: int | None) -> np.ndarray:
     return mask
 
 
-def allowed_keys(mask: Any, is_causal: bool, l_q: int, l_kv: int, window: int | None = None) -> np.ndarray | None:
-    """Which of the `l_kv` keys each of the `l_q` last positions may see, with four axes; None if all."""
+def allowed_keys(
+    mask: Any, is_causal: bool, l_q: int, l_kv: int, window: int | None = None
+) -> np.ndarray | None:
+    """Which of the `l_kv` keys each of the `l_q` last positions may see, with four axes; None if
+    all.
+    """
     if mask is not None:
         mask = np.asarray(unwrap(mask))
         if mask.dtype != bool:
             raise TypeError(f"mask: expected booleans, True = may attend, got dtype {mask.dtype}")
         if mask.ndim not in (2, 4):
             raise ValueError(
-                f"mask: expected two axes (L_q, L_kv) or four that broadcast to (N, h, L_q, L_kv), got shape "
-                f"{mask.shape}; one for each sequence is mask[:, None], a padding mask mask[:, None, None]"
+                f"mask: expected two axes (L_q, L_kv) or four that broadcast to (N, h, L_q, "
+                "L_kv), got shape "
+                f"{mask.shape}; one for each sequence is mask[:, None], a padding mask mask[:, "
+                "None, None]"
             )
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         if any(m not in (1, s) for m, s in zip(mask.shape[2:], (l_q, l_kv))):
-            raise ValueError(f"mask: a mask of shape {mask.shape} does not fit {l_q} queries and {l_kv} keys")
+            raise ValueError(
+                f"mask: a mask of shape {mask.shape} does not fit {l_q} queries and {l_kv} keys"
+            )
     if not is_causal or (l_q == 1 and (window is None or window >= l_kv)):
         return mask
     if l_q > l_kv:
-        raise ValueError(f"is_causal: expected at least as many keys as queries, got {l_kv} and {l_q}")
+        raise ValueError(
+            f"is_causal: expected at least as many keys as queries, got {l_kv} and {l_q}"
+        )
     causal = _causal_mask(l_q, l_kv - l_q, window)
     return causal if mask is None else mask & causal
 
@@ -62,14 +77,20 @@ def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
 
 
 def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """(N, 1, L_kv) from one length for each sequence (N,), or (N, L_q, L_kv) from one for each query (N, L_q).
+    """(N, 1, L_kv) from one length for each sequence (N,), or (N, L_q, L_kv) from one for each
+    query (N, L_q).
 
     The first `valid_lens` keys are real; `shape` is (N, L_q, L_kv).
     """
     lens = np.asarray(unwrap(valid_lens))
     if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
-        raise ValueError(f"valid_lens: expected integers {shape[:1]} or {shape[:2]}, got {lens.dtype} {lens.shape}")
+        raise ValueError(
+            f"valid_lens: expected integers {shape[:1]} or {shape[:2]}, got {lens.dtype} "
+            f"{lens.shape}"
+        )
     if lens.size and not (lens.min() >= 0 and lens.max() <= shape[2]):
-        raise ValueError(f"valid_lens: expected lengths from 0 to {shape[2]}, got {lens.min()} to {lens.max()}")
+        raise ValueError(
+            f"valid_lens: expected lengths from 0 to {shape[2]}, got {lens.min()} to {lens.max()}"
+        )
     lens = lens.reshape(shape[0], -1, 1)
     return np.arange(shape[2]) < lens

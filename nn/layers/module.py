@@ -23,7 +23,9 @@ _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """Every module is in evaluation mode within this block, in this thread or task; its own flag stays."""
+    """Every module is in evaluation mode within this block, in this thread or task; its own flag
+    stays.
+    """
     token = _EVALUATING.set(True)
     try:
         yield
@@ -32,7 +34,9 @@ def evaluating() -> Iterator[None]:
 
 
 class Parameter(Tensor):
-    """A tensor that belongs to a module and is trained. It requires gradients unless told otherwise."""
+    """A tensor that belongs to a module and is trained. It requires gradients unless told
+    otherwise.
+    """
 
     __slots__ = ()
 
@@ -57,7 +61,8 @@ class Parameter(Tensor):
 
 
 class Module:
-    """Base of every layer and model: write `forward`, and assign parameters and modules as attributes.
+    """Base of every layer and model: write `forward`, and assign parameters and modules as
+    attributes.
 
     Attributes that are `Parameter` or `Module` are found by name, in the order of their assignment;
     lists of modules go into `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not
@@ -86,14 +91,22 @@ class Module:
             result = result if changed is None else changed
         return result
 
-    def register_forward_hook(self, hook: Callable[[Module, tuple[Any, ...], Any], Any]) -> HookHandle:
-        """Call `hook(module, args, result)` after each forward; what it returns, unless None, is the result."""
+    def register_forward_hook(
+        self, hook: Callable[[Module, tuple[Any, ...], Any], Any]
+    ) -> HookHandle:
+        """Call `hook(module, args, result)` after each forward; what it returns, unless None, is
+        the result.
+        """
         if not self._forward_hooks:
             self._forward_hooks = {}
         return HookHandle(self._forward_hooks, hook)
 
-    def register_forward_pre_hook(self, hook: Callable[[Module, tuple[Any, ...]], Any]) -> HookHandle:
-        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the arguments."""
+    def register_forward_pre_hook(
+        self, hook: Callable[[Module, tuple[Any, ...]], Any]
+    ) -> HookHandle:
+        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the
+        arguments.
+        """
         if not self._forward_pre_hooks:
             self._forward_pre_hooks = {}
         return HookHandle(self._forward_pre_hooks, hook)
@@ -105,7 +118,9 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether dropout works and statistics are gathered: as `train` and `eval` set it, never in `evaluating()`."""
+        """Whether dropout works and statistics are gathered: as `train` and `eval` set it, never in
+        `evaluating()`.
+        """
         return self._training and not _EVALUATING.get()
 
     @training.setter
@@ -115,7 +130,9 @@ class Module:
     # -- parts ---------------------------------------------------------------------------------
 
     def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
-        """Keep an ndarray (or None, until there is one) as attribute `name`; a persistent one is part of the state."""
+        """Keep an ndarray (or None, until there is one) as attribute `name`; a persistent one is
+        part of the state.
+        """
         self._buffers = {**self._buffers, name: persistent}
         setattr(self, name, None if array is None else np.asarray(array))
 
@@ -129,8 +146,12 @@ class Module:
         """The modules directly inside this one, without their names."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Module]]:
-        """This module (named "") and all modules inside it, each once (ids in `seen` were given), by dotted names."""
+    def named_modules(
+        self, prefix: str = "", seen: set[int] | None = None
+    ) -> Iterator[tuple[str, Module]]:
+        """This module (named "") and all modules inside it, each once (ids in `seen` were given),
+        by dotted names.
+        """
         seen = set() if seen is None else seen
         if id(self) in seen:
             return
@@ -143,7 +164,9 @@ class Module:
         """This module and all modules inside it."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, kind: Callable[[Module], Iterable[tuple[str, Any]]]) -> Iterator[tuple[str, Any]]:
+    def _named(
+        self, kind: Callable[[Module], Iterable[tuple[str, Any]]]
+    ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         for prefix, module in self.named_modules():
             for name, value in kind(module):
@@ -152,8 +175,12 @@ class Module:
                     yield f"{prefix}.{name}" if prefix else name, value
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """All parameters by dotted names. One that is shared (tied) is given once, under its first name."""
-        return self._named(lambda m: ((n, v) for n, v in vars(m).items() if isinstance(v, Parameter)))
+        """All parameters by dotted names. One that is shared (tied) is given once, under its first
+        name.
+        """
+        return self._named(
+            lambda m: ((n, v) for n, v in vars(m).items() if isinstance(v, Parameter))
+        )
 
     def parameters(self) -> Iterator[Parameter]:
         """All parameters, each once."""
@@ -161,7 +188,9 @@ class Module:
 
     def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
         """All buffers by dotted names."""
-        return self._named(lambda m: ((n, v) for n in m._buffers if (v := getattr(m, n)) is not None))
+        return self._named(
+            lambda m: ((n, v) for n in m._buffers if (v := getattr(m, n)) is not None)
+        )
 
     def num_parameters(self, trainable_only: bool = False) -> int:
         """How many numbers the parameters hold, shared ones counted once."""
@@ -182,21 +211,26 @@ class Module:
         """Copy arrays into the parameters and buffers of the same names, in their dtypes.
 
         Unless all fit, nothing is changed, and one KeyError lists every missing, unexpected and
-        misshaped name (the first five of each). With `strict=False`, missing and unexpected names are passed over.
+        misshaped name (the first five of each). With `strict=False`, missing and unexpected names
+        are passed over.
         """
         own = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
         both = [name for name in own if name in arrays]
         shapes = {name: (own[name].shape, arrays[name].shape) for name in both}
         lists = {
-            "misshaped": [f"{name}: expected {a}, got {b}" for name, (a, b) in shapes.items() if a != b],
+            "misshaped": [
+                f"{name}: expected {a}, got {b}" for name, (a, b) in shapes.items() if a != b
+            ],
             "missing": [name for name in own if name not in arrays] if strict else [],
             "unexpected": [name for name in arrays if name not in own] if strict else [],
         }
         if any(lists.values()):
             more = lambda names: f" and {len(names) - 5} more" if len(names) > 5 else ""
             problems = "; ".join(
-                f"{kind}: {', '.join(names[:5])}{more(names)}" for kind, names in lists.items() if names
+                f"{kind}: {', '.join(names[:5])}{more(names)}"
+                for kind, names in lists.items()
+                if names
             )
             raise KeyError(f"the state does not fit {type(self).__name__}: {problems}")
         for name in both:
@@ -227,7 +261,9 @@ class Module:
         return self if dtype is None else self.astype(dtype)
 
     def train(self, mode: bool = True) -> Module:
-        """Set this module and all inside it to training (dropout works, statistics are gathered), or not."""
+        """Set this module and all inside it to training (dropout works, statistics are gathered),
+        or not.
+        """
         for module in self.modules():
             module.training = mode
         return self
@@ -239,7 +275,9 @@ class Module:
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients, or with `set_to_none=False` set those that there are to zero."""
         for parameter in self.parameters():
-            parameter.grad = None if set_to_none or parameter.grad is None else np.zeros_like(parameter.data)
+            parameter.grad = (
+                None if set_to_none or parameter.grad is None else np.zeros_like(parameter.data)
+            )
 
     def requires_grad_(self, requires_grad: bool = True) -> Module:
         """Train all parameters, or freeze them."""
@@ -255,19 +293,24 @@ class Module:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
-        """A copy of all inside, the innermost first: however deep it is, one level is copied at a time."""
+        """A copy of all inside, the innermost first: however deep it is, one level is copied at a
+        time.
+        """
         for module in reversed(list(self.modules())):
             if id(module) in memo:
                 continue
             for name, value in vars(module).items():
                 if isinstance(value, Tensor) and not value.is_leaf:
                     raise GradientError(
-                        f"deepcopy: {type(module).__name__}.{name} is a result with its graph; keep its detach()"
+                        f"deepcopy: {type(module).__name__}.{name} is a result with its graph; "
+                        "keep its detach()"
                     )
             found: Any = type(module).__new__(type(module))
             memo[id(module)] = found
             state = copy.deepcopy(module.__reduce_ex__(4)[2], memo)
-            found.__setstate__(state) if hasattr(found, "__setstate__") else vars(found).update(state or {})
+            found.__setstate__(state) if hasattr(found, "__setstate__") else vars(found).update(
+                state or {}
+            )
         return memo[id(self)]
 
     # -- pictures in text ------------------------------------------------------------------------
@@ -277,12 +320,16 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()]
+        lines = [
+            f"({name}): {child!r}".replace("\n", "\n  ") for name, child in self.named_children()
+        ]
         inside = "".join(f"\n  {line}" for line in lines) + "\n" if lines else ""
         return f"{type(self).__name__}({self.extra_repr()}{inside})"
 
     def summary(self, depth: int | None = None) -> Report:
-        """A table of the modules (down to `depth`), the shapes of their parameters, and how many numbers they hold."""
+        """A table of the modules (down to `depth`), the shapes of their parameters, and how many
+        numbers they hold.
+        """
         rows = [("module", "type", "parameters", "count")]
         counted: set[int] = set()
         for name, module in self.named_modules():
@@ -290,13 +337,22 @@ class Module:
             if depth is not None and level > depth:
                 continue
             own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
-            shapes = ", ".join(f"{n} {p.shape}" + (" (shared)" if id(p) in counted else "") for n, p in own)
-            listed = list(module.named_parameters()) if level == depth else own  # the last stands for all below
+            shapes = ", ".join(
+                f"{n} {p.shape}" + (" (shared)" if id(p) in counted else "") for n, p in own
+            )
+            listed = (
+                list(module.named_parameters()) if level == depth else own
+            )  # the last stands for all below
             count = sum(p.size for _, p in listed if id(p) not in counted)
             counted.update(id(p) for _, p in listed)
-            rows.append((name or "(model)", type(module).__name__, shapes, f"{count:,}" if listed else ""))
+            rows.append(
+                (name or "(model)", type(module).__name__, shapes, f"{count:,}" if listed else "")
+            )
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        table = [f"{a:{widths[0]}}  {b:{widths[1]}}  {c:{widths[2]}}  {d:>{widths[3]}}".rstrip() for a, b, c, d in rows]
+        table = [
+            f"{a:{widths[0]}}  {b:{widths[1]}}  {c:{widths[2]}}  {d:>{widths[3]}}".rstrip()
+            for a, b, c, d in rows
+        ]
         rule = "-" * max(map(len, table))
         trained = self.num_parameters(trainable_only=True)
         total = f"{self.num_parameters():,} parameters, {trained:,} trained"

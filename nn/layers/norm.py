@@ -15,14 +15,17 @@ __all__ = ["BatchNorm1d", "LayerNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
-    """Each row (last axis, of length `d`) to mean 0 and variance 1, times `weight` γ, plus `bias` β.
+    """Each row (last axis, of length `d`) to mean 0 and variance 1, times `weight` γ, plus `bias`
+    β.
 
     A row is normalised by itself, whatever else is in the batch: so it serves sequences and small
     batches alike. The variance is the biased one, and eps is added to it, as in PyTorch.
     Ba, Kiros, Hinton (2016), arXiv:1607.06450.
     """
 
-    def __init__(self, d: int, eps: float = 1e-5, bias: bool = True, dtype: Any = np.float32) -> None:
+    def __init__(
+        self, d: int, eps: float = 1e-5, bias: bool = True, dtype: Any = np.float32
+    ) -> None:
         self.d = d
         self.eps = eps
         self.weight = Parameter(np.ones(d, dtype))
@@ -36,12 +39,15 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Each row divided by the root of its mean square, times `weight`; where `zero_centred`, times 1 + `weight`.
+    """Each row divided by the root of its mean square, times `weight`; where `zero_centred`, times
+    1 + `weight`.
 
     Zhang, Sennrich (2019), arXiv:1910.07467.
     """
 
-    def __init__(self, d: int, eps: float = 1e-6, dtype: Any = np.float32, zero_centred: bool = False) -> None:
+    def __init__(
+        self, d: int, eps: float = 1e-6, dtype: Any = np.float32, zero_centred: bool = False
+    ) -> None:
         self.d = d
         self.eps = eps
         self.zero_centred = zero_centred
@@ -58,11 +64,13 @@ class BatchNorm1d(Module):
     """Each column of (n, d) or (n, L, d), to mean 0 and variance 1 over the batch, times γ, plus β.
 
     In training the statistics are those of the batch (variance biased), and running ones are kept:
-    running = (1 - momentum) · running + momentum · batch, with the unbiased variance, as in PyTorch.
-    In evaluation the running ones are used. Ioffe, Szegedy (2015), arXiv:1502.03167.
+    running = (1 - momentum) · running + momentum · batch, with the unbiased variance, as in
+    PyTorch. In evaluation the running ones are used. Ioffe, Szegedy (2015), arXiv:1502.03167.
     """
 
-    def __init__(self, d: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32) -> None:
+    def __init__(
+        self, d: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32
+    ) -> None:
         self.d = d
         self.eps = eps
         self.momentum = momentum
@@ -77,12 +85,16 @@ class BatchNorm1d(Module):
     def forward(self, x: Any) -> Tensor:
         shape = np.shape(x)
         if len(shape) not in (2, 3) or shape[-1] != self.d:
-            raise ValueError(f"BatchNorm1d: expected (n, {self.d}) or (n, L, {self.d}), got {shape}")
+            raise ValueError(
+                f"BatchNorm1d: expected (n, {self.d}) or (n, L, {self.d}), got {shape}"
+            )
         rows = tuple(range(len(shape) - 1))
         if self.training:
             n = int(np.prod(shape[:-1]))
             if n < 2:
-                raise ValueError(f"BatchNorm1d: expected more than one row in training, got shape {shape}")
+                raise ValueError(
+                    f"BatchNorm1d: expected more than one row in training, got shape {shape}"
+                )
             mean, var = mg.mean(x, rows), mg.var(x, rows)
             self.running_mean += self.momentum * (unwrap(mean) - self.running_mean)
             self.running_var += self.momentum * (unwrap(var) * (n / (n - 1)) - self.running_var)

@@ -21,9 +21,9 @@ def sinusoidal_table(
 ) -> np.ndarray:
     """The table of Vaswani et al. (2017), section 3.5, (max_len, d_model), in float64.
 
-    PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)); with `halves`, all
-    sines come first and then all cosines, as in the OPUS-MT models. With `last`, the exponents run to 1
-    itself, i/(d/2 - 1), as in tensor2tensor and fairseq.
+    PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)); with `halves`,
+    all sines come first and then all cosines, as in the OPUS-MT models. With `last`, the exponents
+    run to 1 itself, i/(d/2 - 1), as in tensor2tensor and fairseq.
     """
     if d_model % 2:
         raise ValueError(f"sinusoidal_table: expected an even d_model, got {d_model}")
@@ -35,7 +35,9 @@ def sinusoidal_table(
 
 
 class _Positions(Module):
-    """Adds a row of the table `weight` (max_len + offset, d_model) for each position; position 0 is row `offset`."""
+    """Adds a row of the table `weight` (max_len + offset, d_model) for each position; position 0 is
+    row `offset`.
+    """
 
     weight: Any
 
@@ -50,22 +52,32 @@ class _Positions(Module):
         end = int(positions) + shape_of(x)[1] if single else int(np.max(positions)) + 1
         if end > self.max_len:
             longer = f"a sequence of {end} positions is longer than the table of {self.max_len}"
-            raise ValueError(f"{type(self).__name__}: {longer}; shorten it, or build the model with a larger max_len")
+            raise ValueError(
+                f"{type(self).__name__}: {longer}; shorten it, or build the model with a larger "
+                "max_len"
+            )
         if single:
             return mg.add(x, self.weight[self.offset + int(positions) : self.offset + end])
         return mg.add(x, mg.embedding(self.weight, np.asarray(positions) + self.offset))
 
     def extra_repr(self) -> str:
-        return f"max_len={self.max_len}, d_model={self.d_model}" + (f", offset={self.offset}" if self.offset else "")
+        return f"max_len={self.max_len}, d_model={self.d_model}" + (
+            f", offset={self.offset}" if self.offset else ""
+        )
 
 
 class SinusoidalPositions(_Positions):
     """Adds the fixed sines and cosines of `sinusoidal_table`."""
 
     def __init__(
-        self, max_len: int, d_model: int, halves: bool = False, dtype: Any = np.float32, offset: int = 0,
+        self,
+        max_len: int,
+        d_model: int,
+        halves: bool = False,
+        dtype: Any = np.float32,
+        offset: int = 0,
         last: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(max_len, d_model, offset)
         table = sinusoidal_table(max_len + offset, d_model, halves, last=last)
         self.register_buffer("weight", table.astype(dtype), persistent=False)
@@ -75,8 +87,15 @@ class LearnedPositions(_Positions):
     """Adds a trained vector for each position."""
 
     def __init__(
-        self, max_len: int, d_model: int, std: float = 0.02, dtype: Any = np.float32,
-        generator: np.random.Generator | None = None, offset: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        max_len: int,
+        d_model: int,
+        std: float = 0.02,
+        dtype: Any = np.float32,
+        generator: np.random.Generator | None = None,
+        offset: int = 0,
+    ) -> None:
         super().__init__(max_len, d_model, offset)
-        self.weight = init.normal_(Parameter(np.zeros((max_len + offset, d_model), dtype)), 0.0, std, generator)
+        self.weight = init.normal_(
+            Parameter(np.zeros((max_len + offset, d_model), dtype)), 0.0, std, generator
+        )

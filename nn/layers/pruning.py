@@ -13,7 +13,8 @@ __all__ = ["prune_heads"]
 
 
 def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
-    """Remove heads: their rows of the query, key and value projections, their columns of the output's.
+    """Remove heads: their rows of the query, key and value projections, their columns of the
+    output's.
 
     The result is what it would be with the output of these heads set to zero; `num_heads` and the
     parameters shrink, `d_model` and `d_k` stay. Heads keep the numbers that they were made with,
@@ -37,13 +38,18 @@ def prune_heads(attention: MultiHeadAttention, heads: Iterable[int]) -> None:
     attention.zero_grad()
 
 
-def heads_without(attention: MultiHeadAttention, heads: Iterable[int]) -> tuple[list[int], list[int]]:
+def heads_without(
+    attention: MultiHeadAttention, heads: Iterable[int]
+) -> tuple[list[int], list[int]]:
     """The numbers of the heads that would stay, and their places among the present ones."""
     heads = [operator.index(head) for head in heads]
     made = attention.num_heads + len(attention.pruned_heads)
     present = [head for head in range(made) if head not in attention.pruned_heads]
     if attention.num_kv_heads != attention.num_heads or attention.position_bias is not None:
-        raise ValueError("prune_heads: heads that share keys and values, or have a position bias, cannot be removed")
+        raise ValueError(
+            "prune_heads: heads that share keys and values, or have a position bias, cannot be "
+            "removed"
+        )
     if wrong := [head for head in heads if not 0 <= head < made]:
         raise IndexError(f"prune_heads: expected heads from 0 to {made - 1}, got {wrong}")
     if gone := [head for head in heads if head in attention.pruned_heads]:

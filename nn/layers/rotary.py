@@ -17,18 +17,23 @@ __all__ = ["RotaryPositions"]
 class RotaryPositions:
     """Turns each pair of numbers in a head by an angle that grows with the position.
 
-    Pair i of a head of size d is (i, i + d/2), and turns by position / base^(2i/d): a score then depends on
-    how far apart query and key are. With a `rotary_dim` only so many of its first numbers turn, as if they were
-    the head. `scaling` stretches the angles for longer sequences, with the words of published configurations:
-    `rope_type` (or `type`) "default", "linear" (Chen et al. 2023, arXiv:2306.15595), "llama3" (Llama 3.1's) or
-    "yarn" (Peng et al. 2023, arXiv:2309.00071), and its numbers. `inv_freq` (rotary_dim/2,) are the angles of
-    position 1, `factor` multiplies sines and cosines.
+    Pair i of a head of size d is (i, i + d/2), and turns by position / base^(2i/d): a score then
+    depends on how far apart query and key are. With a `rotary_dim` only so many of its first
+    numbers turn, as if they were the head. `scaling` stretches the angles for longer sequences,
+    with the words of published configurations: `rope_type` (or `type`) "default", "linear" (Chen et
+    al. 2023, arXiv:2306.15595), "llama3" (Llama 3.1's) or "yarn" (Peng et al. 2023,
+    arXiv:2309.00071), and its numbers. `inv_freq` (rotary_dim/2,) are the angles of position 1,
+    `factor` multiplies sines and cosines.
     """
 
     def __init__(
-        self, head_dim: int, base: float = 10000.0, *, scaling: Mapping[str, Any] | None = None,
+        self,
+        head_dim: int,
+        base: float = 10000.0,
+        *,
+        scaling: Mapping[str, Any] | None = None,
         rotary_dim: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.head_dim, self.base, self.scaling = head_dim, base, dict(scaling or {})
         self.rotary_dim = d = head_dim if rotary_dim is None else rotary_dim
         if d < 2 or d % 2 or d > head_dim:
@@ -36,15 +41,23 @@ class RotaryPositions:
             raise ValueError(f"RotaryPositions: expected an even {name}, got {d}")
         kind = self.scaling.get("rope_type", self.scaling.get("type", "default"))
         if kind not in _SCALINGS:
-            raise ValueError(f"rotary scaling: expected a rope_type of {', '.join(_SCALINGS)}, got {kind!r}")
+            raise ValueError(
+                f"rotary scaling: expected a rope_type of {', '.join(_SCALINGS)}, got {kind!r}"
+            )
         try:
-            self.inv_freq, self.factor = _SCALINGS[kind](base ** (-np.arange(0, d, 2) / d), base, self.scaling)
+            self.inv_freq, self.factor = _SCALINGS[kind](
+                base ** (-np.arange(0, d, 2) / d), base, self.scaling
+            )
         except KeyError as error:
-            raise ValueError(f"rotary scaling: rope_type {kind!r} needs {error}, got {self.scaling}") from None
+            raise ValueError(
+                f"rotary scaling: rope_type {kind!r} needs {error}, got {self.scaling}"
+            ) from None
         self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
 
     def __call__(self, x: Any, positions: Any = 0) -> Tensor:
-        """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N, L)."""
+        """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N,
+        L).
+        """
         n, length, width = x.shape
         cos, sin = self.cos_sin(positions, length, x.dtype)
         heads = mg.reshape(x, n, length, width // self.head_dim, self.head_dim)
@@ -52,10 +65,14 @@ class RotaryPositions:
         turning, still = (heads, None) if d == self.head_dim else mg.split(heads, [d], -1)
         first, second = mg.split(turning, 2, -1)
         turned = turning * cos + mg.concatenate([-second, first], -1) * sin
-        return mg.reshape(turned if still is None else mg.concatenate([turned, still], -1), n, length, width)
+        return mg.reshape(
+            turned if still is None else mg.concatenate([turned, still], -1), n, length, width
+        )
 
     def cos_sin(self, positions: Any, length: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines (1 or N, L, 1, rotary_dim) of the angles at these positions, each pair's twice."""
+        """Cosines and sines (1 or N, L, 1, rotary_dim) of the angles at these positions, each
+        pair's twice.
+        """
         if not np.ndim(positions):
             end = int(positions) + length
             cos, sin = (table[int(positions) : end][None] for table in self._tables(end, dtype))
@@ -67,8 +84,13 @@ class RotaryPositions:
     def _tables(self, end: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         tables = self._table
         if end > len(tables[0]) or tables[0].dtype != dtype:
-            angles = np.arange(max(64, 2 * end))[:, None] * np.concatenate([self.inv_freq, self.inv_freq])
-            tables = (np.cos(angles) * self.factor).astype(dtype), (np.sin(angles) * self.factor).astype(dtype)
+            angles = np.arange(max(64, 2 * end))[:, None] * np.concatenate(
+                [self.inv_freq, self.inv_freq]
+            )
+            tables = (
+                (np.cos(angles) * self.factor).astype(dtype),
+                (np.sin(angles) * self.factor).astype(dtype),
+            )
             self._table = tables  # in one step: other threads may be reading
         return tables
 
@@ -78,16 +100,24 @@ class RotaryPositions:
         return f"RotaryPositions({self.head_dim}, base={self.base}{scaling}{part})"
 
 
-def _llama3(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
+def _llama3(
+    inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]
+) -> tuple[np.ndarray, float]:
     """Slow pairs are stretched, fast ones stay, and between the two thresholds there is a blend."""
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = scaling["original_max_position_embeddings"] * inv_freq / (2 * math.pi)  # in the original length
+    turns = (
+        scaling["original_max_position_embeddings"] * inv_freq / (2 * math.pi)
+    )  # in the original length
     stays = np.clip((turns - low) / (high - low), 0, 1)
     return inv_freq * (stays + (1 - stays) / scaling["factor"]), 1.0
 
 
-def _yarn(inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]) -> tuple[np.ndarray, float]:
-    """A ramp over the pairs, between those that turn `beta_slow` and `beta_fast` times in the original length."""
+def _yarn(
+    inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]
+) -> tuple[np.ndarray, float]:
+    """A ramp over the pairs, between those that turn `beta_slow` and `beta_fast` times in the
+    original length.
+    """
     stretch, d = scaling["factor"], 2 * len(inv_freq)
     length = scaling["original_max_position_embeddings"]
 

@@ -33,13 +33,15 @@ class _ScoredAttention(Module):
     def forward(self, query: Any, key: Any, value: Any, valid_lens: Any = None) -> Tensor:
         """(N, L_q, d_v), from query (N, L_q, d_q), key (N, L_kv, d_k) and value (N, L_kv, d_v).
 
-        `valid_lens` has one length for each sequence (N,) or one for each query (N, L_q). The weights
-        are kept in `weights`.
+        `valid_lens` has one length for each sequence (N,) or one for each query (N, L_q). The
+        weights are kept in `weights`.
         """
         scores = self.scores(query, key)  # (N, L_q, L_kv)
         mask = None if valid_lens is None else valid_lens_mask(valid_lens, scores.shape)
         self.weights = mg.softmax(scores, where=mask)
-        return mg.matmul(mg.dropout(self.weights, self.dropout, self.training, self.generator), value)
+        return mg.matmul(
+            mg.dropout(self.weights, self.dropout, self.training, self.generator), value
+        )
 
 
 class DotProductAttention(_ScoredAttention):
@@ -53,11 +55,18 @@ class AdditiveAttention(_ScoredAttention):
     """softmax(wᵀ tanh(W_q q + W_k k)) V: query and key can be of different sizes."""
 
     def __init__(
-        self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0, dtype: Any = np.float32,
+        self,
+        query_size: int,
+        key_size: int,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(dropout, generator)
-        self.query_proj = Linear(query_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
+        self.query_proj = Linear(
+            query_size, num_hiddens, bias=False, dtype=dtype, generator=generator
+        )
         self.key_proj = Linear(key_size, num_hiddens, bias=False, dtype=dtype, generator=generator)
         self.score_proj = Linear(num_hiddens, 1, bias=False, dtype=dtype, generator=generator)
 

@@ -29,16 +29,19 @@ IGNORED = -100
 
 
 class Model(Module):
-    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init` is False.
+    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init`
+    is False.
 
-    Where a model takes a `padding_mask` (N, L), that holds booleans, True = a real token. Unless given it is made from
-    `config.pad_id`; where that is None, all tokens are real.
+    Where a model takes a `padding_mask` (N, L), that holds booleans, True = a real token. Unless
+    given it is made from `config.pad_id`; where that is None, all tokens are real.
     """
 
     config: Any
     origin: Any = None  # the folder of others that `nn.load` took it from
 
-    def __init__(self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True) -> None:
+    def __init__(
+        self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True
+    ) -> None:
         self.config = config
         with skipped(not init):
             self._build(config, generator)
@@ -49,7 +52,9 @@ class Model(Module):
 
     def _reset(self, generator: np.random.Generator | None) -> None:
         """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
-        tables = {id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))}
+        tables = {
+            id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))
+        }
         for module in self.modules():
             if isinstance(module, Linear):
                 if id(module.weight) not in tables:
@@ -60,20 +65,25 @@ class Model(Module):
             self.prune_heads(self.config.pruned_heads)
 
     def prune_heads(self, heads: Mapping[str, Iterable[int]]) -> None:
-        """Remove heads for good, by the name of their attention: `{"encoder.layers.0.self_attention": [1, 3]}`.
+        """Remove heads for good, by the name of their attention:
+        `{"encoder.layers.0.self_attention": [1, 3]}`.
 
         `nn.prune_heads` tells more. An error leaves the model as it was. The heads are listed in
         `config.pruned_heads`, so that a model made from `config` loads the pruned weights.
         """
         found = attentions_of(self)
         if unknown := sorted(set(heads) - set(found)):
-            raise KeyError(f"prune_heads: no multi-head attention is named {unknown}; there are {list(found)}")
+            raise KeyError(
+                f"prune_heads: no multi-head attention is named {unknown}; there are {list(found)}"
+            )
         lists = {name: list(some) for name, some in heads.items()}
         for name, some in lists.items():
             heads_without(found[name], some)  # an error here comes before any change
         for name, some in lists.items():
             prune_heads(found[name], some)
-        pruned = {name: list(module.pruned_heads) for name, module in found.items() if module.pruned_heads}
+        pruned = {
+            name: list(module.pruned_heads) for name, module in found.items() if module.pruned_heads
+        }
         self.config = replace(self.config, pruned_heads=pruned)
 
     def _padding(self, ids: np.ndarray, given: Any = None) -> np.ndarray | None:
@@ -85,7 +95,9 @@ class Model(Module):
             given = np.asarray(unwrap(given))
             if given.dtype != bool or given.shape != ids.shape:
                 found = f"{given.dtype} {given.shape}"
-                raise ValueError(f"padding_mask: expected booleans {ids.shape}, True = a real token, got {found}")
+                raise ValueError(
+                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got {found}"
+                )
         return None if given is None or given.all() else given
 
     def targets(self, *batch: Any) -> np.ndarray:
@@ -96,12 +108,22 @@ class Model(Module):
         """How many targets count: what the mean of `loss` is divided by."""
         return int((self.targets(*batch) != IGNORED).sum())
 
-    def _cross_entropy(self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str) -> Tensor:
+    def _cross_entropy(
+        self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str
+    ) -> Tensor:
         """The loss of the output projection's logits for these targets."""
-        options: dict[str, Any] = {"label_smoothing": label_smoothing, "reduction": reduction, "ignore_index": IGNORED}
-        if type(self.output) is not Linear or self.output.has_hooks:  # its weight is not all that it adds
+        options: dict[str, Any] = {
+            "label_smoothing": label_smoothing,
+            "reduction": reduction,
+            "ignore_index": IGNORED,
+        }
+        if (
+            type(self.output) is not Linear or self.output.has_hooks
+        ):  # its weight is not all that it adds
             return mg.cross_entropy(self.output(hidden), targets, **options)
-        return mg.linear_cross_entropy(hidden, self.output.weight, self.output.bias, targets, **options)
+        return mg.linear_cross_entropy(
+            hidden, self.output.weight, self.output.bias, targets, **options
+        )
 
     output: Linear
 
@@ -109,13 +131,16 @@ class Model(Module):
 class DecodingState:
     """What decoding step by step carries along.
 
-    `caches` are those of the self-attentions. `memory` has, for each layer, what its cross-attention
-    attends to. `padding_mask` says what is real: of the memory (N, L_m), or in a language model of all
-    tokens so far (N, L); None where everything is.
+    `caches` are those of the self-attentions. `memory` has, for each layer, what its
+    cross-attention attends to. `padding_mask` says what is real: of the memory (N, L_m), or in a
+    language model of all tokens so far (N, L); None where everything is.
     """
 
     def __init__(
-        self, num_layers: int, memory: Sequence[KeysAndValues] = (), padding_mask: np.ndarray | None = None
+        self,
+        num_layers: int,
+        memory: Sequence[KeysAndValues] = (),
+        padding_mask: np.ndarray | None = None,
     ) -> None:
         self.memory = list(memory)
         self.padding_mask = padding_mask
@@ -138,7 +163,9 @@ def checked_ids(name: str, ids: Any) -> np.ndarray:
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected integer token ids (N, L), got {ids.dtype} {ids.shape}")
     if ids.shape[1] == 0:
-        raise ValueError(f"{name}: expected at least one token in each sequence, got shape {ids.shape}")
+        raise ValueError(
+            f"{name}: expected at least one token in each sequence, got shape {ids.shape}"
+        )
     return ids
 
 
@@ -148,7 +175,11 @@ def key_mask(padding_mask: np.ndarray | None) -> np.ndarray | None:
 
 
 def positions_of(padding_mask: np.ndarray | None) -> Any:
-    """The place of each token among the real ones of its row, (N, L); 0 where that is its place in the row."""
-    if padding_mask is None or (padding_mask[:, 1:] <= padding_mask[:, :-1]).all():  # padding at the right
+    """The place of each token among the real ones of its row, (N, L); 0 where that is its place in
+    the row.
+    """
+    if (
+        padding_mask is None or (padding_mask[:, 1:] <= padding_mask[:, :-1]).all()
+    ):  # padding at the right
         return 0
     return np.maximum(np.cumsum(padding_mask, -1) - 1, 0)

@@ -20,31 +20,39 @@ __all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerCo
 
 C = TypeVar("C", bound="ModelConfig")
 POSITIONS = (
-    "sinusoidal", "sinusoidal_halves", "sinusoidal_last", "learned", "rotary", "relative", "learned_relative",
-    "alibi", "none",
-)  # fmt: skip
+    "sinusoidal",
+    "sinusoidal_halves",
+    "sinusoidal_last",
+    "learned",
+    "rotary",
+    "relative",
+    "learned_relative",
+    "alibi",
+    "none",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """What the configurations of all models share; the defaults are the paper's.
 
-    Layers: `attention_dropout` and `activation_dropout` (inside the feed-forward net) are `dropout` where they
-    are None; `norm` is "layer", "rms" or "rms_zero_centred" (times 1 + weight, as Gemma's); `final_norm` adds a
-    norm after each stack, None where `norm_first`.
-    `bias` is that of all linear maps of a layer; `attention_bias`, where it differs, a bool or the letters of
-    those of q, k, v and o that have one. `num_kv_heads`, `head_dim`, `attention_scale`, `qk_norm` and `window`
-    as in `MultiHeadAttention`; the window holds for `window_layers` (None: all).
+    Layers: `attention_dropout` and `activation_dropout` (inside the feed-forward net) are `dropout`
+    where they are None; `norm` is "layer", "rms" or "rms_zero_centred" (times 1 + weight, as
+    Gemma's); `final_norm` adds a norm after each stack, None where `norm_first`. `bias` is that of
+    all linear maps of a layer; `attention_bias`, where it differs, a bool or the letters of those
+    of q, k, v and o that have one. `num_kv_heads`, `head_dim`, `attention_scale`, `qk_norm` and
+    `window` as in `MultiHeadAttention`; the window holds for `window_layers` (None: all).
 
-    Positions: "sinusoidal" (interleaved, as the paper), "sinusoidal_halves", "sinusoidal_last" (halves, with
-    exponents up to 1), "learned", "rotary" (but in `no_rotary_layers`; see `RotaryPositions`), "relative" (see
-    `RelativePositionBias`), "learned_relative" (both), "alibi" or "none". The first real token is at row
-    `position_offset` of a table.
+    Positions: "sinusoidal" (interleaved, as the paper), "sinusoidal_halves", "sinusoidal_last"
+    (halves, with exponents up to 1), "learned", "rotary" (but in `no_rotary_layers`; see
+    `RotaryPositions`), "relative" (see `RelativePositionBias`), "learned_relative" (both), "alibi"
+    or "none". The first real token is at row `position_offset` of a table.
 
-    Embeddings: `scale_embedding` multiplies them, True by the root of d_model; `embedding_norm` adds a norm
-    after their sum; with an `embedding_size` they are projected to d_model. `output_scale` multiplies what the
-    output projection sees. `pad_id` None: no token is padding. `eos_id`: an id, several, or None.
-    `pruned_heads` lists, by the name of an attention, the heads that a model's `prune_heads` removed.
+    Embeddings: `scale_embedding` multiplies them, True by the root of d_model; `embedding_norm`
+    adds a norm after their sum; with an `embedding_size` they are projected to d_model.
+    `output_scale` multiplies what the output projection sees. `pad_id` None: no token is padding.
+    `eos_id`: an id, several, or None. `pruned_heads` lists, by the name of an attention, the heads
+    that a model's `prune_heads` removed.
     """
 
     dropout: float = 0.1
@@ -101,32 +109,52 @@ class ModelConfig:
                 raise ValueError(f"{name}: expected an integer, got {value!r}")
             if value is not None and value < low:
                 raise ValueError(f"{name}: expected at least {low}, got {value}")
-        for name, ids in (("pad_id", (self.pad_id,)), ("bos_id", (self.bos_id,)), ("eos_id", self.end_ids)):
-            if outside := [i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)]:
-                raise ValueError(f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}")
+        for name, ids in (
+            ("pad_id", (self.pad_id,)),
+            ("bos_id", (self.bos_id,)),
+            ("eos_id", self.end_ids),
+        ):
+            if outside := [
+                i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)
+            ]:
+                raise ValueError(
+                    f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}"
+                )
         check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
         for name in ("window_layers", "no_rotary_layers"):
             if not all(isinstance(i, int) for i in getattr(self, name) or ()):
-                raise ValueError(f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}")
+                raise ValueError(
+                    f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}"
+                )
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name, None)
             if value is None or (name == "scale_embedding" and isinstance(value, bool)):
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < most:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not least <= value < most
+            ):
                 raise ValueError(f"{name}: expected {least} <= {name} < {most}, got {value!r:.30}")
 
     def _check_choices(self) -> None:
         for name, allowed in self._choices().items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+                raise ValueError(
+                    f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}"
+                )
         if isinstance(self.attention_bias, str) and not set(self.attention_bias) <= set("qkvo"):
             raise ValueError(
-                f"attention_bias: expected a bool or some of the letters qkvo, got {self.attention_bias!r}"
+                f"attention_bias: expected a bool or some of the letters qkvo, got "
+                f"{self.attention_bias!r}"
             )
         if np.dtype(self.dtype).kind != "f":
             raise ValueError(f"dtype: expected a floating dtype, got {self.dtype!r}")
         if self.positions == "rotary" and self.size_of_head > 1 << 16:
-            raise ValueError(f"head_dim: expected at most {1 << 16} with rotary positions, got {self.size_of_head}")
+            raise ValueError(
+                f"head_dim: expected at most {1 << 16} with rotary positions, got "
+                f"{self.size_of_head}"
+            )
         if self.positions == "rotary":
             self.rotary()  # refuses what is wrong
 
@@ -146,12 +174,20 @@ class ModelConfig:
     def rotary(self) -> RotaryPositions:
         """What turns queries and keys, where `positions` is "rotary"."""
         scaling, part = self.rotary_scaling, self.rotary_dim
-        return RotaryPositions(self.size_of_head, self.rotary_base, scaling=scaling, rotary_dim=part)
+        return RotaryPositions(
+            self.size_of_head, self.rotary_base, scaling=scaling, rotary_dim=part
+        )
 
     @property
     def end_ids(self) -> tuple[int, ...]:
         """The tokens that end a sequence."""
-        return () if self.eos_id is None else (self.eos_id,) if isinstance(self.eos_id, int) else tuple(self.eos_id)
+        return (
+            ()
+            if self.eos_id is None
+            else (self.eos_id,)
+            if isinstance(self.eos_id, int)
+            else tuple(self.eos_id)
+        )
 
     @property
     def vocabulary(self) -> int:
@@ -160,7 +196,9 @@ class ModelConfig:
 
     @property
     def hidden_id(self) -> int | None:
-        """The token that stands for nothing: `pad_id`, unless that ends sequences too, and so is to be learned."""
+        """The token that stands for nothing: `pad_id`, unless that ends sequences too, and so is to
+        be learned.
+        """
         return None if self.pad_id in self.end_ids else self.pad_id
 
     @property
@@ -174,9 +212,11 @@ class ModelConfig:
         return asdict(self)
 
     def explicit(self) -> dict[str, Any]:
-        """All settings, with what takes effect in place of each None that stands for another setting.
+        """All settings, with what takes effect in place of each None that stands for another
+        setting.
 
-        Letters of `attention_bias` that stand for all or for none are True or False, others in the order qkvo.
+        Letters of `attention_bias` that stand for all or for none are True or False, others in the
+        order qkvo.
         """
         settings, meant = asdict(self), {
             "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
@@ -187,7 +227,9 @@ class ModelConfig:
         if isinstance(bias := self.attention_bias, str):
             letters = "".join(letter for letter in "qkvo" if letter in bias)
             settings["attention_bias"] = {"": False, "qkvo": True}.get(letters, letters)
-        return settings | {name: value for name, value in meant.items() if settings.get(name, value) is None}
+        return settings | {
+            name: value for name, value in meant.items() if settings.get(name, value) is None
+        }
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
@@ -215,8 +257,8 @@ _RANGES: dict[str, tuple[float, float]] = {
 class TransformerConfig(ModelConfig):
     """The settings of a `Transformer`; the defaults are those of the paper's base model.
 
-    `tie`: "none"; "target" shares the output projection with the target embedding; "embeddings" the source
-    embedding with the target's (one vocabulary); "all" shares the three.
+    `tie`: "none"; "target" shares the output projection with the target embedding; "embeddings" the
+    source embedding with the target's (one vocabulary); "all" shares the three.
     """
 
     source_vocab_size: int = 0
@@ -248,7 +290,8 @@ class TransformerConfig(ModelConfig):
 class LanguageModelConfig(ModelConfig):
     """The settings of a `LanguageModel`; the defaults are those of GPT-2, but smaller.
 
-    `tie` shares the output projection with the embedding; `parallel` as in `TransformerEncoderLayer`.
+    `tie` shares the output projection with the embedding; `parallel` as in
+    `TransformerEncoderLayer`.
     """
 
     vocab_size: int = 0
@@ -268,12 +311,13 @@ class LanguageModelConfig(ModelConfig):
 class EncoderConfig(ModelConfig):
     """The settings of an `EncoderModel` and of its heads.
 
-    `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with `shared_layers` one
-    layer serves as all. For a classifier: `num_classes`; `pool`, the "mean" over the real tokens or the
-    "first" token; `head_activation`, that of a further linear map before the output ("none": there is no such map);
-    `head_dropout`, what the output sees less of in training (None: as `dropout`).
-    With a `patch_size` it reads images in patches of so many pixels a side: squares of `image_size`, in `num_channels`
-    colours, in place of the ids of a vocabulary; `max_len` follows from them.
+    `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with
+    `shared_layers` one layer serves as all. For a classifier: `num_classes`; `pool`, the "mean"
+    over the real tokens or the "first" token; `head_activation`, that of a further linear map
+    before the output ("none": there is no such map); `head_dropout`, what the output sees less of
+    in training (None: as `dropout`). With a `patch_size` it reads images in patches of so many
+    pixels a side: squares of `image_size`, in `num_channels` colours, in place of the ids of a
+    vocabulary; `max_len` follows from them.
     """
 
     vocab_size: int = 0
@@ -297,8 +341,14 @@ class EncoderConfig(ModelConfig):
         super().__post_init__()
         if self.patch_size:
             if self.image_size < 1 or self.image_size % self.patch_size:
-                raise ValueError(f"image_size: expected a multiple of {self.patch_size}, got {self.image_size}")
+                raise ValueError(
+                    f"image_size: expected a multiple of {self.patch_size}, got {self.image_size}"
+                )
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "pool": ("mean", "first"), "head_activation": ("none", *ACTIVATIONS)}
+        return {
+            **super()._choices(),
+            "pool": ("mean", "first"),
+            "head_activation": ("none", *ACTIVATIONS),
+        }

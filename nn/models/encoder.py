@@ -21,8 +21,9 @@ __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenCla
 class EncoderModel(Model):
     """Token ids to a vector for each token, which sees all real tokens.
 
-    `types` (N, L) are the kinds of segments, where the model tells them apart. Where `config` has a patch_size, images
-    (N, C, H, W), as `pixels` makes them, stand for ids, and L is 1 + the number of patches.
+    `types` (N, L) are the kinds of segments, where the model tells them apart. Where `config` has a
+    patch_size, images (N, C, H, W), as `pixels` makes them, stand for ids, and L is 1 + the number
+    of patches.
     """
 
     config: EncoderConfig
@@ -32,9 +33,13 @@ class EncoderModel(Model):
         if config.patch_size:
             self.embedding = PatchEmbedding(config, generator)
         elif config.vocab_size < 1:
-            raise ValueError(f"{type(self).__name__}: expected a vocabulary, got vocab_size={config.vocab_size}")
+            raise ValueError(
+                f"{type(self).__name__}: expected a vocabulary, got vocab_size={config.vocab_size}"
+            )
         else:
-            self.embedding = InputEmbedding(config, config.vocab_size, generator, num_types=config.num_types)
+            self.embedding = InputEmbedding(
+                config, config.vocab_size, generator, num_types=config.num_types
+            )
         self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
 
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
@@ -59,32 +64,54 @@ class _WithOutput(EncoderModel):
     features = EncoderModel.hidden  # what the output projection sees
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Logits of what the output projection sees: (N, num_classes), or for each token (N, L, ...)."""
+        """Logits of what the output projection sees: (N, num_classes), or for each token (N, L,
+        ...).
+        """
         return self.output(self.features(ids, padding_mask, types))
 
-    def targets(self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None) -> np.ndarray:
+    def targets(
+        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
+    ) -> np.ndarray:
         """The targets, as integers of which -100 counts nothing."""
         return np.asarray(targets)
 
     def loss(
-        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None, label_smoothing: float = 0.0,
+        self,
+        ids: Any,
+        targets: Any,
+        padding_mask: Any = None,
+        types: Any = None,
+        label_smoothing: float = 0.0,
         reduction: str = "mean",
-    ) -> Tensor:  # fmt: skip
-        """The cross-entropy of the targets: integers, one for each row of logits, of which -100 counts nothing."""
+    ) -> Tensor:
+        """The cross-entropy of the targets: integers, one for each row of logits, of which -100
+        counts nothing.
+        """
         x = self.features(ids, padding_mask, types)
-        return self._cross_entropy(x, self.targets(ids, targets, padding_mask), label_smoothing, reduction)
+        return self._cross_entropy(
+            x, self.targets(ids, targets, padding_mask), label_smoothing, reduction
+        )
 
 
 class _Classifier(_WithOutput):
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if config.num_classes < 1:
-            raise ValueError(f"{type(self).__name__}: expected num_classes of at least 1, got {config.num_classes}")
-        self.dropout = Dropout(config.dropout if config.head_dropout is None else config.head_dropout, generator)
+            raise ValueError(
+                f"{type(self).__name__}: expected num_classes of at least 1, got "
+                f"{config.num_classes}"
+            )
+        self.dropout = Dropout(
+            config.dropout if config.head_dropout is None else config.head_dropout, generator
+        )
         self.dense: Linear | None = None
         if config.head_activation != "none":
-            self.dense = Linear(config.d_model, config.d_model, dtype=config.dtype, generator=generator)
-        self.output = Linear(config.d_model, config.num_classes, dtype=config.dtype, generator=generator)
+            self.dense = Linear(
+                config.d_model, config.d_model, dtype=config.dtype, generator=generator
+            )
+        self.output = Linear(
+            config.d_model, config.num_classes, dtype=config.dtype, generator=generator
+        )
 
     def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         x = self.pooled(ids, padding_mask, types)
@@ -96,7 +123,8 @@ class _Classifier(_WithOutput):
 
 
 class EncoderClassifier(_Classifier):
-    """An encoder, one vector for all its outputs, and a linear layer: logits (N, num_classes) of the classes of a text.
+    """An encoder, one vector for all its outputs, and a linear layer: logits (N, num_classes) of
+    the classes of a text.
 
     The targets of `loss` are classes (N,).
     """
@@ -118,13 +146,16 @@ class TokenClassifier(_Classifier):
     The targets of `loss` are classes (N, L); those of padding count nothing.
     """
 
-    def targets(self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None) -> np.ndarray:
+    def targets(
+        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
+    ) -> np.ndarray:
         real = self._padding(ids, padding_mask)
         return np.asarray(targets) if real is None else np.where(real, targets, IGNORED)
 
 
 class MaskedLanguageModel(_WithOutput):
-    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied embedding.
+    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied
+    embedding.
 
     Logits are (N, L, vocab_size), the targets of `loss` tokens (N, L).
     """
@@ -132,7 +163,9 @@ class MaskedLanguageModel(_WithOutput):
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if not isinstance(self.embedding, InputEmbedding):
-            raise ValueError(f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}")
+            raise ValueError(
+                f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}"
+            )
         width, dtype = config.embedding_size or config.d_model, config.dtype
         self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype)

@@ -1,4 +1,6 @@
-"""The decoder-only model: Radford et al. (2019), "Language models are unsupervised multitask learners"."""
+"""The decoder-only model: Radford et al. (2019), "Language models are unsupervised multitask
+learners".
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,32 @@ class LanguageModel(Model):
 
     def _build(self, config: LanguageModelConfig, generator: np.random.Generator | None) -> None:
         if config.vocab_size < 1:
-            raise ValueError(f"LanguageModel: expected a vocabulary, got vocab_size={config.vocab_size}")
+            raise ValueError(
+                f"LanguageModel: expected a vocabulary, got vocab_size={config.vocab_size}"
+            )
         if config.tie and config.embedding_size not in (None, config.d_model):
-            raise ValueError(f"LanguageModel: tie=True needs embeddings of size d_model, got {config.embedding_size}")
-        # Tied rows are classes too: logits near 0 need them small, also where a token predicts itself.
+            raise ValueError(
+                f"LanguageModel: tie=True needs embeddings of size d_model, got "
+                f"{config.embedding_size}"
+            )
+        # Tied rows are classes too: logits near 0 need them small, also where a token predicts
+        # itself.
         std = min(0.02, 2 / config.d_model) if config.tie else None
         self.embedding = InputEmbedding(config, config.vocab_size, generator, std=std)
         self.layers = Encoder(config, config.num_layers, generator, causal=True)
-        self.output = Linear(config.d_model, config.vocab_size, config.output_bias, config.dtype, generator)
+        self.output = Linear(
+            config.d_model, config.vocab_size, config.output_bias, config.dtype, generator
+        )
         if config.tie:
             self.output.weight = self.embedding.tokens.weight
 
-    def hidden(self, ids: Any, padding_mask: Any = None, state: DecodingState | None = None) -> Tensor:
+    def hidden(
+        self, ids: Any, padding_mask: Any = None, state: DecodingState | None = None
+    ) -> Tensor:
         """What the output projection sees, (N, L, d_model).
 
-        With the `state` of decoding, the ids go on from what it holds, and the mask is for all of it.
+        With the `state` of decoding, the ids go on from what it holds, and the mask is for all of
+        it.
         """
         ids = checked_ids("ids", ids)
         if state is None:
@@ -57,7 +70,13 @@ class LanguageModel(Model):
         """Logits (N, L, vocab_size) of the token after each of the ids (N, L)."""
         return self.output(self.hidden(ids, padding_mask))
 
-    def loss(self, ids: Any, padding_mask: Any = None, label_smoothing: float = 0.0, reduction: str = "mean") -> Tensor:
+    def loss(
+        self,
+        ids: Any,
+        padding_mask: Any = None,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+    ) -> Tensor:
         """The cross-entropy of each real token given those before it, for ids (N, L)."""
         ids = checked_ids("ids", ids)
         real = self._padding(ids, padding_mask)
@@ -65,10 +84,16 @@ class LanguageModel(Model):
         return self._cross_entropy(hidden, self.targets(ids, real), label_smoothing, reduction)
 
     def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
-        """The token after each of the ids (N, L) but the last; IGNORED after padding, and where that itself follows."""
+        """The token after each of the ids (N, L) but the last; IGNORED after padding, and where
+        that itself follows.
+        """
         ids = checked_ids("ids", ids)
         real = self._padding(ids, padding_mask)
-        return ids[:, 1:] if real is None else np.where(real[:, 1:] & real[:, :-1], ids[:, 1:], IGNORED)
+        return (
+            ids[:, 1:]
+            if real is None
+            else np.where(real[:, 1:] & real[:, :-1], ids[:, 1:], IGNORED)
+        )
 
     def start(self, padding_mask: Any = None) -> DecodingState:
         """The state from which `step` goes on; give the prompt to the first step.

@@ -23,7 +23,8 @@ __all__ = ["attribute", "record_hidden"]
 
 @contextmanager
 def record_hidden(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
-    """Within this block, the embeddings and every layer of `model` add their results to a list, by their names.
+    """Within this block, the embeddings and every layer of `model` add their results to a list, by
+    their names.
 
     Each entry is (N, L, d_model), one for each call.
     """
@@ -32,17 +33,23 @@ def record_hidden(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
     recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
     with ExitStack() as stack:
         for name, module in found.items():
-            handle = module.register_forward_hook(lambda _, __, y, states=recorded[name]: states.append(unwrap(y)))  # type: ignore[misc]
+            handle = module.register_forward_hook(
+                lambda _, __, y, states=recorded[name]: states.append(unwrap(y))  # type: ignore[misc]
+            )
             stack.callback(handle.remove)
         yield recorded
 
 
-def attribute(model: Model, ids: Any, goal: int | None = None, *, target: Any = None, padding_mask: Any = None) -> Any:
-    """Gradient × input: how much each token adds to the logit of `goal`, to first order; (L,) from ids (L,).
+def attribute(
+    model: Model, ids: Any, goal: int | None = None, *, target: Any = None, padding_mask: Any = None
+) -> Any:
+    """Gradient × input: how much each token adds to the logit of `goal`, to first order; (L,) from
+    ids (L,).
 
-    The logit is that of a class of a classifier, or of the next token after `ids` (for a model with source
-    and target, after `target`, and then the result is a pair: of the source's tokens and of the target's).
-    `goal` None is the likeliest. Simonyan et al. (2013), arXiv:1312.6034; Denil et al. (2014), arXiv:1412.6815.
+    The logit is that of a class of a classifier, or of the next token after `ids` (for a model with
+    source and target, after `target`, and then the result is a pair: of the source's tokens and of
+    the target's). `goal` None is the likeliest. Simonyan et al. (2013), arXiv:1312.6034; Denil et
+    al. (2014), arXiv:1412.6815.
     """
     inputs: list[Tensor] = []
 
@@ -52,8 +59,14 @@ def attribute(model: Model, ids: Any, goal: int | None = None, *, target: Any = 
 
     tables = [m.tokens for m in model.modules() if isinstance(m, InputEmbedding)]
     rows = [np.atleast_2d(np.asarray(x)) for x in ((ids,) if target is None else (ids, target))]
-    if not tables or any(len(row) != 1 for row in rows) or (target is None) == isinstance(model, Transformer):
-        raise ValueError("attribute: expected one sequence of ids, and a target where the model has one")
+    if (
+        not tables
+        or any(len(row) != 1 for row in rows)
+        or (target is None) == isinstance(model, Transformer)
+    ):
+        raise ValueError(
+            "attribute: expected one sequence of ids, and a target where the model has one"
+        )
     with ExitStack() as stack:
         for table in tables:
             stack.callback(table.register_forward_hook(leaf).remove)

@@ -1,4 +1,6 @@
-"""Low-rank adaptation: Hu et al. (2022), "LoRA: low-rank adaptation of large language models", arXiv:2106.09685."""
+"""Low-rank adaptation: Hu et al. (2022), "LoRA: low-rank adaptation of large language models",
+arXiv:2106.09685.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ class LoRALinear(Linear):
     """
 
     def __init__(
-        self, linear: Linear, rank: int, scale: float, dropout: float = 0.0,
+        self,
+        linear: Linear,
+        rank: int,
+        scale: float,
+        dropout: float = 0.0,
         generator: np.random.Generator | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
         self.rank, self.scale, self.dropout, self.generator = rank, scale, dropout, generator
@@ -45,9 +51,15 @@ class LoRALinear(Linear):
         return super().forward(x) + mg.linear(inside, self.lora_b) * self.scale
 
     def merged(self) -> Linear:
-        """A plain map that does the same, with a weight of its own; copies for inference are made of it."""
+        """A plain map that does the same, with a weight of its own; copies for inference are made
+        of it.
+        """
         plain = Linear.__new__(Linear)
-        plain.in_features, plain.out_features, plain.bias = self.in_features, self.out_features, self.bias
+        plain.in_features, plain.out_features, plain.bias = (
+            self.in_features,
+            self.out_features,
+            self.bias,
+        )
         weight = self.weight.data + self.scale * (self.lora_b.data @ self.lora_a.data)
         plain.weight = Parameter(weight.astype(self.weight.dtype, copy=False))
         return plain
@@ -78,7 +90,9 @@ def heads_of(model: Model) -> dict[str, Module]:
 def check_plain(model: Model) -> None:
     """An error for a model that has adapters."""
     if linears_of(model, LoRALinear):
-        raise ValueError("lora: there are adapters already; merge_lora makes them part of the weights")
+        raise ValueError(
+            "lora: there are adapters already; merge_lora makes them part of the weights"
+        )
 
 
 def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
@@ -92,22 +106,34 @@ def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
 
 
 def lora(
-    model: Model, rank: int = 8, alpha: float = 16.0, targets: str | Sequence[str] = ("q_proj", "v_proj"), *,
-    dropout: float = 0.0, generator: np.random.Generator | None = None,
-) -> Model:  # fmt: skip
-    """Add adapters of a rank, times alpha / rank, to the linear maps whose names end in one of `targets`, in place.
+    model: Model,
+    rank: int = 8,
+    alpha: float = 16.0,
+    targets: str | Sequence[str] = ("q_proj", "v_proj"),
+    *,
+    dropout: float = 0.0,
+    generator: np.random.Generator | None = None,
+) -> Model:
+    """Add adapters of a rank, times alpha / rank, to the linear maps whose names end in one of
+    `targets`, in place.
 
-    Nothing else is trained but a classifier's head. Names are ours: "q_proj", "k_proj", "v_proj", "out_proj",
-    "linear1", "gate", "linear2", or longer parts such as "decoder.layers.0.self_attention.q_proj". An
-    optimizer is to be made afterwards, of the parameters that require gradients.
+    Nothing else is trained but a classifier's head. Names are ours: "q_proj", "k_proj", "v_proj",
+    "out_proj", "linear1", "gate", "linear2", or longer parts such as
+    "decoder.layers.0.self_attention.q_proj". An optimizer is to be made afterwards, of the
+    parameters that require gradients.
     """
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
     checked_number("lora", "dropout", dropout, high=1.0)
     linears, targets = linears_of(model), [targets] if isinstance(targets, str) else list(targets)
-    if (missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]) or not targets:
+    if (
+        missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]
+    ) or not targets:
         ends = sorted({name.rpartition(".")[2] for name in linears})
-        raise ValueError(f"lora: no linear map is named {', '.join(missing) or targets}; there are {', '.join(ends)}")
+        raise ValueError(
+            f"lora: no linear map is named {', '.join(missing) or targets}; there are "
+            f"{', '.join(ends)}"
+        )
     return adapt(model, {
         name: LoRALinear(linear, rank, alpha / rank, dropout, generator)
         for name, linear in linears.items() if ends_in(name, targets)

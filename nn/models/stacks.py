@@ -25,12 +25,19 @@ __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
 
 
 class InputEmbedding(Module):
-    """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and types) added."""
+    """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and
+    types) added.
+    """
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, generator: Generator | None = None, *, num_types: int = 0,
+        self,
+        config: ModelConfig,
+        vocab_size: int,
+        generator: Generator | None = None,
+        *,
+        num_types: int = 0,
         std: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         d_model, dtype = config.d_model, config.dtype
         width = config.embedding_size or d_model
         self.scale = config.embedding_factor
@@ -39,12 +46,20 @@ class InputEmbedding(Module):
         self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
         self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
         self.positions = _positions(config, width, generator)
-        self.norm = norm_named(config.norm, width, config.norm_eps, dtype) if config.embedding_norm else None
+        self.norm = (
+            norm_named(config.norm, width, config.norm_eps, dtype)
+            if config.embedding_norm
+            else None
+        )
         self.dropout = Dropout(config.dropout, generator)
-        self.projection = Linear(width, d_model, dtype=dtype, generator=generator) if width != d_model else None
+        self.projection = (
+            Linear(width, d_model, dtype=dtype, generator=generator) if width != d_model else None
+        )
 
     def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
-        """`positions` is where the ids start, or integers (L,) or (N, L); `types` (N, L) is 0 unless given."""
+        """`positions` is where the ids start, or integers (L,) or (N, L); `types` (N, L) is 0
+        unless given.
+        """
         x = self.tokens(ids)
         if self.scale != 1:
             x = x * self.scale
@@ -69,16 +84,24 @@ def _positions(config: ModelConfig, width: int, generator: Generator | None) -> 
 
 
 class PatchEmbedding(Module):
-    """Images (N, C, H, W) to vectors (N, 1 + patches, d_model): a learned one, then one of each patch, row by row.
+    """Images (N, C, H, W) to vectors (N, 1 + patches, d_model): a learned one, then one of each
+    patch, row by row.
 
     Dosovitskiy et al. (2021), arXiv:2010.11929.
     """
 
     def __init__(self, config: EncoderConfig, generator: Generator | None = None) -> None:
-        channels, side, d_model, dtype = config.num_channels, config.patch_size, config.d_model, config.dtype
+        channels, side, d_model, dtype = (
+            config.num_channels,
+            config.patch_size,
+            config.d_model,
+            config.dtype,
+        )
         self.shape = (channels, config.image_size, config.image_size)
         self.first = Parameter(np.zeros((1, d_model), dtype))
-        self.weight = init.xavier_uniform_(Parameter(np.zeros((d_model, channels, side, side), dtype)), 1, generator)
+        self.weight = init.xavier_uniform_(
+            Parameter(np.zeros((d_model, channels, side, side), dtype)), 1, generator
+        )
         self.bias = Parameter(np.zeros(d_model, dtype))
         self.positions = _positions(config, d_model, generator)
         self.dropout = Dropout(config.dropout, generator)
@@ -86,7 +109,10 @@ class PatchEmbedding(Module):
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
         shape, dtype = np.shape(images), getattr(images, "dtype", None)
         if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
-            raise ValueError(f"images: expected floats (N, {', '.join(map(str, self.shape))}), got {dtype} {shape}")
+            raise ValueError(
+                f"images: expected floats (N, {', '.join(map(str, self.shape))}), got {dtype} "
+                f"{shape}"
+            )
         (n, channels, size, _), (d_model, *_, side) = shape, self.weight.shape
         x = images if isinstance(images, Tensor) else np.asarray(images, self.weight.dtype)
         x = mg.reshape(x, n, channels, size // side, side, size // side, side)
@@ -108,51 +134,91 @@ def _attention_options(config: ModelConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _position_options(config: ModelConfig, bidirectional: bool, generator: Generator | None) -> dict[str, Any]:
+def _position_options(
+    config: ModelConfig, bidirectional: bool, generator: Generator | None
+) -> dict[str, Any]:
     """What gives positions to the self-attentions of a stack, which share it."""
     if config.positions == "rotary":
         return {"rotary": config.rotary()}
     if config.positions.endswith("relative"):
         sizes = config.num_heads, config.relative_buckets, config.relative_max_distance
-        return {"position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)}
-    return {"position_bias": ALiBi(config.num_heads, config.dtype)} if config.positions == "alibi" else {}
+        return {
+            "position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)
+        }
+    return (
+        {"position_bias": ALiBi(config.num_heads, config.dtype)}
+        if config.positions == "alibi"
+        else {}
+    )
 
 
 def _layers(
-    kind: Any, config: ModelConfig, count: int, generator: Generator | None, causal: bool, **options: Any
+    kind: Any,
+    config: ModelConfig,
+    count: int,
+    generator: Generator | None,
+    causal: bool,
+    **options: Any,
 ) -> ModuleList:
     """So many layers of a kind, which differ in their self-attention at most."""
     shared = _attention_options(config) | _position_options(config, not causal, generator)
-    names = ("dropout", "activation_dropout", "activation", "gated", "norm", "norm_eps", "norm_first", "bias", "dtype")
+    names = (
+        "dropout",
+        "activation_dropout",
+        "activation",
+        "gated",
+        "norm",
+        "norm_eps",
+        "norm_first",
+        "bias",
+        "dtype",
+    )
     options |= {"generator": generator, **{name: getattr(config, name) for name in names}}
     layers = ModuleList()
     for i in range(count):
         own: dict[str, Any] = {"rotary": None} if i in config.no_rotary_layers else {}
         if config.window_layers is None or i in config.window_layers:
             own["window"] = config.window
-        layers.append(kind(config.d_model, config.num_heads, config.d_ff, attention=shared | own, **options))
+        layers.append(
+            kind(config.d_model, config.num_heads, config.d_ff, attention=shared | own, **options)
+        )
     return layers
 
 
 def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
-    return norm_named(config.norm, config.d_model, config.norm_eps, config.dtype) if config.has_final_norm else None
+    return (
+        norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)
+        if config.has_final_norm
+        else None
+    )
 
 
 class Encoder(Module):
     """A stack of encoder layers, which is causal where `causal`."""
 
     def __init__(
-        self, config: ModelConfig, num_layers: int, generator: Generator | None = None, *,
-        causal: bool = False, shared: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        config: ModelConfig,
+        num_layers: int,
+        generator: Generator | None = None,
+        *,
+        causal: bool = False,
+        shared: bool = False,
+    ) -> None:
         self.causal, self.repeats = causal, num_layers if shared else 1
         count = min(num_layers, 1) if shared else num_layers
         parallel = getattr(config, "parallel", False)
-        self.layers = _layers(TransformerEncoderLayer, config, count, generator, causal, parallel=parallel)
+        self.layers = _layers(
+            TransformerEncoderLayer, config, count, generator, causal, parallel=parallel
+        )
         self.norm = _final_norm(config)
 
     def forward(
-        self, x: Any, mask: Any = None, caches: Sequence[AttentionCache] | None = None, positions: Any = None
+        self,
+        x: Any,
+        mask: Any = None,
+        caches: Sequence[AttentionCache] | None = None,
+        positions: Any = None,
     ) -> Tensor:
         """(N, L, d_model) from x of that shape; `mask` broadcasts to (N, h, L, L)."""
         for i, layer in enumerate([*self.layers] * self.repeats):
@@ -164,20 +230,33 @@ class Encoder(Module):
 class Decoder(Module):
     """A stack of decoder layers."""
 
-    def __init__(self, config: ModelConfig, num_layers: int, generator: Generator | None = None) -> None:
+    def __init__(
+        self, config: ModelConfig, num_layers: int, generator: Generator | None = None
+    ) -> None:
         cross = _attention_options(config)
-        self.layers = _layers(TransformerDecoderLayer, config, num_layers, generator, True, cross_attention=cross)
+        self.layers = _layers(
+            TransformerDecoderLayer, config, num_layers, generator, True, cross_attention=cross
+        )
         self.norm = _final_norm(config)
 
     def project_memory(self, memory: Any) -> list[KeysAndValues]:
-        """The keys and values of each layer's cross-attention, from the encoder's output (N, L_m, d_model)."""
+        """The keys and values of each layer's cross-attention, from the encoder's output (N, L_m,
+        d_model).
+        """
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[attr-defined]
 
     def forward(
-        self, x: Any, memory: Any, mask: Any = None, memory_mask: Any = None,
-        caches: Sequence[AttentionCache] | None = None, positions: Any = None,
-    ) -> Tensor:  # fmt: skip
-        """(N, L, d_model) from x of that shape, and the encoder's output or what `project_memory` made of it."""
+        self,
+        x: Any,
+        memory: Any,
+        mask: Any = None,
+        memory_mask: Any = None,
+        caches: Sequence[AttentionCache] | None = None,
+        positions: Any = None,
+    ) -> Tensor:
+        """(N, L, d_model) from x of that shape, and the encoder's output or what `project_memory`
+        made of it.
+        """
         for i, layer in enumerate(self.layers):
             own = memory[i] if isinstance(memory, list) else memory
             cache = None if caches is None else caches[i]

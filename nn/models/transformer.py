@@ -44,11 +44,14 @@ class Transformer(Model):
         at = positions_of(real)
         return self.encoder(self.source_embedding(source, at), key_mask(real), positions=at)
 
-    def decode(self, target: Any, memory: Any, memory_mask: Any = None, state: DecodingState | None = None) -> Tensor:
-        """What the output projection sees, (N, L_t, d_model), for target ids (N, L_t) and the encoder's output.
+    def decode(
+        self, target: Any, memory: Any, memory_mask: Any = None, state: DecodingState | None = None
+    ) -> Tensor:
+        """What the output projection sees, (N, L_t, d_model), for target ids (N, L_t) and the
+        encoder's output.
 
-        `memory_mask` (N, L_s) says which positions of the memory are real. Each target position sees
-        itself and those before it: padding after the end of a target needs no mask.
+        `memory_mask` (N, L_s) says which positions of the memory are real. Each target position
+        sees itself and those before it: padding after the end of a target needs no mask.
         """
         target = checked_ids("target", target)
         start, caches = (0, None) if state is None else (state.length, state.caches)
@@ -59,19 +62,29 @@ class Transformer(Model):
     def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
         """What the output projection sees, (N, L_t, d_model)."""
         source = checked_ids("source", source)
-        return self.decode(target, self.encode(source, padding_mask), self._padding(source, padding_mask))
+        return self.decode(
+            target, self.encode(source, padding_mask), self._padding(source, padding_mask)
+        )
 
     def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Logits (N, L_t, target_vocab_size): at each target position, for the token that comes next.
+        """Logits (N, L_t, target_vocab_size): at each target position, for the token that comes
+        next.
 
         Source ids (N, L_s), target ids (N, L_t) that begin with the BOS token.
         """
         return self.output(self.hidden(source, target, padding_mask))
 
     def loss(
-        self, source: Any, target: Any, label_smoothing: float = 0.0, reduction: str = "mean", padding_mask: Any = None
+        self,
+        source: Any,
+        target: Any,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean",
+        padding_mask: Any = None,
     ) -> Tensor:
-        """The cross-entropy of each target token given those before it; target (N, L) from BOS to EOS."""
+        """The cross-entropy of each target token given those before it; target (N, L) from BOS to
+        EOS.
+        """
         target = checked_ids("target", target)
         hidden = self.hidden(source, target[:, :-1], padding_mask)
         return self._cross_entropy(hidden, self.targets(source, target), label_smoothing, reduction)
@@ -86,11 +99,15 @@ class Transformer(Model):
         """The state from which `step` decodes these sources; no gradient is recorded."""
         source = checked_ids("source", source)
         memory = self.decoder.project_memory(self.encode(source, padding_mask).data)
-        return DecodingState(self.config.num_decoder_layers, memory, self._padding(source, padding_mask))
+        return DecodingState(
+            self.config.num_decoder_layers, memory, self._padding(source, padding_mask)
+        )
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
-        """Logits (N, vocab) for the token after the next target ids (N, L), usually one each; `state` moves on."""
+        """Logits (N, vocab) for the token after the next target ids (N, L), usually one each;
+        `state` moves on.
+        """
         hidden = self.decode(tokens, state.memory, state.padding_mask, state)
         state.length += np.shape(tokens)[1]
         return self.output(hidden[:, -1]).data

@@ -16,26 +16,52 @@ from ..layers.module import Module
 from .kinds import model_from_dict, model_to_dict
 
 __all__ = [
-    "differing", "fit_weights", "load_model", "load_run", "load_weights", "misfit", "save_weights", "settings_of",
-]  # fmt: skip
+    "differing",
+    "fit_weights",
+    "load_model",
+    "load_run",
+    "load_weights",
+    "misfit",
+    "save_weights",
+    "settings_of",
+]
 
-_FREE = ("dropout", "attention_dropout", "activation_dropout", "head_dropout", "dtype")  # the weights fit any of them
+_FREE = (
+    "dropout",
+    "attention_dropout",
+    "activation_dropout",
+    "head_dropout",
+    "dtype",
+)  # the weights fit any of them
 
 
 def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
-    """Write the state of a model, and plain data beside it, atomically; the settings of our models too."""
-    save_arrays(path, model.state_dict(), {**metadata, **({"model": own} if (own := settings_of(model)) else {})})
+    """Write the state of a model, and plain data beside it, atomically; the settings of our models
+    too.
+    """
+    save_arrays(
+        path,
+        model.state_dict(),
+        {**metadata, **({"model": own} if (own := settings_of(model)) else {})},
+    )
 
 
 def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
-    """Read the state of a model; the plain data beside it. The last state of a `Trainer` holds one too.
+    """Read the state of a model; the plain data beside it. The last state of a `Trainer` holds one
+    too.
 
-    Weights of a model with other settings are a ValueError that tells which; dropout and dtype may differ,
-    and `max_len` be larger. See `fit_weights` for what else is refused.
+    Weights of a model with other settings are a ValueError that tells which; dropout and dtype may
+    differ, and `max_len` be larger. See `fit_weights` for what else is refused.
     """
     arrays, metadata = load_arrays(path)
-    if isinstance(state := metadata.get("trainer"), dict):  # beside the weights it has those of the optimizer
-        arrays = {name[len("model.") :]: array for name, array in arrays.items() if name.startswith("model.")}
+    if isinstance(
+        state := metadata.get("trainer"), dict
+    ):  # beside the weights it has those of the optimizer
+        arrays = {
+            name[len("model.") :]: array
+            for name, array in arrays.items()
+            if name.startswith("model.")
+        }
         metadata["model"] = state.get("model")
     if differ := differing(settings_of(model), metadata.pop("model", None)):
         raise ValueError(f"{path}: the weights of another model: this one has {differ}")
@@ -44,7 +70,9 @@ def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
 
 
 def settings_of(model: Module) -> dict[str, Any] | None:
-    """The settings of a model as JSON gives them back; None for modules that are none of our models."""
+    """The settings of a model as JSON gives them back; None for modules that are none of our
+    models.
+    """
     try:
         return dict(json.loads(json.dumps(model_to_dict(model))))  # type: ignore[arg-type]
     except TypeError:
@@ -52,10 +80,14 @@ def settings_of(model: Module) -> dict[str, Any] | None:
 
 
 def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE) -> str:
-    """What differs between the settings of a model and those that a file was made with, as a text; "" if nothing."""
+    """What differs between the settings of a model and those that a file was made with, as a text;
+    "" if nothing.
+    """
     if own is None or not isinstance(made_with, dict):
         return ""
-    longer = isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
+    longer = (
+        isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
+    )
     return ", ".join(
         f"{name}={own[name]!r:.60} (expected {made_with[name]!r:.60})"
         for name in own
@@ -69,13 +101,16 @@ def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str]
 def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Path) -> None:
     """Copy arrays that were read from `path` into the parameters and buffers of their names.
 
-    Names, shapes and kinds of numbers must be those of the model, and all numbers finite, in its dtype
-    too; else a ValueError tells of all that is wrong, and the model is as it was.
+    Names, shapes and kinds of numbers must be those of the model, and all numbers finite, in its
+    dtype too; else a ValueError tells of all that is wrong, and the model is as it was.
     """
     own = model.state_dict()
     both = [name for name in own if name in arrays]
     if wrong := [found for name in both if (found := misfit(name, arrays[name], own[name].dtype))]:
-        raise ValueError(f"{path}: {'; '.join(wrong[:5])}" + (f"; and {len(wrong) - 5} more" if wrong[5:] else ""))
+        raise ValueError(
+            f"{path}: {'; '.join(wrong[:5])}"
+            + (f"; and {len(wrong) - 5} more" if wrong[5:] else "")
+        )
     try:
         model.load_state_dict(arrays)
     except KeyError as error:
@@ -83,20 +118,33 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
 
 
 def load_model(data: Any, where: str, path: str | Path | None) -> Any:
-    """The model of these settings, which stand in the file `where`, with the weights in `path`; None draws them.
+    """The model of these settings, which stand in the file `where`, with the weights in `path`;
+    None draws them.
 
-    Sizes are held against those of the weights before memory is taken. What is wrong is a ValueError or
-    an OSError that begins with one of the two files.
+    Sizes are held against those of the weights before memory is taken. What is wrong is a
+    ValueError or an OSError that begins with one of the two files.
     """
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object of settings, got {data!r:.60}")
     file = None if path is None else SafetensorsFile(path)
     try:
         if file is not None:
-            ours = "model." if "trainer" in file.metadata else ""  # beside the weights a trainer keeps long flat arrays
-            check_sizes(data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name)
+            ours = (
+                "model." if "trainer" in file.metadata else ""
+            )  # beside the weights a trainer keeps long flat arrays
+            check_sizes(
+                data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name
+            )
         model = model_from_dict(data, init=path is None, where=where)
-    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
     if path is not None:
@@ -107,16 +155,20 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
 
 
 def load_run(path: str | Path) -> Any:
-    """The model of a run directory with its best weights, or of a file of weights, in evaluation mode.
+    """The model of a run directory with its best weights, or of a file of weights, in evaluation
+    mode.
 
-    It is made from the settings that stand beside the weights of every model of `nn`; weights of other modules
-    (ValueError) go by `load_weights` into one that you have built.
+    It is made from the settings that stand beside the weights of every model of `nn`; weights of
+    other modules (ValueError) go by `load_weights` into one that you have built.
     """
     path = Path(path)
     path = path / "best.safetensors" if path.is_dir() else path
     settings = _made_with(path)
     if settings is None:
-        raise ValueError(f"{path}: no settings of a model of nn stand beside these weights; build it, and load_weights")
+        raise ValueError(
+            f"{path}: no settings of a model of nn stand beside these weights; build it, and "
+            "load_weights"
+        )
     return load_model(settings, str(path), path).eval()
 
 
@@ -124,35 +176,57 @@ def _made_with(path: str | Path) -> Any:
     """The settings in the metadata of a file."""
     notes = SafetensorsFile(path).metadata
     try:
-        return json.loads(notes["trainer"])["model"] if "trainer" in notes else json.loads(notes.get("model", "null"))
+        return (
+            json.loads(notes["trainer"])["model"]
+            if "trainer" in notes
+            else json.loads(notes.get("model", "null"))
+        )
     except (KeyError, TypeError, ValueError, RecursionError):
         return None  # load_weights tells
 
 
 def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str) -> None:
-    """An error for settings of a model that cannot have these arrays, in the file `name`; it begins with the setting.
+    """An error for settings of a model that cannot have these arrays, in the file `name`; it begins
+    with the setting.
 
     Nothing is made meanwhile: a size of 10¹² takes no memory.
     """
     found = {size for entry in arrays.values() for size in entry.shape}
-    positions = str(data.get("positions", "sinusoidal"))  # what it should be is told where a model is made
+    positions = str(
+        data.get("positions", "sinusoidal")
+    )  # what it should be is told where a model is made
     width, patch = data.get("d_model"), data.get("patch_size", 0)
     width = width if isinstance(width, int) and width in found else 0  # else it is at fault itself
     for setting, value in data.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0 or (setting == "max_len" and patch):
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or value <= 0
+            or (setting == "max_len" and patch)
+        ):
             continue
         rows = value + data.get("position_offset", 0) if setting == "max_len" else value
         rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
         if setting.endswith("layers"):
             if value > (10_000 if data.get("shared_layers") else len(arrays)):
-                raise ValueError(f"{setting}: got {value!r:.30}, but {name} has {len(arrays)} arrays only")
-        elif setting.endswith("vocab_size") or setting in _SIZES or _TABLES.get(setting, "-") in positions:
+                raise ValueError(
+                    f"{setting}: got {value!r:.30}, but {name} has {len(arrays)} arrays only"
+                )
+        elif (
+            setting.endswith("vocab_size")
+            or setting in _SIZES
+            or _TABLES.get(setting, "-") in positions
+        ):
             if rows not in found:
                 raise ValueError(f"{setting}: no array in {name} has this size, got {value!r:.30}")
         elif setting.startswith(("num_", "head_")) and value > max(found, default=0):
-            raise ValueError(f"{setting}: no size of an array in {name} is as large, got {value!r:.30}")
+            raise ValueError(
+                f"{setting}: no size of an array in {name} is as large, got {value!r:.30}"
+            )
         elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
-            raise ValueError(f"{setting}: a table of positions too large to make, got {value!r:.30}")
+            raise ValueError(
+                f"{setting}: a table of positions too large to make, got {value!r:.30}"
+            )
 
 
 _SIZES = ("d_model", "d_ff", "embedding_size", "image_size", "patch_size")

@@ -1,7 +1,7 @@
 """Pictures: attention, positions, masks, schedules, loss curves. They need matplotlib.
 
-Every function returns a matplotlib figure, and writes it where a `path` is given. Nothing here opens
-a window.
+Every function returns a matplotlib figure, and writes it where a `path` is given. Nothing here
+opens a window.
 """
 
 from __future__ import annotations
@@ -24,19 +24,36 @@ from ..layers.position import sinusoidal_table
 from .style import SHADES, style
 
 __all__ = [
-    "attention_grid", "attention_heatmap", "loss_curve", "mask_picture", "position_picture", "schedule_curve",
-    "smoothing_floor", "text_heatmap",
-]  # fmt: skip
+    "attention_grid",
+    "attention_heatmap",
+    "loss_curve",
+    "mask_picture",
+    "position_picture",
+    "schedule_curve",
+    "smoothing_floor",
+    "text_heatmap",
+]
 
 _CJK_FONTS = (
-    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "SimHei", "AR PL UMing CN",
-)  # fmt: skip
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "SimHei",
+    "AR PL UMing CN",
+)
 
 
 def _figure(width: float, height: float) -> Any:
     """A figure without a display."""
-    return require("matplotlib.figure", "plotting").Figure(figsize=(width, height), layout="constrained")
+    return require("matplotlib.figure", "plotting").Figure(
+        figsize=(width, height), layout="constrained"
+    )
 
 
 def _styled(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,8 +71,12 @@ def _save(figure: Any, path: str | Path | None) -> Any:
     if path is not None:
         kind = Path(path).suffix[1:] or "png"
         if kind not in (kinds := figure.canvas.get_supported_filetypes()):
-            raise ValueError(f"{path}: expected a picture that ends in one of {', '.join(sorted(kinds))}")
-        write_atomically(path, lambda part: figure.savefig(part, dpi=150, bbox_inches="tight", format=kind))
+            raise ValueError(
+                f"{path}: expected a picture that ends in one of {', '.join(sorted(kinds))}"
+            )
+        write_atomically(
+            path, lambda part: figure.savefig(part, dpi=150, bbox_inches="tight", format=kind)
+        )
     return figure
 
 
@@ -64,7 +85,8 @@ def _is_wide(text: str) -> bool:
 
 
 def _font_for(*texts: str) -> dict[str, Any] | None:
-    """How to draw texts as they are, as options of matplotlib's; None where no font here has their characters.
+    """How to draw texts as they are, as options of matplotlib's; None where no font here has their
+    characters.
 
     `$` is a dollar: what comes from data is text, never a formula.
     """
@@ -82,7 +104,9 @@ def _rescanned() -> None:
     known = {font.fname for font in manager.fontManager.ttflist}
     for path in manager.findSystemFonts():
         if path not in known:
-            with contextlib.suppress(OSError, RuntimeError):  # a file that is no font, or a broken one
+            with contextlib.suppress(
+                OSError, RuntimeError
+            ):  # a file that is no font, or a broken one
                 manager.fontManager.addfont(path)
 
 
@@ -96,7 +120,9 @@ def _wide_font(rescan: bool = False) -> str | None:
 
 
 def _drawable(text: str) -> str:
-    """A text without halves of characters, which stand for bytes that are no UTF-8, and which no font has."""
+    """A text without halves of characters, which stand for bytes that are no UTF-8, and which no
+    font has.
+    """
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
@@ -110,7 +136,11 @@ def _labels(tokens: Sequence[str]) -> tuple[list[str], dict[str, Any], str]:
     if font is not None:
         return tokens, font, ""
     numbered = [f"#{i}" if _is_wide(t) else t for i, t in enumerate(tokens, 1)]
-    return numbered, {"parse_math": False}, "no font for these characters is installed: tokens are numbered"
+    return (
+        numbered,
+        {"parse_math": False},
+        "no font for these characters is installed: tokens are numbered",
+    )
 
 
 def _entitle(set_title: Callable[..., Any], title: str, size: int) -> None:
@@ -125,15 +155,22 @@ def _entitle(set_title: Callable[..., Any], title: str, size: int) -> None:
 
 def _check(weights: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> None:
     if weights.shape != (len(queries), len(keys)):
-        raise ValueError(f"weights of shape {weights.shape} do not fit {len(queries)} queries and {len(keys)} keys")
+        raise ValueError(
+            f"weights of shape {weights.shape} do not fit {len(queries)} queries and {len(keys)} "
+            "keys"
+        )
 
 
-def _draw_heatmap(axes: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> tuple[Any, str]:
+def _draw_heatmap(
+    axes: Any, weights: np.ndarray, rows: Sequence[str], columns: Sequence[str]
+) -> tuple[Any, str]:
     """Draw a map with its labels: the image, and a note on the labels."""
     _check(weights, rows, columns)
     image = axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     (columns, font, note), (rows, row_font, row_note) = _labels(columns), _labels(rows)
-    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", **font)
+    axes.set_xticks(
+        range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", **font
+    )
     axes.set_yticks(range(len(rows)), rows, **row_font)
     axes.tick_params(length=0, labelsize=9)
     for side in axes.spines.values():
@@ -143,7 +180,11 @@ def _draw_heatmap(axes: Any, weights: np.ndarray, rows: Sequence[str], columns: 
 
 @_styled
 def attention_heatmap(
-    weights: Any, queries: Sequence[str], keys: Sequence[str], title: str = "", path: str | Path | None = None
+    weights: Any,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    path: str | Path | None = None,
 ) -> Any:
     """One map of weights (L_q, L_kv), a row for each query, with tokens as labels."""
     weights = np.asarray(unwrap(weights))
@@ -160,9 +201,14 @@ def attention_heatmap(
 
 @_styled
 def attention_grid(
-    layers: Sequence[Any], queries: Sequence[str], keys: Sequence[str], title: str = "", path: str | Path | None = None
+    layers: Sequence[Any],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    path: str | Path | None = None,
 ) -> Any:
-    """All heads of all layers: a row of maps for each layer, a column for each head; four to a row, if they are many.
+    """All heads of all layers: a row of maps for each layer, a column for each head; four to a row,
+    if they are many.
 
     `layers` has an array (heads, L_q, L_kv) for each layer.
     """
@@ -185,7 +231,9 @@ def attention_grid(
                 axes.set_yticklabels([])
             else:
                 axes.set_ylabel(f"layer {i + 1}", fontsize=9)
-            if row < rows - 1 and not (i == len(layers) - 1 and j + columns >= count):  # nothing is below the last ones
+            if row < rows - 1 and not (
+                i == len(layers) - 1 and j + columns >= count
+            ):  # nothing is below the last ones
                 axes.set_xticklabels([])
             if i == 0 or lines > 1:
                 axes.set_title(f"head {j + 1}", fontsize=9)
@@ -198,13 +246,18 @@ def attention_grid(
 
 @_styled
 def loss_curve(
-    history: Iterable[Mapping[str, Any]], title: str = "", path: str | Path | None = None, *,
-    vocabulary: int | None = None, label_smoothing: float = 0.0,
-) -> Any:  # fmt: skip
-    """Training and validation loss by step, from the metrics of a `Trainer`; the learning rate below.
+    history: Iterable[Mapping[str, Any]],
+    title: str = "",
+    path: str | Path | None = None,
+    *,
+    vocabulary: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Training and validation loss by step, from the metrics of a `Trainer`; the learning rate
+    below.
 
-    Lines show the loss of guessing among `vocabulary` tokens, log V, and what label smoothing leaves of the training
-    loss at best: the entropy of the smoothed target.
+    Lines show the loss of guessing among `vocabulary` tokens, log V, and what label smoothing
+    leaves of the training loss at best: the entropy of the smoothed target.
     """
     entries = list(history)
     figure = _figure(7, 5)
@@ -220,13 +273,17 @@ def loss_curve(
     if vocabulary:
         _level(loss, float(np.log(vocabulary)), "guessing", "bottom")
         if label_smoothing:
-            floor = smoothing_floor(label_smoothing, vocabulary)  # the training loss comes down to it from above
+            floor = smoothing_floor(
+                label_smoothing, vocabulary
+            )  # the training loss comes down to it from above
             _level(loss, floor, "least possible in training (label smoothing)", "top")
     loss.set_ylabel("loss per token (nats)")
     loss.set_yscale("log")
     low, high = loss.get_ylim()
     loss.yaxis.set_major_formatter("{x:g}")
-    loss.yaxis.set_minor_formatter("{x:g}" if high < 10 * low else "")  # within a decade there is little else
+    loss.yaxis.set_minor_formatter(
+        "{x:g}" if high < 10 * low else ""
+    )  # within a decade there is little else
     loss.grid(alpha=0.25, which="both")
     loss.legend(frameon=False)
     rate.set_ylabel("learning rate")
@@ -239,14 +296,20 @@ def loss_curve(
 def _level(axes: Any, value: float, name: str, side: str) -> None:
     """A dashed line at a value, and its name above ("bottom") or below it ("top")."""
     axes.axhline(value, ls="--", lw=1, color="gray")
-    axes.text(1, value, f"{name} ", transform=axes.get_yaxis_transform(), ha="right", va=side, fontsize=8)
+    axes.text(
+        1, value, f"{name} ", transform=axes.get_yaxis_transform(), ha="right", va=side, fontsize=8
+    )
 
 
 def smoothing_floor(label_smoothing: float, vocabulary: int) -> float:
-    """The least cross-entropy against a target that is 1 - s + s / V on the right token and s / V on all others."""
+    """The least cross-entropy against a target that is 1 - s + s / V on the right token and s / V
+    on all others.
+    """
     other = label_smoothing / vocabulary
     right = 1 - label_smoothing + other
-    return float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other)) if other else 0.0
+    return (
+        float(-right * np.log(right) - (vocabulary - 1) * other * np.log(other)) if other else 0.0
+    )
 
 
 @_styled
@@ -256,10 +319,15 @@ def position_picture(
     """The table of sinusoidal positions: a row for each position, a column for each dimension."""
     figure = _figure(8, 5)
     axes = figure.add_subplot()
-    image = axes.imshow(sinusoidal_table(max_len, d_model, halves), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    image = axes.imshow(
+        sinusoidal_table(max_len, d_model, halves), cmap="RdBu", vmin=-1, vmax=1, aspect="auto"
+    )
     axes.set_xlabel("dimension")
     axes.set_ylabel("position")
-    axes.set_title("sines first, then cosines" if halves else "sines in even, cosines in odd dimensions", fontsize=11)
+    axes.set_title(
+        "sines first, then cosines" if halves else "sines in even, cosines in odd dimensions",
+        fontsize=11,
+    )
     figure.colorbar(image, ax=axes, label="value")
     return _save(figure, path)
 
@@ -270,7 +338,14 @@ def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None
     figure = _figure(3.2 * len(masks), 3.8)
     for i, (name, mask) in enumerate(masks.items(), 1):
         axes = figure.add_subplot(1, len(masks), i)
-        axes.pcolormesh(np.asarray(unwrap(mask), float), cmap=SHADES, vmin=0, vmax=1.4, edgecolors="white", linewidth=1)
+        axes.pcolormesh(
+            np.asarray(unwrap(mask), float),
+            cmap=SHADES,
+            vmin=0,
+            vmax=1.4,
+            edgecolors="white",
+            linewidth=1,
+        )
         axes.invert_yaxis()
         axes.set_aspect("equal")
         axes.set_xticks([])
@@ -283,7 +358,9 @@ def mask_picture(masks: Mapping[str, np.ndarray], path: str | Path | None = None
 
 
 @_styled
-def schedule_curve(schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None) -> Any:
+def schedule_curve(
+    schedules: Mapping[str, Callable[[int], float]], steps: int, path: str | Path | None = None
+) -> Any:
     """Learning rates by step."""
     figure = _figure(7, 3.5)
     axes = figure.add_subplot()
@@ -306,7 +383,10 @@ def text_heatmap(weights: Any, queries: Sequence[str], keys: Sequence[str]) -> s
     width = max((_columns(str(q)) for q in queries), default=0)
     lines = [" " * width + "  " + " ".join(key + " " * (2 - _columns(key)) for key in columns)]
     for query, row in zip(map(str, queries), weights):
-        cells = [shades[min(4, int(5 * weight))] * max(2, _columns(key)) for key, weight in zip(columns, row)]
+        cells = [
+            shades[min(4, int(5 * weight))] * max(2, _columns(key))
+            for key, weight in zip(columns, row)
+        ]
         lines.append(" " * (width - _columns(query)) + query + " │" + " ".join(cells))
     return "\n".join(lines)
 

@@ -11,8 +11,17 @@ from minigrad.extras import require
 
 __all__ = ["COLOURS", "INK", "SHADES", "style"]
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6B6B6B")  # of Okabe and Ito
-INK = "#15181d"  # text, axes and ticks; a page that shows the picture as SVG can give this colour another value
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#6B6B6B",
+)  # of Okabe and Ito
+# text, axes and ticks; a page that shows the picture as SVG can give this colour another value
+INK = "#15181d"
 SHADES = "Blues"  # weights from 0 (white) to 1
 
 _SETTINGS: dict[str, Any] = {
@@ -31,12 +40,17 @@ _FOR_PAGE: ContextVar[bool] = ContextVar("for_page", default=False)
 def style(for_page: bool = False) -> Iterator[None]:
     """The settings of matplotlib within which all pictures of this project are drawn.
 
-    `for_page` leaves the background out, here and in what is drawn within: it is the page's, light or dark.
+    `for_page` leaves the background out, here and in what is drawn within: it is the page's, light
+    or dark.
     """
     for_page |= _FOR_PAGE.get()
     matplotlib = require("matplotlib", "plotting")
     cycler = require("cycler", "plotting").cycler
-    ground = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none") if for_page else {}
+    ground = (
+        dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none")
+        if for_page
+        else {}
+    )
     with matplotlib.rc_context({**_SETTINGS, **ground, "axes.prop_cycle": cycler(color=COLOURS)}):
         token = _FOR_PAGE.set(for_page)
         try:

@@ -1,4 +1,6 @@
-"""Batches of about equal work: sentences of like length together, as many as a number of tokens allows."""
+"""Batches of about equal work: sentences of like length together, as many as a number of tokens
+allows.
+"""
 
 from __future__ import annotations
 
@@ -18,35 +20,53 @@ IdPair = tuple[Sequence[int], Sequence[int]]
 
 
 def padded(
-    sequences: Sequence[Sequence[int] | np.ndarray], pad_id: int = PAD, length: int | None = None, left: bool = False
+    sequences: Sequence[Sequence[int] | np.ndarray],
+    pad_id: int = PAD,
+    length: int | None = None,
+    left: bool = False,
 ) -> np.ndarray:
-    """Id lists as one array (N, L), shorter ones filled up with padding at the end, or at the `left`."""
-    array = np.full((len(sequences), length or max(map(len, sequences), default=0)), pad_id, np.int64)
+    """Id lists as one array (N, L), shorter ones filled up with padding at the end, or at the
+    `left`.
+    """
+    array = np.full(
+        (len(sequences), length or max(map(len, sequences), default=0)), pad_id, np.int64
+    )
     for row, ids in zip(array, sequences):
         row[len(row) - len(ids) if left else 0 :][: len(ids)] = ids
     return array
 
 
 class PairBatches:
-    """Batches of (source ids, target ids), two padded arrays, each of at most `max_tokens` padded tokens a side.
+    """Batches of (source ids, target ids), two padded arrays, each of at most `max_tokens` padded
+    tokens a side.
 
-    Sentences are sorted by length within pools of a hundred batches or so, so that little is padded.
-    With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the epoch's number alone.
+    Sentences are sorted by length within pools of a hundred batches or so, so that little is
+    padded. With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the
+    epoch's number alone.
 
-    `pairs` are pairs of ids, in memory or `IndexedPairs`. With `encode` they may be anything of which
-    `encode(pair, generator)` makes a pair of ids, anew in each epoch: see `BPEDropout`. Of pairs in a
-    file, memory holds their order, 4 bytes each, and the lengths of one pool.
+    `pairs` are pairs of ids, in memory or `IndexedPairs`. With `encode` they may be anything of
+    which `encode(pair, generator)` makes a pair of ids, anew in each epoch: see `BPEDropout`. Of
+    pairs in a file, memory holds their order, 4 bytes each, and the lengths of one pool.
     """
 
     def __init__(
-        self, pairs: Sequence[Any], max_tokens: int = 4096, shuffle: bool = True, seed: int = 0, pad_id: int = PAD,
+        self,
+        pairs: Sequence[Any],
+        max_tokens: int = 4096,
+        shuffle: bool = True,
+        seed: int = 0,
+        pad_id: int = PAD,
         encode: Callable[[Any, np.random.Generator], IdPair] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not len(pairs):
             raise ValueError("PairBatches: no pairs")
         self.pairs, self.encode = pairs, encode
         self.max_tokens = checked_count("PairBatches", "max_tokens", max_tokens)
-        self.shuffle, self.seed, self.pad_id = shuffle, checked_count("PairBatches", "seed", seed, 0), pad_id
+        self.shuffle, self.seed, self.pad_id = (
+            shuffle,
+            checked_count("PairBatches", "seed", seed, 0),
+            pad_id,
+        )
         self._lengths: np.ndarray | None = None  # where they are all in memory
         if isinstance(pairs, IndexedPairs):
             self._mean = pairs.mean_length()
@@ -63,10 +83,14 @@ class PairBatches:
 
     def _check(self, longest: int) -> None:
         if longest > self.max_tokens:
-            raise ValueError(f"PairBatches: a sentence of {longest} tokens exceeds max_tokens={self.max_tokens}")
+            raise ValueError(
+                f"PairBatches: a sentence of {longest} tokens exceeds max_tokens={self.max_tokens}"
+            )
 
     def _pools(self, epoch: int) -> Iterator[tuple[Any, list[np.ndarray]]]:
-        """For each pool of an epoch: where to look up pairs of ids by number, and the numbers of each batch."""
+        """For each pool of an epoch: where to look up pairs of ids by number, and the numbers of
+        each batch.
+        """
         rng = np.random.default_rng([self.seed, epoch])
         n = len(self.pairs)
         order = np.arange(n, dtype=np.uint32)
@@ -102,7 +126,8 @@ class PairBatches:
     def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
         """The batches of an epoch, from number `start` on.
 
-        A rank of a parallel run reads of each the rows `rank::ranks`; where there is none, its batch is None.
+        A rank of a parallel run reads of each the rows `rank::ranks`; where there is none, its
+        batch is None.
         """
         for ids, groups in self._pools(epoch):
             for group in groups[start:]:

@@ -1,9 +1,10 @@
 """Pairs of ids in a file: for corpora that are not to be held in memory.
 
-The file, little-endian: a header of 48 bytes (the magic word, then as uint64 the pairs, the ids, the
-longest side, the bytes of an id, 2 or 4, and the CRC-32 of all this and the index); the ids, source and target of one
-pair after the other, filled up to a multiple of 8 bytes; then the index: where each pair begins among the ids, int64
-(pairs + 1), and the lengths of the sources, int32 (pairs).
+The file, little-endian: a header of 48 bytes (the magic word, then as uint64 the pairs, the ids,
+the longest side, the bytes of an id, 2 or 4, and the CRC-32 of all this and the index); the ids,
+source and target of one pair after the other, filled up to a multiple of 8 bytes; then the index:
+where each pair begins among the ids, int64 (pairs + 1), and the lengths of the sources, int32
+(pairs).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ Ids = Sequence[int]
 class IndexedPairs:
     """The (source ids, target ids) of a file that `write` made, read when they are asked for.
 
-    The file is mapped into memory: the system reads the pages that are needed, and drops them when it
-    needs the memory. A file that is not whole, or whose index was changed, is a ValueError.
+    The file is mapped into memory: the system reads the pages that are needed, and drops them when
+    it needs the memory. A file that is not whole, or whose index was changed, is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -47,16 +48,22 @@ class IndexedPairs:
         _, self.count, self.num_ids, self.longest, width, checksum = _HEADER.unpack(header)
         places = _places(self.count, self.num_ids, width) if width in (2, 4) else [-1]
         if self.path.stat().st_size != places[-1]:
-            raise ValueError(f"{path}: not a whole file of indexed pairs: {self.path.stat().st_size} bytes")
+            raise ValueError(
+                f"{path}: not a whole file of indexed pairs: {self.path.stat().st_size} bytes"
+            )
         data = np.memmap(self.path, np.uint8, "r")
         part = lambda i, dtype: data[places[i] : places[i + 1]].view(dtype)
         self._ids = part(0, f"<u{width}")[: self.num_ids]
         self._starts, self._source_lengths = part(1, "<i8"), part(2, "<i4")
         if checksum != _checksum(zlib.crc32(header[:-8]), _stretches(data[places[1] :])):
-            raise ValueError(f"{path}: the index of pairs was changed since it was written; write the file again")
+            raise ValueError(
+                f"{path}: the index of pairs was changed since it was written; write the file again"
+            )
 
     @classmethod
-    def write(cls, path: str | Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> IndexedPairs:
+    def write(
+        cls, path: str | Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int
+    ) -> IndexedPairs:
         """Write pairs of ids below `vocab_size`, one by one as they come; the pairs, opened.
 
         A pair with an empty side, or an id out of range, is a ValueError that tells which.
@@ -79,7 +86,9 @@ class IndexedPairs:
         return (self[i] for i in range(self.count))
 
     def fingerprint(self) -> tuple[int, int]:
-        """The size of the file, and a checksum of it, or of 64 of its stretches if it is longer than 64 MB."""
+        """The size of the file, and a checksum of it, or of 64 of its stretches if it is longer
+        than 64 MB.
+        """
         data = np.memmap(self.path, np.uint8, "r")
         starts = np.linspace(0, max(0, len(data) - _STRETCH), 64).astype(int).tolist()
         some = (data[start : start + _STRETCH] for start in starts)
@@ -123,7 +132,11 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
             _check(block, sizes, flat, vocab_size, count)
             file.write(flat.astype(f"<u{width}").tobytes())
             lengths.write(sizes.tobytes())
-            count, ids, longest = count + len(block), ids + len(flat), max(longest, int(sizes.max()))
+            count, ids, longest = (
+                count + len(block),
+                ids + len(flat),
+                max(longest, int(sizes.max())),
+            )
         if count == 0:
             raise ValueError("IndexedPairs.write: no pairs")
         file.write(bytes(-(ids * width) % 8))
@@ -136,16 +149,21 @@ def _write(path: Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int) -> Non
         file.write(header + checksum.to_bytes(8, "little"))
 
 
-def _check(block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vocab_size: int, before: int) -> None:
+def _check(
+    block: list[tuple[Ids, Ids]], sizes: np.ndarray, flat: np.ndarray, vocab_size: int, before: int
+) -> None:
     """An error for the first pair that is not what it should be."""
     if (empty := (sizes == 0).any(1)).any():
-        raise ValueError(f"IndexedPairs.write: pair {before + int(empty.argmax())} has an empty side")
+        raise ValueError(
+            f"IndexedPairs.write: pair {before + int(empty.argmax())} has an empty side"
+        )
     wrong = (flat < 0) | (flat >= vocab_size)
     if wrong.any():
         place = int(wrong.argmax())
         pair = before + int(np.searchsorted(sizes.sum(1).cumsum(), place, side="right"))
         raise ValueError(
-            f"IndexedPairs.write: pair {pair}: expected ids from 0 to {vocab_size - 1}, got {int(flat[place])}"
+            f"IndexedPairs.write: pair {pair}: expected ids from 0 to {vocab_size - 1}, got "
+            f"{int(flat[place])}"
         )
 
 

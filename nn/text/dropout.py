@@ -16,20 +16,31 @@ _NEVER = 1 << 62  # the rank of two pieces that are not merged
 
 
 class BPEDropout:
-    """Splits text as a `BPETokenizer` does, but leaves out each possible merge with probability `p`, each time anew.
+    """Splits text as a `BPETokenizer` does, but leaves out each possible merge with probability
+    `p`, each time anew.
 
-    So a model sees words split in many ways; in translating, the tokenizer itself splits. The pieces
-    are the tokenizer's own: make the vocabulary of all `tokenizer.pieces`.
+    So a model sees words split in many ways; in translating, the tokenizer itself splits. The
+    pieces are the tokenizer's own: make the vocabulary of all `tokenizer.pieces`.
     """
 
     def __init__(self, tokenizer: BPETokenizer, p: float = 0.1) -> None:
         if not 0 <= p < 1:
             raise ValueError(f"BPEDropout: expected 0 <= p < 1, got {p}")
         model = json.loads(tokenizer.model)["model"]
-        others = ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges")
+        others = (
+            "continuing_subword_prefix",
+            "end_of_word_suffix",
+            "byte_fallback",
+            "ignore_merges",
+        )
         if found := [name for name in others if model.get(name)]:
-            raise ValueError(f"BPEDropout: expected a tokenizer as BPETokenizer.train makes it, got one with {found}")
-        pairs: list[Any] = [tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]]
+            raise ValueError(
+                f"BPEDropout: expected a tokenizer as BPETokenizer.train makes it, got one with "
+                f"{found}"
+            )
+        pairs: list[Any] = [
+            tuple(m.split(" ")) if isinstance(m, str) else tuple(m) for m in model["merges"]
+        ]
         self.tokenizer, self.p = tokenizer, p
         self._rank: dict[tuple[str, str], int] = {pair: i for i, pair in enumerate(pairs)}
 

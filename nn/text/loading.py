@@ -19,12 +19,27 @@ from .sentencepiece import marian_tokenizer
 __all__ = ["load"]
 
 FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "vocab.txt", "vocab.json", "merges.txt", "source.spm", "target.spm", "spiece.model", "sentencepiece.bpe.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "source.spm",
+    "target.spm",
+    "spiece.model",
+    "sentencepiece.bpe.model",
     "tokenizer.model",
-)  # fmt: skip
+)
 """What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
-KINDS = (("tokenizer.json",), ("source.spm", "vocab.json"), ("vocab.txt",), ("vocab.json", "merges.txt"))
+KINDS = (
+    ("tokenizer.json",),
+    ("source.spm", "vocab.json"),
+    ("vocab.txt",),
+    ("vocab.json", "merges.txt"),
+)
 """What a tokenizer is made of: the first of these whose files are all there."""
 HOW = "; transformers' AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
@@ -32,13 +47,15 @@ MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
 
 
 def load(directory: str | Path) -> ModelText:
-    """The tokenizer of a folder: tokenizer.json, or as older ones have vocab.txt, vocab.json + merges.txt, source.spm.
+    """The tokenizer of a folder: tokenizer.json, or as older ones have vocab.txt, vocab.json +
+    merges.txt, source.spm.
 
     Needs the `tokenizers` package, and `sentencepiece` for source.spm.
     """
     directory = Path(directory)
     more = sorted(
-        path.relative_to(directory).as_posix() for path in directory.glob("additional_chat_templates/*.jinja")
+        path.relative_to(directory).as_posix()
+        for path in directory.glob("additional_chat_templates/*.jinja")
     )
     names = [name for name in (*FILES, *more) if os.path.lexists(directory / name)]
     files = {name: found_file(directory / name).read_bytes() for name in names}
@@ -46,14 +63,21 @@ def load(directory: str | Path) -> ModelText:
         read_text(directory / name)  # an error for what is no text, which the library would take
     library = require("tokenizers", "the tokenizer of a published model")
     name = next((names[0] for names in KINDS if files.keys() >= set(names)), "tokenizer.json")
-    path = found_file(directory / name, f"expected it, or vocab.txt, or vocab.json and merges.txt or source.spm{HOW}")
+    path = found_file(
+        directory / name,
+        f"expected it, or vocab.txt, or vocab.json and merges.txt or source.spm{HOW}",
+    )
     settings = _settings(directory, names)
     try:
         tokenizer = _tokenizer(path, settings, library)
     except MissingExtraError:
         raise
     except Exception as error:
-        text = str(error) if str(error).startswith(str(directory)) else f"{path}: not the file of a tokenizer ({error})"
+        text = (
+            str(error)
+            if str(error).startswith(str(directory))
+            else f"{path}: not the file of a tokenizer ({error})"
+        )
         raise ValueError(text) from None
     if name == "tokenizer.json":
         _check_tokenizer(read_json(path), tokenizer)
@@ -67,38 +91,61 @@ def _tokenizer(path: Path, settings: Settings, library: Any) -> Any:
     if path.name == "source.spm":
         settings |= {name: settings.text(name, token) for name, token in MARIAN.items()}
         return marian_tokenizer(path.parent)
-    return (wordpiece_tokenizer if path.name == "vocab.txt" else byte_level_tokenizer)(path.parent, settings)
+    return (wordpiece_tokenizer if path.name == "vocab.txt" else byte_level_tokenizer)(
+        path.parent, settings
+    )
 
 
 def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
-    """What the library takes without a word: one id for two tokens, and special tokens under ids of others."""
+    """What the library takes without a word: one id for two tokens, and special tokens under ids of
+    others.
+    """
     words, by_id = settings["model"].get("vocab"), dict[int, str]()
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
     for word, i in [*(words.items() if isinstance(words, dict) else ()), *added]:
         if by_id.setdefault(i, word) != word:
-            raise ValueError(f"{settings.where}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
+            raise ValueError(
+                f"{settings.where}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}"
+            )
     step = settings.get("post_processor") or {}
     for template in [step, *step.get("processors", ())]:
-        parts = [part for side in ("single", "pair") for part in template.get(side, ()) if isinstance(part, dict)]
+        parts = [
+            part
+            for side in ("single", "pair")
+            for part in template.get(side, ())
+            if isinstance(part, dict)
+        ]
         if types := [t for part in parts for what in part.values() if (t := what["type_id"]) > 1]:
-            raise ValueError(f"{settings.where}: post_processor: expected type_id 0 or 1, got {types[0]}")
+            raise ValueError(
+                f"{settings.where}: post_processor: expected type_id 0 or 1, got {types[0]}"
+            )
         special = template.get("special_tokens", {}) if parts else {}
         used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
-        odd = [t["id"] for t in special.values() if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]]
+        odd = [
+            t["id"]
+            for t in special.values()
+            if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]
+        ]
         if wrong := sorted(used - set(special)) + odd:
             wanted = f"expected {wrong[0]!r} with the id of the vocabulary"
             raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
 
 
 def _settings(directory: Path, files: Iterable[str]) -> Settings:
-    """tokenizer_config.json, with what special_tokens_map.json has beyond it, "chat_templates" and vocab_size."""
+    """tokenizer_config.json, with what special_tokens_map.json has beyond it, "chat_templates" and
+    vocab_size.
+    """
     found = read_if_any(directory / "tokenizer_config.json")
     found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
     for name in SPECIAL:  # either a text, or an object with its "content"
         if isinstance(found.get(name), dict):
             found[name] = found.object(name).text("content")
-    found["chat_templates"] = _chat_templates(found, [directory / name for name in files if name.endswith(".jinja")])
-    found["vocab_size"] = read_if_any(directory / "config.json").take("vocab_size", (int, type(None)), None)
+    found["chat_templates"] = _chat_templates(
+        found, [directory / name for name in files if name.endswith(".jinja")]
+    )
+    found["vocab_size"] = read_if_any(directory / "config.json").take(
+        "vocab_size", (int, type(None)), None
+    )
     return found
 
 
@@ -106,8 +153,13 @@ def _chat_templates(settings: Settings, files: Iterable[Path]) -> dict[str, str]
     """The chat templates of a folder, by name; one without a name is called "default"."""
     found = {}
     if isinstance(settings.get("chat_template"), list):
-        several = [Settings(t, f"{settings.where}: chat_template") for t in settings.list("chat_template", dict)]
+        several = [
+            Settings(t, f"{settings.where}: chat_template")
+            for t in settings.list("chat_template", dict)
+        ]
         found = {template.text("name"): template.text("template") for template in several}
     elif (template := settings.text("chat_template", None)) is not None:
         found = {"default": template}
-    return found | {"default" if f.name == "chat_template.jinja" else f.stem: read_text(f) for f in files}
+    return found | {
+        "default" if f.name == "chat_template.jinja" else f.stem: read_text(f) for f in files
+    }

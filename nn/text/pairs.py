@@ -30,7 +30,9 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.rstrip("\r\n")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})") from None
+            raise ValueError(
+                f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})"
+            ) from None
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: not a whole .gz file ({error})") from None
     if number == 0:
@@ -38,7 +40,9 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or .gz, without their ends; errors (ValueError, OSError) name the file."""
+    """The lines of a UTF-8 file, plain or .gz, without their ends; errors (ValueError, OSError)
+    name the file.
+    """
     return (line for _, line in _lines(path))
 
 
@@ -56,15 +60,19 @@ def is_heading(pair: Pair) -> bool:
 
 
 def read_pairs(
-    source: str | Path, target: str | Path | None = None, reverse: bool = False, left_out: Counter[str] | None = None,
+    source: str | Path,
+    target: str | Path | None = None,
+    reverse: bool = False,
+    left_out: Counter[str] | None = None,
     keep_repeated: bool = False,
-) -> list[Pair]:  # fmt: skip
-    """(source, target) sentences, from one file of tab-separated columns or from two parallel files.
+) -> list[Pair]:
+    """(source, target) sentences, from one file of tab-separated columns or from two parallel
+    files.
 
     Of a tab-separated file the first two columns are taken, and others ignored. Files are UTF-8,
-    plain or .gz. Blank lines of one file, pairs with an empty side, a first row that names the columns, and
-    pairs that were there before (unless `keep_repeated`, for test sets) are left out, and counted in
-    `left_out`. `reverse` exchanges the sides.
+    plain or .gz. Blank lines of one file, pairs with an empty side, a first row that names the
+    columns, and pairs that were there before (unless `keep_repeated`, for test sets) are left out,
+    and counted in `left_out`. `reverse` exchanges the sides.
     """
     pairs = list(_rows(source, target))
     count = Counter[str]() if left_out is None else left_out
@@ -80,10 +88,14 @@ def read_pairs(
     return distinct
 
 
-def iter_pairs(source: str | Path, target: str | Path | None = None, reverse: bool = False) -> Iterator[Pair]:
-    """The pairs that `read_pairs` reads, one by one, repeated ones too: for files that memory does not hold.
+def iter_pairs(
+    source: str | Path, target: str | Path | None = None, reverse: bool = False
+) -> Iterator[Pair]:
+    """The pairs that `read_pairs` reads, one by one, repeated ones too: for files that memory does
+    not hold.
 
-    IndexedPairs.write("train.pairs", (encode(a, b) for a, b in iter_pairs("train.en.gz", "train.de.gz")), 32_000)
+    IndexedPairs.write("train.pairs", (encode(a, b) for a, b in iter_pairs("train.en.gz",
+    "train.de.gz")), 32_000)
     """
     for number, (a, b) in enumerate(_rows(source, target)):
         if a and b and not (number == 0 and is_heading((a, b))):
@@ -98,7 +110,9 @@ def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
                 continue
             columns = line.split("\t")
             if len(columns) < 2:
-                raise ValueError(f"{source}, line {number}: expected two columns separated by a tab, got one")
+                raise ValueError(
+                    f"{source}, line {number}: expected two columns separated by a tab, got one"
+                )
             yield columns[0].strip(), columns[1].strip()
         return
     counts = [0, 0]
@@ -111,18 +125,27 @@ def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
 
 
 def filter_pairs(
-    pairs: Sequence[tuple[Sequence[str], Sequence[str]]], max_len: int, max_ratio: float | None = None
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+    max_len: int,
+    max_ratio: float | None = None,
 ) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """The pairs of token lists that have 1 to `max_len` tokens a side, one at most `max_ratio` times the other."""
+    """The pairs of token lists that have 1 to `max_len` tokens a side, one at most `max_ratio`
+    times the other.
+    """
 
     def fits(shorter: int, longer: int) -> bool:
-        return shorter >= 1 and longer <= max_len and (max_ratio is None or longer <= max_ratio * shorter)
+        return (
+            shorter >= 1
+            and longer <= max_len
+            and (max_ratio is None or longer <= max_ratio * shorter)
+        )
 
     return [(a, b) for a, b in pairs if fits(*sorted((len(a), len(b))))]
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
-    """The pairs in parts, by source sentence: about `sizes` pairs in the first parts, the rest in the last.
+    """The pairs in parts, by source sentence: about `sizes` pairs in the first parts, the rest in
+    the last.
 
     No source sentence is in two parts, so that what is held out is new.
     """

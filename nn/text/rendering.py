@@ -1,6 +1,8 @@
-"""The rendering of a chat template: jinja2's sandbox, with what transformers gives to such templates.
+"""The rendering of a chat template: jinja2's sandbox, with what transformers gives to such
+templates.
 
-`nn.text.templates` runs this file as a program: it imports neither NumPy nor this package, and starts soon.
+`nn.text.templates` runs this file as a program: it imports neither NumPy nor this package, and
+starts soon.
 """
 
 from __future__ import annotations
@@ -17,13 +19,21 @@ __all__ = ["rendered"]
 
 
 def rendered(source: str, given: dict[str, Any]) -> bytes:
-    """A line feed, and what the template makes of what is given; or what went wrong, a line feed, and how. In UTF-8."""
+    """A line feed, and what the template makes of what is given; or what went wrong, a line feed,
+    and how. In UTF-8.
+    """
     try:
         return _bytes("", _environment().from_string(source).render(given))
     except MemoryError:
-        return _bytes("chat_template", "it takes too much memory (loops, or repeated text, without a bound)")
+        return _bytes(
+            "chat_template", "it takes too much memory (loops, or repeated text, without a bound)"
+        )
     except Exception as error:  # a template is a program of somebody else's: it can raise anything
-        what = "the chat template refuses" if type(error).__name__ == "TemplateError" else "chat_template"
+        what = (
+            "the chat template refuses"
+            if type(error).__name__ == "TemplateError"
+            else "chat_template"
+        )
         return _bytes(what, " ".join(str(error).split())[:1000] or type(error).__name__)
 
 
@@ -36,13 +46,17 @@ def _environment() -> Any:
     import jinja2.sandbox
 
     class Generation(jinja2.ext.Extension):
-        """`{% generation %}`, which tells a trainer what the model said: here only its inside counts."""
+        """`{% generation %}`, which tells a trainer what the model said: here only its inside
+        counts.
+        """
 
         tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
-            return jinja2.nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+            return jinja2.nodes.Scope(
+                parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line
+            )
 
     class Namespace(jinja2.utils.Namespace):
         """One that cannot be given what Python calls by itself, such as `__call__`."""
@@ -54,16 +68,24 @@ def _environment() -> Any:
 
         def __setitem__(self, name: str, value: Any) -> None:
             if str(name).startswith("_"):
-                raise jinja2.sandbox.SecurityError(f"a namespace has no names that begin with _, got {name!r}")
+                raise jinja2.sandbox.SecurityError(
+                    f"a namespace has no names that begin with _, got {name!r}"
+                )
             super().__setitem__(name, value)
 
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
 
     def tojson(
-        x: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+        x: Any,
+        ensure_ascii: bool = False,
+        indent: Any = None,
+        separators: Any = None,
+        sort_keys: bool = False,
     ) -> str:  # no other options: `default` would call what the sandbox has not seen
-        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        return json.dumps(
+            x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
 
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, "jinja2.ext.loopcontrols"]
@@ -79,8 +101,14 @@ def _bound(seconds: float, memory: int) -> None:
     with contextlib.suppress(ImportError):  # Windows has no such bounds
         import resource
 
-        for name, most in (("RLIMIT_CORE", 0), ("RLIMIT_CPU", math.ceil(seconds) + 1), ("RLIMIT_AS", memory)):
-            with contextlib.suppress(AttributeError, ValueError, OSError):  # nor has every other system each
+        for name, most in (
+            ("RLIMIT_CORE", 0),
+            ("RLIMIT_CPU", math.ceil(seconds) + 1),
+            ("RLIMIT_AS", memory),
+        ):
+            with contextlib.suppress(
+                AttributeError, ValueError, OSError
+            ):  # nor has every other system each
                 resource.setrlimit(getattr(resource, name), (most, most))
 
 

@@ -23,22 +23,26 @@ def _model_in(path: Path) -> Any:
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ValueError(f"{path}: not a SentencePiece model ({error})") from None
     if any(map(model.is_byte, range(model.get_piece_size()))):
-        raise ValueError(f"{path}: expected a model without pieces for bytes (they are not supported)")
+        raise ValueError(
+            f"{path}: expected a model without pieces for bytes (they are not supported)"
+        )
     return model
 
 
 def marian_tokenizer(directory: Path) -> Any:
-    """A tokenizer for a Marian folder: text is cut up by source.spm, numbered by vocab.json, and ends in EOS.
+    """A tokenizer for a Marian folder: text is cut up by source.spm, numbered by vocab.json, and
+    ends in EOS.
 
-    A text can begin with a token such as ">>fra<<": the language to translate to. Needs the `tokenizers` and the
-    `sentencepiece` package.
+    A text can begin with a token such as ">>fra<<": the language to translate to. Needs the
+    `tokenizers` and the `sentencepiece` package.
     """
     library = require("tokenizers", "the tokenizer of a published model")
     vocabulary, special = read_json(directory / "vocab.json"), ["</s>", "<unk>", "<pad>"]
     ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
     if sorted(ids.values()) != list(range(len(ids))) or not ids.keys() >= set(special):
         raise ValueError(
-            f"{vocabulary.where}: expected tokens numbered from 0 to {len(ids) - 1}, {', '.join(special)} among them"
+            f"{vocabulary.where}: expected tokens numbered from 0 to {len(ids) - 1}, "
+            f"{', '.join(special)} among them"
         )
     model = _model_in(directory / "source.spm")
 
@@ -50,9 +54,15 @@ def marian_tokenizer(directory: Path) -> Any:
     step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
     tokenizer = library.Tokenizer(library.models.WordLevel(ids, "<unk>"))
     tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
-    tokenizer.post_processor = library.processors.TemplateProcessing("$A </s>", "$A $B </s>", [("</s>", ids["</s>"])])
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        "$A </s>", "$A $B </s>", [("</s>", ids["</s>"])]
+    )
     tokenizer.add_special_tokens(special)
     spaces, ends = (("▁", " "), (library.Regex("^ +| +$"), ""))
-    steps = [library.decoders.Fuse(), library.decoders.Replace(*spaces), library.decoders.Replace(*ends)]
+    steps = [
+        library.decoders.Fuse(),
+        library.decoders.Replace(*spaces),
+        library.decoders.Replace(*ends),
+    ]
     tokenizer.decoder = library.decoders.Sequence(steps)
     return tokenizer

@@ -1,6 +1,8 @@
-"""Chat templates: programs that come with a folder. Each is rendered by a process of its own, which is ended in time.
+"""Chat templates: programs that come with a folder. Each is rendered by a process of its own, which
+is ended in time.
 
-jinja2's sandbox keeps a template from files and from Python's inside, the process from working or growing without end.
+jinja2's sandbox keeps a template from files and from Python's inside, the process from working or
+growing without end.
 """
 
 from __future__ import annotations
@@ -26,22 +28,33 @@ PROGRAM = Path(__file__).with_name("rendering.py")
 def render(source: str, where: str, given: Mapping[str, Any]) -> str:
     """The text that a template makes of what is `given`: texts, numbers, lists and dicts.
 
-    Whatever goes wrong in it, and a template that works or grows without end, is a ValueError that begins with `where`.
-    Each call starts a process of Python, which takes 0.1 s. Where none can be started (in a browser, in a program
-    packed into one file), the template is rendered in this process, without bounds.
+    Whatever goes wrong in it, and a template that works or grows without end, is a ValueError that
+    begins with `where`. Each call starts a process of Python, which takes 0.1 s. Where none can be
+    started (in a browser, in a program packed into one file), the template is rendered in this
+    process, without bounds.
     """
     if len(source) > LONGEST:
-        raise ValueError(f"{where}: chat_template: expected at most {LONGEST:,} characters, got {len(source):,}")
+        raise ValueError(
+            f"{where}: chat_template: expected at most {LONGEST:,} characters, got {len(source):,}"
+        )
     require("jinja2.sandbox", "a chat template", "3.1.6")  # out of older sandboxes there are ways
     try:
         values = {name: _plain(value, name) for name, value in given.items()}
         path = [entry for entry in sys.path if isinstance(entry, str)]
-        task = {"source": source, "given": values, "seconds": SECONDS, "memory": MEMORY, "path": path}
+        task = {
+            "source": source,
+            "given": values,
+            "seconds": SECONDS,
+            "memory": MEMORY,
+            "path": path,
+        }
         data = json.dumps(task, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"chat: {error}") from None
     alone = sys.platform in ("emscripten", "wasi") or hasattr(sys, "frozen") or not sys.executable
-    answer = rendered(source, values) if alone or not PROGRAM.is_file() else _rendered_elsewhere(data)
+    answer = (
+        rendered(source, values) if alone or not PROGRAM.is_file() else _rendered_elsewhere(data)
+    )
     what, _, text = answer.decode("utf-8", "surrogatepass").partition("\n")
     if what:
         raise ValueError(f"{where}: {what}: {text}")

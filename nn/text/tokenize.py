@@ -10,7 +10,14 @@ from typing import Any
 
 from minigrad.extras import require
 
-__all__ = ["BPETokenizer", "CharTokenizer", "SpaceTokenizer", "Tokenizer", "WordTokenizer", "tokenizer_named"]
+__all__ = [
+    "BPETokenizer",
+    "CharTokenizer",
+    "SpaceTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "tokenizer_named",
+]
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 _CJK = "\u2e80-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60"
@@ -31,7 +38,9 @@ class Tokenizer:
         return self.split(self.normal(text))
 
     def normal(self, text: str) -> str:
-        """The text that is split: in lower case, or with simplified for traditional Chinese characters, if so made."""
+        """The text that is split: in lower case, or with simplified for traditional Chinese
+        characters, if so made.
+        """
         text = text.lower() if self.lowercase else text
         return _simplifier().convert(text) if self.simplified else text
 
@@ -76,14 +85,18 @@ class WordTokenizer(Tokenizer):
         text, quotes = "", 0
         for token in tokens:
             closing = token[0] in _CLOSING or (token == '"' and quotes % 2 == 1)
-            glued = not text or closing or text[-1] in _OPENING or (text[-1] == '"' and quotes % 2 == 1)
+            glued = (
+                not text or closing or text[-1] in _OPENING or (text[-1] == '"' and quotes % 2 == 1)
+            )
             text += token if glued or text[-1] in "-/" or token in "-/" else " " + token
             quotes += token == '"'
         return text
 
 
 class CharTokenizer(Tokenizer):
-    """Chinese and other characters that words are not spaced by, one by one; other words and numbers whole."""
+    """Chinese and other characters that words are not spaced by, one by one; other words and
+    numbers whole.
+    """
 
     name = "char"
 
@@ -113,9 +126,13 @@ class BPETokenizer(Tokenizer):
 
     @classmethod
     def train(
-        cls, texts: Iterable[str], vocab_size: int = 8000, lowercase: bool = False, whole_words: bool = False,
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 8000,
+        lowercase: bool = False,
+        whole_words: bool = False,
         simplified: bool = False,
-    ) -> BPETokenizer:  # fmt: skip
+    ) -> BPETokenizer:
         """Learn `vocab_size` pieces from texts: the 256 bytes, and a piece for each merge.
 
         Letters, digits and punctuation are never merged with one another, unless `whole_words` says
@@ -128,7 +145,9 @@ class BPETokenizer(Tokenizer):
         tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*spaces, bytes_of])
         tokenizer.decoder = lib.decoders.ByteLevel()
         alphabet = bytes_of.alphabet()
-        trainer = lib.trainers.BpeTrainer(vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False)
+        trainer = lib.trainers.BpeTrainer(
+            vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False
+        )
         normal = Tokenizer(lowercase, simplified).normal
         tokenizer.train_from_iterator(map(normal, texts), trainer)
         return cls(tokenizer.to_str(), lowercase, simplified)
@@ -158,7 +177,9 @@ class BPETokenizer(Tokenizer):
 
 
 def check_texts(texts: Iterable[Any]) -> None:
-    """An error for what is no text, or one that UTF-8 cannot hold, as of an argument in another encoding."""
+    """An error for what is no text, or one that UTF-8 cannot hold, as of an argument in another
+    encoding.
+    """
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"expected texts, got {text!r:.60}")
@@ -170,7 +191,9 @@ def check_texts(texts: Iterable[Any]) -> None:
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:
     """The tokenizer of this name: "word", "char", "space", or "bpe" (with its model)."""
-    kinds = {kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)}
+    kinds = {
+        kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)
+    }
     if name not in kinds:
         raise ValueError(f"unknown tokenizer {name!r}; expected one of {', '.join(kinds)}")
     if "model" in options:

@@ -10,7 +10,8 @@ __all__ = ["EOS", "PAD", "BOS", "SPECIALS", "UNK", "Vocabulary"]
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-"""The first four tokens of every vocabulary: padding, start, end, and any token that is not in it."""
+"""The first four tokens of every vocabulary: padding, start, end, and any token that is not in it.
+"""
 
 
 class Vocabulary:
@@ -18,7 +19,9 @@ class Vocabulary:
 
     def __init__(self, tokens: Sequence[str]) -> None:
         if tuple(tokens[:4]) != SPECIALS:
-            raise ValueError(f"Vocabulary: expected {', '.join(SPECIALS)} first, got {list(tokens[:4])}")
+            raise ValueError(
+                f"Vocabulary: expected {', '.join(SPECIALS)} first, got {list(tokens[:4])}"
+            )
         self.tokens = list(tokens)
         self._index = {token: i for i, token in enumerate(self.tokens)}
         if len(self._index) != len(self.tokens):
@@ -26,16 +29,23 @@ class Vocabulary:
             raise ValueError(f"Vocabulary: tokens given twice: {twice[:5]}")
 
     @classmethod
-    def build(cls, sentences: Iterable[Sequence[str]], min_count: int = 1, max_size: int | None = None) -> Vocabulary:
+    def build(
+        cls, sentences: Iterable[Sequence[str]], min_count: int = 1, max_size: int | None = None
+    ) -> Vocabulary:
         """The tokens of these sentences, most frequent first (equal ones in order of the alphabet).
 
-        Give it training text only. Tokens rarer than `min_count`, or past `max_size`, become `<unk>`.
+        Give it training text only. Tokens rarer than `min_count`, or past `max_size`, become
+        `<unk>`.
         """
         counts = Counter(token for sentence in sentences for token in sentence)
         for special in SPECIALS:
             counts.pop(special, None)
-        listed = sorted((token for token, n in counts.items() if n >= min_count), key=lambda t: (-counts[t], t))
-        return cls([*SPECIALS, *listed[: None if max_size is None else max(0, max_size - len(SPECIALS))]])
+        listed = sorted(
+            (token for token, n in counts.items() if n >= min_count), key=lambda t: (-counts[t], t)
+        )
+        return cls(
+            [*SPECIALS, *listed[: None if max_size is None else max(0, max_size - len(SPECIALS))]]
+        )
 
     def __len__(self) -> int:
         return len(self.tokens)

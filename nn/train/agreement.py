@@ -1,4 +1,6 @@
-"""What the ranks of a run must have in common: code, settings, data, weights. It is compared before the first step."""
+"""What the ranks of a run must have in common: code, settings, data, weights. It is compared before
+the first step.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +33,39 @@ def facts(trainer: Any) -> dict[str, Any]:
         "the script": _script(),
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        **{name: getattr(trainer, name) for name in (*COUNTS, "step", "epoch", "batch", "best", "worse")},
+        **{
+            name: getattr(trainer, name)
+            for name in (*COUNTS, "step", "epoch", "batch", "best", "worse")
+        },
         "processes of a rank": trainer.parallel.parts,
         "bfloat16": getattr(trainer.parallel, "bfloat16", False),
         "the model": digest(repr(trainer.model)),
         "the weights": digest(trainer.model.state_dict()),
         "the optimizer": type(trainer.optimizer).__name__,
         "clip_norm": trainer.optimizer.clip_norm,
-        **{f"{k} of group {i}": v for i, group in enumerate(optimizer["groups"]) for k, v in group.items()},
+        **{
+            f"{k} of group {i}": v
+            for i, group in enumerate(optimizer["groups"])
+            for k, v in group.items()
+        },
         "the optimizer's state": digest(optimizer["arrays"]),
         "the objective": plain(trainer.objective),
         "the schedule": _rates(trainer.schedule),
         "the average": None if trainer.average is None else digest(plain(trainer.average)),
         "score": trainer.score is not None,
         "random numbers": digest(get_rng_state()),
-        "the model's generators": digest([g.bit_generator.state for g in generators_of(trainer.model)]),
+        "the model's generators": digest(
+            [g.bit_generator.state for g in generators_of(trainer.model)]
+        ),
         "the batches": digest(plain(trainer.train)),
         "the validation batches": digest(plain(trainer.valid)),
     }
 
 
 def _rates(schedule: Any) -> Any:
-    """The learning rates at some steps, which tell functions apart, as do the errors where they have no rate."""
+    """The learning rates at some steps, which tell functions apart, as do the errors where they
+    have no rate.
+    """
     if not isinstance(schedule, Schedule):
         return plain(schedule)
     rates: list[Any] = []

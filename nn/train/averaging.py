@@ -21,10 +21,11 @@ __all__ = ["MovingAverage", "average_weights"]
 
 
 def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
-    """The mean of the weights in these files, in their dtypes, summed in float64; for `load_state_dict`.
+    """The mean of the weights in these files, in their dtypes, summed in float64; for
+    `load_state_dict`.
 
-    All files must hold the same names and shapes, and finite numbers (ValueError, which begins with the file).
-    Arrays of integers are taken from the last file.
+    All files must hold the same names and shapes, and finite numbers (ValueError, which begins with
+    the file). Arrays of integers are taken from the last file.
     """
     if not paths:
         raise ValueError("average_weights: expected at least one file, got none")
@@ -36,14 +37,18 @@ def average_weights(paths: Sequence[str | Path]) -> dict[str, np.ndarray]:
         kinds = kinds or _kinds(arrays)
         for name, expected, got in _differing(kinds, _kinds(arrays)):
             raise ValueError(
-                f"{path}: {name} is {got or 'missing'}, but {expected or 'no such array is'} in the files before it; "
+                f"{path}: {name} is {got or 'missing'}, but {expected or 'no such array is'} in "
+                "the files before it; "
                 "average checkpoints of one run"
             )
         for name, array in arrays.items():
             if wrong := misfit(name, array, array.dtype):
                 raise ValueError(f"{path}: {wrong}")
             sums[name] += array
-    return {name: (sums[name] / len(paths)).astype(a.dtype) if a.dtype.kind == "f" else a for name, a in arrays.items()}
+    return {
+        name: (sums[name] / len(paths)).astype(a.dtype) if a.dtype.kind == "f" else a
+        for name, a in arrays.items()
+    }
 
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -53,14 +58,18 @@ def _kinds(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 def _differing(expected: Mapping[str, str], got: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """The names of which there are different kinds, and both; "" where there is no such array."""
     names = sorted({*expected, *got})
-    return [(n, expected.get(n, ""), got.get(n, "")) for n in names if expected.get(n) != got.get(n)]
+    return [
+        (n, expected.get(n, ""), got.get(n, "")) for n in names if expected.get(n) != got.get(n)
+    ]
 
 
 class MovingAverage:
-    """The exponential moving average of a model's weights: average ← average + (1 - d) (weights - average).
+    """The exponential moving average of a model's weights: average ← average + (1 - d) (weights -
+    average).
 
-    At update t, d is the smaller of `decay` and (1 + t) / (10 + t), so that the first weights, which
-    are random, are soon forgotten. With `applied(model)` as a context, the model computes with the average.
+    At update t, d is the smaller of `decay` and (1 + t) / (10 + t), so that the first weights,
+    which are random, are soon forgotten. With `applied(model)` as a context, the model computes
+    with the average.
     """
 
     def __init__(self, model: Module, decay: float = 0.999) -> None:
@@ -94,14 +103,20 @@ class MovingAverage:
         return {**self.average, "updates": np.array([self.updates])}
 
     def load_state_dict(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Continue from a `state_dict`; names, dtypes and shapes must be those of the model (ValueError)."""
+        """Continue from a `state_dict`; names, dtypes and shapes must be those of the model
+        (ValueError).
+        """
         for name, expected, got in _differing(_kinds(self.state_dict()), _kinds(arrays)):
-            raise ValueError(f"MovingAverage: {name}: expected {expected or 'none'}, got {got or 'none'}")
+            raise ValueError(
+                f"MovingAverage: {name}: expected {expected or 'none'}, got {got or 'none'}"
+            )
         for name, array in arrays.items():
             if wrong := misfit(name, array, array.dtype):
                 raise ValueError(f"MovingAverage: {wrong}")
         if arrays["updates"][0] < 0:
-            raise ValueError(f"MovingAverage: updates: expected at least 0, got {arrays['updates'][0]}")
+            raise ValueError(
+                f"MovingAverage: updates: expected at least 0, got {arrays['updates'][0]}"
+            )
         for name, array in self.average.items():
             array[...] = arrays[name]
         self.updates = int(arrays["updates"][0])

@@ -44,10 +44,11 @@ class Batches:
 
 
 class RowBatches(Batches):
-    """Batches of `batch_size` rows; the last one may be smaller. A rank of a parallel run reads only its own rows.
+    """Batches of `batch_size` rows; the last one may be smaller. A rank of a parallel run reads
+    only its own rows.
 
-    With `shuffle`, rows are drawn anew in each epoch, from `seed` and the epoch's number. Subclasses define
-    `rows`, and `take` for some of them.
+    With `shuffle`, rows are drawn anew in each epoch, from `seed` and the epoch's number.
+    Subclasses define `rows`, and `take` for some of them.
     """
 
     def __init__(self, batch_size: int, shuffle: bool, seed: int) -> None:
@@ -66,7 +67,9 @@ class RowBatches(Batches):
         return [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
 
     def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
-        """The batches of an epoch, from number `start` on: of each the rows `rank::ranks`, None where there is none."""
+        """The batches of an epoch, from number `start` on: of each the rows `rank::ranks`, None
+        where there is none.
+        """
         for rows in self.plan(epoch)[start:]:
             own = rows[rank::ranks]
             yield self.take(own) if len(own) else None
@@ -80,8 +83,12 @@ class ArrayBatches(RowBatches):
 
     def __init__(self, *arrays: Any, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
         self.arrays = [np.asarray(a) for a in arrays]
-        if len({len(a) for a in self.arrays if a.ndim}) != 1 or not all(a.ndim for a in self.arrays):
-            raise ValueError(f"ArrayBatches: expected arrays of one length, got {[a.shape for a in self.arrays]}")
+        if len({len(a) for a in self.arrays if a.ndim}) != 1 or not all(
+            a.ndim for a in self.arrays
+        ):
+            raise ValueError(
+                f"ArrayBatches: expected arrays of one length, got {[a.shape for a in self.arrays]}"
+            )
         super().__init__(batch_size, shuffle, seed)
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
@@ -94,18 +101,24 @@ class ArrayBatches(RowBatches):
 class WindowBatches(RowBatches):
     """Batches (ids,) of windows from one long sequence of token ids, for a language model.
 
-    A window has `length` + 1 tokens: `length` that are read, and as many that are predicted. Windows lie
-    side by side; with `shuffle`, from another first token in each epoch.
+    A window has `length` + 1 tokens: `length` that are read, and as many that are predicted.
+    Windows lie side by side; with `shuffle`, from another first token in each epoch.
     """
 
-    def __init__(self, ids: Any, length: int, batch_size: int, shuffle: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self, ids: Any, length: int, batch_size: int, shuffle: bool = True, seed: int = 0
+    ) -> None:
         self.ids = np.asarray(ids)
         if self.ids.ndim != 1 or self.ids.dtype.kind not in "iu":
-            raise ValueError(f"WindowBatches: expected integer ids (L,), got {self.ids.dtype} {self.ids.shape}")
+            raise ValueError(
+                f"WindowBatches: expected integer ids (L,), got {self.ids.dtype} {self.ids.shape}"
+            )
         self.length = checked_count("WindowBatches", "length", length)
         super().__init__(batch_size, shuffle, seed)
         if len(self.ids) <= length:
-            raise ValueError(f"WindowBatches: {len(self.ids)} tokens are too few for windows of {length} + 1")
+            raise ValueError(
+                f"WindowBatches: {len(self.ids)} tokens are too few for windows of {length} + 1"
+            )
 
     def rows(self, generator: np.random.Generator) -> np.ndarray:
         last = len(self.ids) - 1 - self.length  # where the last window can begin
@@ -124,7 +137,9 @@ class _Sequence(Batches):
 
     def plan(self, epoch: int = 0) -> Any:
         n = len(self.batches)
-        return np.random.default_rng([0, epoch]).permutation(n).tolist() if self.shuffle else range(n)
+        return (
+            np.random.default_rng([0, epoch]).permutation(n).tolist() if self.shuffle else range(n)
+        )
 
     def take(self, item: int) -> Any:
         return self.batches[item]
@@ -142,16 +157,23 @@ class _Iterable:
 
 
 def as_batches(batches: Any, shuffle: bool = True) -> Any:
-    """An object with `epoch(number, start)`, from one, a sequence, an iterable or a function of the epoch's number.
+    """An object with `epoch(number, start)`, from one, a sequence, an iterable or a function of the
+    epoch's number.
 
-    A sequence is shuffled by epoch, if asked for; other sources decide about their order themselves.
+    A sequence is shuffled by epoch, if asked for; other sources decide about their order
+    themselves.
     """
     if callable(getattr(batches, "epoch", None)):
         return batches
     if isinstance(batches, Iterator):
-        raise TypeError("batches: a generator runs once only; pass a list, or a function epoch -> generator")
+        raise TypeError(
+            "batches: a generator runs once only; pass a list, or a function epoch -> generator"
+        )
     if isinstance(batches, Sequence) and not isinstance(batches, (str, bytes)):
         return _Sequence(batches, shuffle)
     if callable(batches) or isinstance(batches, Iterable):
         return _Iterable(batches)
-    raise TypeError(f"batches: expected an iterable of batches, or a function epoch -> iterable, got {batches!r:.80}")
+    raise TypeError(
+        f"batches: expected an iterable of batches, or a function epoch -> iterable, got "
+        f"{batches!r:.80}"
+    )

@@ -1,8 +1,10 @@
-"""The directory of a run: its last state, its best weights, its metrics, and the lock that keeps others out.
+"""The directory of a run: its last state, its best weights, its metrics, and the lock that keeps
+others out.
 
-`last.safetensors` holds weights, optimizer and where the run stands, in one file that is replaced in one
-step; `best.safetensors` the weights of the best validation; `weights-0000123.safetensors` those after a
-step beside it; `metrics.jsonl` a line for each entry of the history; `facts.json` what else is to stay.
+`last.safetensors` holds weights, optimizer and where the run stands, in one file that is replaced
+in one step; `best.safetensors` the weights of the best validation; `weights-0000123.safetensors`
+those after a step beside it; `metrics.jsonl` a line for each entry of the history; `facts.json`
+what else is to stay.
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ if hasattr(os, "register_at_fork"):
 class RunDirectory:
     """The directory of a run; `with` locks it, so that a second run in it is refused.
 
-    The system releases the lock when the process ends, however that happens. Of the ranks of a job the first
-    locks it, and `writes`. `facts` are what weights do not tell, such as the letters that ids stand for: they are
-    noted at first, and others are a ValueError later.
+    The system releases the lock when the process ends, however that happens. Of the ranks of a job
+    the first locks it, and `writes`. `facts` are what weights do not tell, such as the letters that
+    ids stand for: they are noted at first, and others are a ValueError later.
     """
 
     def __init__(self, path: str | Path, **facts: Any) -> None:
@@ -105,7 +107,9 @@ class RunDirectory:
         except FileNotFoundError:
             same = False
         if not same:
-            raise FileNotFoundError(errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path))
+            raise FileNotFoundError(
+                errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path)
+            )
 
     def _check_facts(self) -> None:
         path = self.path / "facts.json"
@@ -114,7 +118,10 @@ class RunDirectory:
         found = read_json(path) if self.facts else {}
         for name, fact in self.facts.items():
             if checksum(found.get(name)) != checksum(fact):
-                raise ValueError(f"{path}: the run began with other {name}; give it the same, or take another folder")
+                raise ValueError(
+                    f"{path}: the run began with other {name}; give it the same, or take another "
+                    "folder"
+                )
 
     # -- the state -------------------------------------------------------------------------------
 
@@ -124,18 +131,25 @@ class RunDirectory:
         save_arrays(self.last, arrays, {"trainer": {"format": FORMAT, **state}})
 
     def load_state(self) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-        """The arrays of the last state, by part ("model", "optimizer", "average") and name, and its numbers."""
+        """The arrays of the last state, by part ("model", "optimizer", "average") and name, and its
+        numbers.
+        """
         arrays, metadata = load_arrays(self.last)
         state = metadata.get("trainer")
         if not isinstance(state, dict):
             raise ValueError(f"{self.last}: not the state of a run, which holds an optimizer too")
         if (found := state.get("format")) != FORMAT:
-            raise ValueError(f"{self.last}: the state of another version: expected format {FORMAT}, got {found!r}")
+            raise ValueError(
+                f"{self.last}: the state of another version: expected format {FORMAT}, got "
+                f"{found!r}"
+            )
         parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "average": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition(".")
             if part not in parts:
-                raise ValueError(f"{self.last}: {name} belongs to no part of a state ({', '.join(parts)})")
+                raise ValueError(
+                    f"{self.last}: {name} belongs to no part of a state ({', '.join(parts)})"
+                )
             parts[part][rest] = array
         return parts, state
 
@@ -190,7 +204,9 @@ class RunDirectory:
                 entry = json.loads(line)
             except (ValueError, RecursionError):
                 break
-            if not isinstance(entry, dict) or not all(is_number(entry.get(name)) for name in ("step", "seconds")):
+            if not isinstance(entry, dict) or not all(
+                is_number(entry.get(name)) for name in ("step", "seconds")
+            ):
                 break
             history.append(entry)
         return history
@@ -206,7 +222,9 @@ def _lock(path: Path) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         raise BlockingIOError(
-            errno.EAGAIN, "another run is at work in this directory; wait for it, or take another", str(path.parent)
+            errno.EAGAIN,
+            "another run is at work in this directory; wait for it, or take another",
+            str(path.parent),
         ) from None
     except OSError as error:
         os.close(descriptor)

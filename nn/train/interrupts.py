@@ -16,10 +16,11 @@ class Stopped(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Within this context Ctrl-C, SIGTERM and SIGHUP are noted, to be answered at the next safe place.
+    """Within this context Ctrl-C, SIGTERM and SIGHUP are noted, to be answered at the next safe
+    place.
 
-    A second one is answered at once. Only the main thread gets signals, and a handler of the user's own is left as it
-    is: there, and outside the context, nothing is changed.
+    A second one is answered at once. Only the main thread gets signals, and a handler of the user's
+    own is left as it is: there, and outside the context, nothing is changed.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,9 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self.noted, self.number = False, signal.SIGINT
-        self._handlers.enter_context(handled((signal.SIGINT,), self._note, (signal.default_int_handler,)))
+        self._handlers.enter_context(
+            handled((signal.SIGINT,), self._note, (signal.default_int_handler,))
+        )
         self._handlers.enter_context(handled(ENDING, self._note, (signal.SIG_DFL, terminate)))
         return self
 
@@ -40,7 +43,9 @@ class Interrupts:
             raise Stopped
 
     def ended(self, text: str) -> BaseException:
-        """What a run ends with that has come to a safe place: KeyboardInterrupt, or SystemExit with 143 or 129."""
+        """What a run ends with that has come to a safe place: KeyboardInterrupt, or SystemExit with
+        143 or 129.
+        """
         return Stopped(text) if self.number == signal.SIGINT else Terminated(self.number, text)
 
     def _note(self, number: int, frame: Any) -> None:

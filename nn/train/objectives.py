@@ -1,4 +1,6 @@
-"""What a model is trained for: how the loss of a batch is taken, what it is divided by, how a batch is split."""
+"""What a model is trained for: how the loss of a batch is taken, what it is divided by, how a batch
+is split.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ __all__ = ["FunctionLoss", "ModelLoss", "Objective", "as_objective"]
 
 
 class Objective:
-    """The sum of the losses of a batch, and their number. A step follows the mean over all its batches.
+    """The sum of the losses of a batch, and their number. A step follows the mean over all its
+    batches.
 
-    Subclasses define `total`, and `count` where losses are not one for each row. `model.training` tells
-    training from evaluation.
+    Subclasses define `total`, and `count` where losses are not one for each row. `model.training`
+    tells training from evaluation.
     """
 
     def count(self, model: Any, batch: Any) -> float:
@@ -30,7 +33,9 @@ class Objective:
         raise NotImplementedError
 
     def split(self, batch: Any, parts: int) -> list[Any]:
-        """At most `parts` batches that make up this one, of like sizes: by default every `parts`-th row."""
+        """At most `parts` batches that make up this one, of like sizes: by default every `parts`-th
+        row.
+        """
         return [_every(batch, i, parts) for i in range(min(parts, _rows(batch)))]
 
 
@@ -39,14 +44,18 @@ class ModelLoss(Objective):
 
         ModelLoss(label_smoothing=0.1)
 
-    A model that defines `num_targets(*batch)`, as those of `nn` do, is asked for the sum over its targets
-    (tokens, or rows of a classifier) by `reduction="sum"`. Of another model the mean loss counts once for
-    each row.
+    A model that defines `num_targets(*batch)`, as those of `nn` do, is asked for the sum over its
+    targets (tokens, or rows of a classifier) by `reduction="sum"`. Of another model the mean loss
+    counts once for each row.
     """
 
     def __init__(self, **options: Any) -> None:
         smoothing = options.get("label_smoothing", 0.0)
-        if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing <= 1:
+        if (
+            isinstance(smoothing, bool)
+            or not isinstance(smoothing, (int, float))
+            or not 0 <= smoothing <= 1
+        ):
             raise ValueError(f"ModelLoss: expected 0 <= label_smoothing <= 1, got {smoothing!r}")
         self.options = options
 
@@ -72,18 +81,23 @@ class FunctionLoss(Objective):
 
 
 def as_objective(objective: Any, model: Module) -> Any:
-    """An objective from one, from a function (model, batch) -> mean loss, or from None: the model's own `loss`."""
+    """An objective from one, from a function (model, batch) -> mean loss, or from None: the model's
+    own `loss`.
+    """
     if objective is None:
         if not callable(getattr(model, "loss", None)):
             name = type(model).__name__
-            raise TypeError(f"objective: {name} has no loss(); pass a function (model, batch) -> mean loss")
+            raise TypeError(
+                f"objective: {name} has no loss(); pass a function (model, batch) -> mean loss"
+            )
         return ModelLoss()
     if all(callable(getattr(objective, name, None)) for name in ("count", "total", "split")):
         return objective
     if callable(objective):
         return FunctionLoss(objective)
     raise TypeError(
-        f"objective: expected a function (model, batch) -> mean loss, or an Objective, got {objective!r:.80}"
+        f"objective: expected a function (model, batch) -> mean loss, or an Objective, got "
+        f"{objective!r:.80}"
     )
 
 
@@ -92,12 +106,15 @@ def _as_arguments(batch: Any) -> Sequence[Any]:
 
 
 def _rows(batch: Any) -> int:
-    """The rows of a batch: an array, or a tuple, list or dict of arrays with the same number of rows."""
+    """The rows of a batch: an array, or a tuple, list or dict of arrays with the same number of
+    rows.
+    """
     arrays = list(batch.values()) if isinstance(batch, dict) else _as_arguments(batch)
     sizes = {len(a) for a in arrays if np.ndim(a)}
     if len(sizes) != 1:
         raise ValueError(
-            f"a batch: expected arrays with the same number of rows, got {[np.shape(a) for a in arrays]}; "
+            f"a batch: expected arrays with the same number of rows, got "
+            f"{[np.shape(a) for a in arrays]}; "
             "an Objective of your own can count and split other batches"
         )
     return sizes.pop()

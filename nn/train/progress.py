@@ -1,4 +1,6 @@
-"""How far a run is, on standard error: one line that is rewritten in a terminal, a line a validation elsewhere."""
+"""How far a run is, on standard error: one line that is rewritten in a terminal, a line a
+validation elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ __all__ = ["ProgressLine"]
 class ProgressLine:
     """Tells of the steps of a run, `total` of them where that is known.
 
-    In a terminal one line is rewritten ten times a second at most, cut to the terminal's width. Where
-    standard error is a file or a pipe, `milestone` writes lines of at most 80 columns, and `update` none.
+    In a terminal one line is rewritten ten times a second at most, cut to the terminal's width.
+    Where standard error is a file or a pipe, `milestone` writes lines of at most 80 columns, and
+    `update` none.
     """
 
     def __init__(self, total: int | None = None, shown: bool = True, unit: str = "step") -> None:

@@ -18,13 +18,15 @@ __all__ = ["RDrop"]
 
 
 class RDrop(ModelLoss):
-    """The loss of a `Transformer` in two passes that differ by dropout, and how far their predictions are apart.
+    """The loss of a `Transformer` in two passes that differ by dropout, and how far their
+    predictions are apart.
 
         RDrop(alpha=5.0, label_smoothing=0.1)
 
-    Of each target token it is (L₁ + L₂) / 2 + alpha / 2 · (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2: half the paper's,
-    so that `alpha=0` is the plain loss. In evaluation it is the plain loss. A step costs two to three
-    times as much; logits of a whole batch are held, so take small batches and accumulate them.
+    Of each target token it is (L₁ + L₂) / 2 + alpha / 2 · (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2: half the
+    paper's, so that `alpha=0` is the plain loss. In evaluation it is the plain loss. A step costs
+    two to three times as much; logits of a whole batch are held, so take small batches and
+    accumulate them.
     """
 
     def __init__(self, alpha: float = 5.0, label_smoothing: float = 0.0) -> None:
@@ -39,8 +41,12 @@ class RDrop(ModelLoss):
         hidden = model.hidden(twice(source), twice(target[:, :-1]))  # (2N, L, d_model)
         targets = model.targets(source, target)
         real = targets != IGNORED
-        first, second = (model.output(part[real]) for part in (hidden[: len(source)], hidden[len(source) :]))
-        loss = lambda logits: mg.cross_entropy(logits, targets[real], reduction="sum", **self.options)
+        first, second = (
+            model.output(part[real]) for part in (hidden[: len(source)], hidden[len(source) :])
+        )
+        loss = lambda logits: mg.cross_entropy(
+            logits, targets[real], reduction="sum", **self.options
+        )
         return 0.5 * (loss(first) + loss(second)) + 0.5 * self.alpha * _divergence(first, second)
 
 
@@ -58,7 +64,9 @@ def _divergence_vjp(g: Any, first: Any, second: Any) -> tuple[Any, Any]:
 
 @mg.custom_op(vjp=_divergence_vjp)
 def _divergence(first: Any, second: Any, /) -> Any:
-    """(KL(p ‖ q) + KL(q ‖ p)) / 2 of softmaxed rows of logits, summed: Σ (p - q) (log p - log q) / 2."""
+    """(KL(p ‖ q) + KL(q ‖ p)) / 2 of softmaxed rows of logits, summed: Σ (p - q) (log p - log q) /
+    2.
+    """
     total = first.dtype.type(0)
     for block in _blocks(first):
         (logp, p), (logq, q) = _softmax(first[block]), _softmax(second[block])

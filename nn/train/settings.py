@@ -10,7 +10,13 @@ from minigrad.optim.settings import checked_count
 __all__ = ["as_schedule", "check_settings", "is_count", "is_number"]
 
 _OPTIONAL = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
-COUNTS = {**dict.fromkeys(_OPTIONAL, 1), "accumulate": 1, "log_every": 1, "keep_last": 0, "skip_nonfinite": 0}
+COUNTS = {
+    **dict.fromkeys(_OPTIONAL, 1),
+    "accumulate": 1,
+    "log_every": 1,
+    "keep_last": 0,
+    "skip_nonfinite": 0,
+}
 """Settings that are whole numbers, and the least of each."""
 
 
@@ -23,15 +29,20 @@ def check_settings(trainer: Any) -> None:
     if trainer.max_epochs is None and trainer.max_steps is None:
         raise ValueError("Trainer: expected max_epochs or max_steps")
     own = {id(p) for p in trainer.model.parameters()}
-    if others := [p for group in trainer.optimizer.param_groups for p in group["params"] if id(p) not in own]:
+    if others := [
+        p for group in trainer.optimizer.param_groups for p in group["params"] if id(p) not in own
+    ]:
         raise ValueError(
-            f"Trainer: the optimizer has a parameter of shape {others[0].shape} that is not one of the model's; "
+            f"Trainer: the optimizer has a parameter of shape {others[0].shape} that is not one "
+            "of the model's; "
             "make it from model.parameters(), after the model has its final form"
         )
 
 
 def as_schedule(schedule: Any, trainer: Any) -> Schedule | ReduceLROnPlateau | None:
-    """A schedule of the trainer's optimizer, from one or from a function step -> factor of the learning rate."""
+    """A schedule of the trainer's optimizer, from one or from a function step -> factor of the
+    learning rate.
+    """
     if schedule is None or isinstance(schedule, (Schedule, ReduceLROnPlateau)):
         if schedule is not None and schedule.optimizer is not trainer.optimizer:
             raise ValueError("Trainer: the schedule was made for another optimizer")
@@ -39,7 +50,9 @@ def as_schedule(schedule: Any, trainer: Any) -> Schedule | ReduceLROnPlateau | N
             _check_plateau(schedule, trainer)
         return schedule
     if not callable(schedule):
-        raise TypeError(f"Trainer: schedule: expected a function step -> factor or a Schedule, got {schedule!r}")
+        raise TypeError(
+            f"Trainer: schedule: expected a function step -> factor or a Schedule, got {schedule!r}"
+        )
     return Schedule(trainer.optimizer, schedule)
 
 
@@ -50,7 +63,8 @@ def _check_plateau(schedule: ReduceLROnPlateau, trainer: Any) -> None:
     if schedule.mode != mode:
         waits = {"min": "smaller", "max": "larger"}[schedule.mode]
         raise ValueError(
-            f"Trainer: the schedule waits for {waits} values, but of {better} ones are better; pass mode={mode!r}"
+            f"Trainer: the schedule waits for {waits} values, but of {better} ones are better; "
+            f"pass mode={mode!r}"
         )
 
 

@@ -43,7 +43,9 @@ def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     parts = {"model": trainer.model.state_dict(), "optimizer": optimizer["arrays"]}
     if trainer.average is not None:
         parts["average"] = trainer.average.state_dict()
-    arrays = {f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()}
+    arrays = {
+        f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()
+    }
     return arrays, {
         **{name: getattr(trainer, name) for name in _KINDS},
         "accumulate": trainer.accumulate,
@@ -72,7 +74,9 @@ def restore(trainer: Any, run: RunDirectory) -> int:
             raise ValueError(f"{run.last}: {wrong}")
     fit_weights(trainer.model, parts["model"], run.last)
     try:
-        trainer.optimizer.load_state_dict({"groups": state["optimizer"], "arrays": parts["optimizer"]})
+        trainer.optimizer.load_state_dict(
+            {"groups": state["optimizer"], "arrays": parts["optimizer"]}
+        )
         if trainer.average is not None:
             trainer.average.load_state_dict(parts["average"])
         if trainer.schedule is not None:
@@ -86,8 +90,10 @@ def restore(trainer: Any, run: RunDirectory) -> int:
     before, now = state["ranks"], [trainer.parallel.size, trainer.parallel.parts]
     if trainer.parallel.rank == 0 and before != now:
         warnings.warn(
-            f"{run.last}: begun on {before[0]} ranks of {before[1]} processes, goes on with {now[0]} of {now[1]}: "
-            "the batches stay, but are split otherwise, so that sums round otherwise and dropout draws other numbers; "
+            f"{run.last}: begun on {before[0]} ranks of {before[1]} processes, goes on with "
+            f"{now[0]} of {now[1]}: "
+            "the batches stay, but are split otherwise, so that sums round otherwise and dropout "
+            "draws other numbers; "
             "what follows is equal to a run that was never cut off to rounding at best",
             stacklevel=4,
         )
@@ -105,10 +111,15 @@ def _set_generators(model: Module, states: Any, path: Path) -> None:
     own = generators_of(model)
     try:
         for generator, state in zip(own, states, strict=bool(states)):
-            arrays = {k: np.array(v, np.uint64) if isinstance(v, list) else v for k, v in state["state"].items()}
+            arrays = {
+                k: np.array(v, np.uint64) if isinstance(v, list) else v
+                for k, v in state["state"].items()
+            }
             generator.bit_generator.state = {**state, "state": arrays}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path}: generators: expected the states of the model's {len(own)} ({error})") from None
+        raise ValueError(
+            f"{path}: generators: expected the states of the model's {len(own)} ({error})"
+        ) from None
 
 
 def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:
@@ -120,35 +131,78 @@ def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:
 
 
 def _demands(state: dict[str, Any], trainer: Any) -> Iterator[tuple[str, bool, str]]:
-    """A name, whether what the state has there fits, and what is expected; each takes those before it for granted."""
+    """A name, whether what the state has there fits, and what is expected; each takes those before
+    it for granted.
+    """
     for name, (fits, expected) in {**_KINDS, **_OTHERS}.items():
         yield name, name in state and fits(state[name]), expected
-    step, epoch, batch, most = state["step"], state["epoch"], state["batch"], state["step"] * trainer.accumulate
-    yield "accumulate", state.get("accumulate") == trainer.accumulate, f"{trainer.accumulate}, as this trainer has"
-    yield "epoch", epoch <= step and (epoch + batch > 0 or step == 0), f"one that is reached by step {step}"
+    step, epoch, batch, most = (
+        state["step"],
+        state["epoch"],
+        state["batch"],
+        state["step"] * trainer.accumulate,
+    )
+    yield (
+        "accumulate",
+        state.get("accumulate") == trainer.accumulate,
+        f"{trainer.accumulate}, as this trainer has",
+    )
+    yield (
+        "epoch",
+        epoch <= step and (epoch + batch > 0 or step == 0),
+        f"one that is reached by step {step}",
+    )
     yield "batch", batch <= most, f"at most {most} by step {step}"
     yield "best_step", state["best_step"] <= step, f"at most {step}, the last step"
-    found, own = state.get("schedule"), None if trainer.schedule is None else trainer.schedule.state_dict()
+    found, own = (
+        state.get("schedule"),
+        None if trainer.schedule is None else trainer.schedule.state_dict(),
+    )
     if own is None:
         yield "schedule", found is None, "null, as this trainer has no schedule"
     else:
-        yield "schedule", isinstance(found, dict) and set(found) == set(own), f"{', '.join(own)} of a schedule"
+        yield (
+            "schedule",
+            isinstance(found, dict) and set(found) == set(own),
+            f"{', '.join(own)} of a schedule",
+        )
     if own is not None and isinstance(trainer.schedule, Schedule):
         own = {"base": own["base"], "count": step + 1}
-        yield "schedule", checksum(found) == checksum(own), f"{own}, as this trainer's after step {step}"
-    groups, ours = state.get("optimizer"), json.loads(json.dumps(trainer.optimizer.state_dict()["groups"]))
-    yield "optimizer", isinstance(groups, list) and all(isinstance(g, dict) for g in groups), "a list of settings"
+        yield (
+            "schedule",
+            checksum(found) == checksum(own),
+            f"{own}, as this trainer's after step {step}",
+        )
+    groups, ours = (
+        state.get("optimizer"),
+        json.loads(json.dumps(trainer.optimizer.state_dict()["groups"])),
+    )
+    yield (
+        "optimizer",
+        isinstance(groups, list) and all(isinstance(g, dict) for g in groups),
+        "a list of settings",
+    )
     for group, mine in zip(groups, ours):  # type: ignore[arg-type]
-        for name, value in {**mine, "steps": step - state["skipped"], "lr": group.get("lr")}.items():
+        for name, value in {
+            **mine,
+            "steps": step - state["skipped"],
+            "lr": group.get("lr"),
+        }.items():
             yield "optimizer", group.get(name) == value, f"{name}={value}, as this trainer's has"
 
 
 def _are_ranks(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(is_count(n, 1) and n < 1 << 24 for n in value)
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(is_count(n, 1) and n < 1 << 24 for n in value)
+    )
 
 
 def _is_random(value: Any) -> bool:
-    """Whether this is a state of the random generator; by itself it would take 1.5, true or "1" for an integer."""
+    """Whether this is a state of the random generator; by itself it would take 1.5, true or "1" for
+    an integer.
+    """
     before = get_rng_state()
     try:
         set_rng_state(value)

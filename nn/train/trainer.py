@@ -1,7 +1,7 @@
 """Training: steps, validation, and resuming where a run was cut off, exactly.
 
-A run that is killed or interrupted at any moment and resumed ends with the same weights, bit for bit, as
-one that never was. What it writes, and where, is said in `nn.train.checkpoint`.
+A run that is killed or interrupted at any moment and resumed ends with the same weights, bit for
+bit, as one that never was. What it writes, and where, is said in `nn.train.checkpoint`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _END: Any = object()  # of an epoch; None is a batch of which a rank has no rows
 
 
 class Trainer:
-    """Trains a model on batches, for `max_epochs` epochs or `max_steps` steps, whichever ends first.
+    """Trains a model on batches, for `max_epochs` epochs or `max_steps` steps, whichever ends
+    first.
 
         Trainer(model, AdamW(model.parameters()), batches, max_epochs=10).fit()
 
@@ -62,14 +63,31 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Module, optimizer: Optimizer, batches: Any, *, objective: Any = None, valid: Any = None,
-        schedule: Schedule | ReduceLROnPlateau | Callable[[int], float] | None = None, parallel: Any = None,
-        max_epochs: int | None = None, max_steps: int | None = None, accumulate: int = 1, shuffle: bool = True,
-        validate_every: int | None = None, patience: int | None = None, score: Callable[[Any], float] | None = None,
-        average: Any = None, keep_last: int = 0, save_every: int | None = None, log_every: int = 10,
-        skip_nonfinite: int = 0, run_dir: str | Path | RunDirectory | None = None, progress: bool = True,
+        self,
+        model: Module,
+        optimizer: Optimizer,
+        batches: Any,
+        *,
+        objective: Any = None,
+        valid: Any = None,
+        schedule: Schedule | ReduceLROnPlateau | Callable[[int], float] | None = None,
+        parallel: Any = None,
+        max_epochs: int | None = None,
+        max_steps: int | None = None,
+        accumulate: int = 1,
+        shuffle: bool = True,
+        validate_every: int | None = None,
+        patience: int | None = None,
+        score: Callable[[Any], float] | None = None,
+        average: Any = None,
+        keep_last: int = 0,
+        save_every: int | None = None,
+        log_every: int = 10,
+        skip_nonfinite: int = 0,
+        run_dir: str | Path | RunDirectory | None = None,
+        progress: bool = True,
         on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
         self.validate_every, self.patience, self.keep_last = validate_every, patience, keep_last
         self.save_every, self.log_every, self.skip_nonfinite = save_every, log_every, skip_nonfinite
@@ -83,7 +101,11 @@ class Trainer:
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
         self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
         self._writes = self.parallel.rank == 0
-        self.run = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
+        self.run = (
+            run_dir
+            if run_dir is None or isinstance(run_dir, RunDirectory)
+            else RunDirectory(run_dir)
+        )
         if self.run is not None:
             self.run.writes = self._writes
         self.step = self.epoch = self.batch = 0  # how many are done, of the batches in this epoch
@@ -100,11 +122,12 @@ class Trainer:
     # -- the loop ------------------------------------------------------------------------------
 
     def fit(self, resume: bool = False) -> list[dict[str, Any]]:
-        """Train to the end, from the last state in `run_dir` if `resume` and there is one; the metrics.
+        """Train to the end, from the last state in `run_dir` if `resume` and there is one; the
+        metrics.
 
-        Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt; pressed
-        again it raises at once, and the run can be resumed from the state that was written last. SIGTERM and SIGHUP do
-        the same, and raise SystemExit with the code 143 or 129.
+        Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt;
+        pressed again it raises at once, and the run can be resumed from the state that was written
+        last. SIGTERM and SIGHUP do the same, and raise SystemExit with the code 143 or 129.
         """
         keep_freed_memory()
         with self.run or nullcontext():
@@ -136,7 +159,11 @@ class Trainer:
             self.save()
 
     def _is_done(self) -> bool:
-        limits = (self.epoch, self.max_epochs), (self.step, self.max_steps), (self.worse, self.patience)
+        limits = (
+            (self.epoch, self.max_epochs),
+            (self.step, self.max_steps),
+            (self.worse, self.patience),
+        )
         return any(limit is not None and reached >= limit for reached, limit in limits)
 
     def _run_epoch(self) -> None:
@@ -166,10 +193,13 @@ class Trainer:
         if self.batch == 0:
             return self._shared.batches(self.train, self.epoch)
         state = get_rng_state()
-        batches = self._shared.batches(self.train, self.epoch, self.batch - 1)  # one that was done: is it there?
+        batches = self._shared.batches(
+            self.train, self.epoch, self.batch - 1
+        )  # one that was done: is it there?
         if next(batches, _END) is _END:
             raise ValueError(
-                f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has fewer now: "
+                f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has "
+                "fewer now: "
                 "go on with the batches that it began with"
             )
         set_rng_state(state)  # if batches draw random numbers, these were drawn already
@@ -183,16 +213,22 @@ class Trainer:
         self._validate_if_due()
 
     def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
-        """One change of the parameters: the mean loss, what it was divided by, the gradients' norm, whether to stop."""
+        """One change of the parameters: the mean loss, what it was divided by, the gradients' norm,
+        whether to stop.
+        """
         norm = None
         with np.errstate(all="ignore"):  # what is not finite is one error
             loss, count, stop = self._shared.backward(self.step + 1, self.train, batches)
         try:
             if not math.isfinite(loss):
-                raise FloatingPointError(f"the loss is {loss}; the parameters are as they were before it")
+                raise FloatingPointError(
+                    f"the loss is {loss}; the parameters are as they were before it"
+                )
             with np.errstate(all="ignore"):
                 norm = self.parallel.step()
-            if norm is not None and not math.isfinite(norm):  # the optimizer leaves such steps out by itself
+            if norm is not None and not math.isfinite(
+                norm
+            ):  # the optimizer leaves such steps out by itself
                 self.skipped, norm, loss, count = self.skipped + 1, None, 0.0, 0.0
         except FloatingPointError as error:
             if self.skipped >= self.skip_nonfinite:
@@ -214,7 +250,9 @@ class Trainer:
         return self._shared.mean(as_batches(batches, shuffle=False))
 
     def _validate_if_due(self) -> bool:
-        """Validate and save, at the end of an epoch or after `validate_every` steps; whether it was done."""
+        """Validate and save, at the end of an epoch or after `validate_every` steps; whether it was
+        done.
+        """
         every = self.validate_every
         due = self.step % every == 0 if every else self.batch == 0
         if not due or self.step == 0 or self.validated == self.step:
@@ -224,7 +262,9 @@ class Trainer:
         return True
 
     def _validate(self) -> None:
-        """Judge the weights, and keep the best. Nothing of this trainer changes before the judgement is there."""
+        """Judge the weights, and keep the best. Nothing of this trainer changes before the
+        judgement is there.
+        """
         if self.parallel.size > 1:
             self.parallel.agree({"step": self.step, "the weights": digest(self.model.state_dict())})
         state = get_rng_state()
@@ -232,7 +272,11 @@ class Trainer:
         try:
             with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                better = value is None or self.best is None or (value > self.best if self.score else value < self.best)
+                better = (
+                    value is None
+                    or self.best is None
+                    or (value > self.best if self.score else value < self.best)
+                )
                 if self.run is not None and self._writes:
                     if better:
                         self.run.save_best(self.model, **entry)
@@ -250,23 +294,31 @@ class Trainer:
             self.schedule.step(value)
         self.seconds = time.perf_counter() - self._began
         self._log({**entry, "seconds": round(self.seconds, 2)})
-        self._line.milestone(self.step, **{k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)})
+        self._line.milestone(
+            self.step, **{k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)}
+        )
         self._logged = time.perf_counter()
 
     def _judge(self, entry: dict[str, Any]) -> float | None:
-        """The score of these weights, else their loss, else None; what is known of them is put into `entry`."""
+        """The score of these weights, else their loss, else None; what is known of them is put into
+        `entry`.
+        """
         if self.valid is None and self.score is None:
             return None
         if self.valid is not None:
             with np.errstate(all="ignore"):  # as in a step
                 entry["valid_loss"] = self.evaluate(self.valid)
             if not math.isfinite(entry["valid_loss"]):
-                raise FloatingPointError(f"step {self.step}: the validation loss is {entry['valid_loss']}")
+                raise FloatingPointError(
+                    f"step {self.step}: the validation loss is {entry['valid_loss']}"
+                )
         if self.score is not None:
             self.model.eval()
             with no_grad(), np.errstate(all="ignore"):
                 score = float(self.score(self.model))
-                entry["score"] = self.parallel.sum([score if self._writes else 0.0])[0]  # the first rank's
+                entry["score"] = self.parallel.sum([score if self._writes else 0.0])[
+                    0
+                ]  # the first rank's
             self.model.train()
             if not math.isfinite(entry["score"]):
                 raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
@@ -282,7 +334,8 @@ class Trainer:
             return
         if self.run.last.exists():
             raise FileExistsError(
-                f"{self.run.path}: holds a run already; fit(resume=True) goes on with it, or take another run_dir"
+                f"{self.run.path}: holds a run already; fit(resume=True) goes on with it, or take "
+                "another run_dir"
             )
         if self._writes:
             self.run.write_metrics(self.history)
@@ -301,7 +354,9 @@ class Trainer:
         entries = restore(self, self.run)
         self.history = self.run.read_metrics(entries)
         last = self.history[-1] if self.history else {}
-        self.seconds = float(last.get("seconds", 0.0))  # not in the state: runs of one seed write the same bytes
+        self.seconds = float(
+            last.get("seconds", 0.0)
+        )  # not in the state: runs of one seed write the same bytes
         if self._writes:
             self.run.write_metrics(self.history)
             self.run.forget_after(self.step)
@@ -319,7 +374,12 @@ class Trainer:
         if self.loss_count == 0:
             return
         now = time.perf_counter()
-        entry = {"step": self.step, "epoch": self.epoch, "loss": self.loss_sum / self.loss_count, "lr": self.lr}
+        entry = {
+            "step": self.step,
+            "epoch": self.epoch,
+            "loss": self.loss_sum / self.loss_count,
+            "lr": self.lr,
+        }
         entry |= {} if norm is None else {"grad_norm": norm}
         entry |= {"skipped": self.skipped} if self.skipped else {}
         rate = self.loss_count / max(now - self._logged, 1e-9)
@@ -335,7 +395,11 @@ class Trainer:
     def _figures(self) -> dict[str, str]:
         best = {} if self.best is None else {"best": f"{self.best:.4g}"}
         rate = self.loss_count / max(time.perf_counter() - self._logged, 1e-9)
-        return {**best, "lr": f"{self.lr:.1e}", **({"targets/s": f"{rate:,.0f}"} if self.loss_count else {})}
+        return {
+            **best,
+            "lr": f"{self.lr:.1e}",
+            **({"targets/s": f"{rate:,.0f}"} if self.loss_count else {}),
+        }
 
     def _last_step(self) -> int | None:
         """The step at which the run will end, where that can be known."""

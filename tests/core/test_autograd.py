@@ -214,7 +214,9 @@ def test_hooks_see_and_replace_gradients() -> None:
     handle.remove()
     y = x * 2
     y.register_hook(lambda g: np.zeros(2))
-    with pytest.raises(GradientError, match=r"hook returned shape \(2,\) and dtype float64 in place of .* \(3,\)"):
+    with pytest.raises(
+        GradientError, match=r"hook returned shape \(2,\) and dtype float64 in place of .* \(3,\)"
+    ):
         y.sum().backward()
 
 
@@ -309,7 +311,8 @@ def test_a_leaf_changed_in_place_after_use_is_noticed() -> None:
     y = (w * x).sum()
     w.data -= 0.1
     with pytest.raises(
-        GradientError, match=r"multiply: an array of shape \(3,\) that its gradient needs was changed in place"
+        GradientError,
+        match=r"multiply: an array of shape \(3,\) that its gradient needs was changed in place",
     ):
         y.backward()
 
@@ -345,7 +348,9 @@ def test_a_constant_changed_in_place_is_noticed_through_views() -> None:
 
 def test_data_refuses_another_shape_or_dtype() -> None:
     w = leaf(3)
-    with pytest.raises(ValueError, match=r"data: expected shape \(3,\) and dtype float64, got shape \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"data: expected shape \(3,\) and dtype float64, got shape \(2,\)"
+    ):
         w.data = np.zeros(2)
     with pytest.raises(ValueError, match="dtype float64, got shape .* dtype float32"):
         w.data = np.zeros(3, np.float32)
@@ -357,11 +362,13 @@ def test_data_refuses_another_shape_or_dtype() -> None:
 def test_errors_of_backward() -> None:
     x = leaf(2, 3)
     with pytest.raises(
-        GradientError, match=r"can be left out only for a tensor of one element, this one has shape \(2, 3\)"
+        GradientError,
+        match=r"can be left out only for a tensor of one element, this one has shape \(2, 3\)",
     ):
         (x * 2).backward()
     with pytest.raises(
-        GradientError, match=r"expected a gradient of shape \(2, 3\) and dtype float64, got shape \(3,\)"
+        GradientError,
+        match=r"expected a gradient of shape \(2, 3\) and dtype float64, got shape \(3,\)",
     ):
         (x * 2).backward(np.ones(3))
     with pytest.raises(GradientError, match="and dtype float64, got shape .* and dtype float32"):
@@ -375,7 +382,9 @@ def test_errors_of_backward() -> None:
 
 
 def test_errors_of_gradients_of_tensors() -> None:
-    with pytest.raises(TypeError, match="only floating-point tensors can have gradients, this one is int64"):
+    with pytest.raises(
+        TypeError, match="only floating-point tensors can have gradients, this one is int64"
+    ):
         Tensor([1, 2], requires_grad=True)
     with pytest.raises(TypeError, match="this one is bool"):
         Tensor([True]).requires_grad_()
@@ -383,19 +392,24 @@ def test_errors_of_gradients_of_tensors() -> None:
         Tensor([1j]).requires_grad_()
     x = leaf(3)
     with pytest.raises(
-        GradientError, match=r"grad: expected a gradient of shape \(3,\) and dtype float64, got shape \(2,\)"
+        GradientError,
+        match=r"grad: expected a gradient of shape \(3,\) and dtype float64, got shape \(2,\)",
     ):
         x.grad = np.ones(2)
     with pytest.raises(GradientError, match="grad: this tensor does not require gradients"):
         Tensor(np.ones(2)).grad = np.ones(2)
     with pytest.raises(GradientError, match="requires_grad: only a leaf can be changed"):
         (x * 2).requires_grad = False
-    with pytest.raises(GradientError, match="register_hook: this tensor does not require gradients"):
+    with pytest.raises(
+        GradientError, match="register_hook: this tensor does not require gradients"
+    ):
         Tensor(1.0).register_hook(print)
 
 
 def test_item_assignment_refuses_and_names_the_alternatives() -> None:
-    with pytest.raises(TypeError, match=r"item assignment .* where\(\), index_add\(\) or concatenate\(\)"):
+    with pytest.raises(
+        TypeError, match=r"item assignment .* where\(\), index_add\(\) or concatenate\(\)"
+    ):
         leaf(3)[0] = 1.0
 
 
@@ -449,7 +463,9 @@ def test_copies_keep_gradients_and_what_is_shared() -> None:
     one, two, again = copy.deepcopy((x, {"weight": x}, x.grad))
     assert one is two["weight"] and one.requires_grad and one is not x
     np.testing.assert_array_equal(one.grad.data, [0, 2, 4])
-    assert not np.shares_memory(one.grad.data, x.grad.data) and not np.shares_memory(one.data, x.data)
+    assert not np.shares_memory(one.grad.data, x.grad.data) and not np.shares_memory(
+        one.data, x.data
+    )
     one, two = pickle.loads(pickle.dumps((x, [x])))
     assert one is two[0] and one.requires_grad
     np.testing.assert_array_equal(one.grad.data, [0, 2, 4])

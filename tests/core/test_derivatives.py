@@ -48,14 +48,17 @@ SIG = 1 / (1 + math.exp(-X))
             SIG * (1 - SIG) * (1 - 6 * SIG + 6 * SIG**2),
             SIG * (1 - SIG) * (1 - 2 * SIG) * (1 - 12 * SIG + 12 * SIG**2),
         ),
-        (lambda x: mg.erf(x), (4 * X * X - 2) * 2 / math.sqrt(math.pi) * math.exp(-X * X),
-         (12 * X - 8 * X**3) * 2 / math.sqrt(math.pi) * math.exp(-X * X)),
+        (
+            lambda x: mg.erf(x),
+            (4 * X * X - 2) * 2 / math.sqrt(math.pi) * math.exp(-X * X),
+            (12 * X - 8 * X**3) * 2 / math.sqrt(math.pi) * math.exp(-X * X),
+        ),
         (lambda x: (x * np.ones(3)).prod() + mg.stack([x, x]).sum(), 6.0, 0.0),
         (lambda x: np.exp(mg.logsumexp(mg.stack([x, 2 * x]))), EX + 8 * EX**2, EX + 16 * EX**2),
         (lambda x: np.linalg.det(x * np.eye(4) + 0.0), 24 * X, 24.0),
         (lambda x: np.linalg.inv(mg.reshape(x, 1, 1)).sum(), -6 / X**4, 24 / X**5),
     ],
-)  # fmt: skip
+)
 def test_third_and_fourth_derivatives(f, third: float, fourth: float) -> None:  # type: ignore[no-untyped-def]
     assert nth(f, 3, X) == pytest.approx(third, rel=1e-10, abs=1e-10)
     assert nth(f, 4, X) == pytest.approx(fourth, rel=1e-10, abs=1e-10)
@@ -67,7 +70,11 @@ def test_grad_of_several_arguments_and_aux() -> None:
     np.testing.assert_allclose(ga.data, np.broadcast_to(b, (2, 3)))
     np.testing.assert_allclose(gb.data, a.sum(0))
     value, g = mg.value_and_grad(lambda a, scale: (a * scale).sum())(a, scale=2.0)
-    assert value.item() == pytest.approx(2 * a.sum()) and not value.requires_grad and not g.requires_grad
+    assert (
+        value.item() == pytest.approx(2 * a.sum())
+        and not value.requires_grad
+        and not g.requires_grad
+    )
     g, aux = mg.grad(lambda a: (a.sum(), "extra"), has_aux=True)(a)
     assert aux == "extra" and g.shape == (2, 3)
     (value, aux), g = mg.value_and_grad(lambda a: (a.sum(), 7), has_aux=True)(a)
@@ -75,7 +82,10 @@ def test_grad_of_several_arguments_and_aux() -> None:
 
 
 def test_grad_leaves_no_trace() -> None:
-    x, w = Tensor(rng.standard_normal(3), requires_grad=True), Tensor(rng.standard_normal(3), requires_grad=True)
+    x, w = (
+        Tensor(rng.standard_normal(3), requires_grad=True),
+        Tensor(rng.standard_normal(3), requires_grad=True),
+    )
     mg.grad(lambda x: (x * w).sum())(x)
     assert x.grad is None and w.grad is None
 
@@ -98,7 +108,9 @@ def test_perturbations_of_nested_grads_do_not_mix() -> None:
 
 
 def test_grad_of_what_does_not_depend_is_zero() -> None:
-    np.testing.assert_array_equal(mg.grad(lambda x, y: y.sum(), 0)(np.ones(2), Tensor([1.0], True)).data, [0, 0])
+    np.testing.assert_array_equal(
+        mg.grad(lambda x, y: y.sum(), 0)(np.ones(2), Tensor([1.0], True)).data, [0, 0]
+    )
 
 
 def test_vjp_jvp() -> None:
@@ -149,7 +161,9 @@ def test_gradients_of_any_tensor_of_a_graph() -> None:
     np.testing.assert_allclose(gx.data, 8 * x.data)
     assert x.grad is None
     other = Tensor(1.0, requires_grad=True)
-    with pytest.raises(GradientError, match=r"do not depend on inputs \[1\]; pass allow_unused=True"):
+    with pytest.raises(
+        GradientError, match=r"do not depend on inputs \[1\]; pass allow_unused=True"
+    ):
         mg.gradients((x * 2).sum(), [x, other])
     assert mg.gradients((x * 2).sum(), [x, other], allow_unused=True)[1] is None
     with pytest.raises(ValueError, match="gradients: expected 1 output gradients, got 2"):
@@ -167,13 +181,20 @@ def test_create_graph_through_backward() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(TypeError, match="only floating-point arguments can be differentiated, got dtype int64"):
+    with pytest.raises(
+        TypeError, match="only floating-point arguments can be differentiated, got dtype int64"
+    ):
         mg.grad(lambda x: x)(1)
-    with pytest.raises(GradientError, match="gradients: a gradient can be left out only for a tensor of one element"):
+    with pytest.raises(
+        GradientError,
+        match="gradients: a gradient can be left out only for a tensor of one element",
+    ):
         mg.grad(lambda x: x * 2)(np.ones(2))
     with pytest.raises(TypeError, match="expected the function to return a Tensor, got a float"):
         mg.grad(lambda x: 1.0)(1.0)
-    with pytest.raises(ValueError, match="grad: argnums has 1, but the function was given 1 arguments"):
+    with pytest.raises(
+        ValueError, match="grad: argnums has 1, but the function was given 1 arguments"
+    ):
         mg.grad(lambda x: x, 1)(1.0)
 
 
@@ -199,15 +220,24 @@ def test_power_of_nought() -> None:
 def test_a_branch_not_taken_sends_nothing_to_third_order() -> None:
     """An infinite slope where no gradient comes from is no NaN, to any order."""
     x = np.array([0.0, 1.0, 0.5])
-    for f in (np.sqrt, lambda x: np.arcsin(1 - x), lambda x: np.arccos(1 - x), lambda x: np.arccosh(1 + x)):
+    for f in (
+        np.sqrt,
+        lambda x: np.arcsin(1 - x),
+        lambda x: np.arccos(1 - x),
+        lambda x: np.arccosh(1 + x),
+    ):
         g = lambda x, f=f: (f(x)[1:] ** 2).sum()
         smooth = lambda x, f=f: (f(x) ** 2).sum()
         with np.errstate(divide="ignore"):  # the slope itself
             got = mg.jacobian(mg.hessian(g))(x).data
         np.testing.assert_array_equal(got[0], 0)
-        np.testing.assert_allclose(got[1:, 1:, 1:], mg.jacobian(mg.hessian(smooth))(x[1:]).data, rtol=1e-12)
+        np.testing.assert_allclose(
+            got[1:, 1:, 1:], mg.jacobian(mg.hessian(smooth))(x[1:]).data, rtol=1e-12
+        )
     with np.errstate(divide="ignore"):
-        np.testing.assert_array_equal(mg.grad(lambda x: np.where(x > 0, np.log(x), 0).sum())(x).data, [0, 1, 2])
+        np.testing.assert_array_equal(
+            mg.grad(lambda x: np.where(x > 0, np.log(x), 0).sum())(x).data, [0, 1, 2]
+        )
 
 
 def test_derivatives_at_points_that_have_none_are_zero() -> None:
@@ -218,7 +248,9 @@ def test_derivatives_at_points_that_have_none_are_zero() -> None:
 
 def test_rules_without_overflow() -> None:
     assert mg.grad(lambda a: np.arctan2(a, 1e-200))(1e-200).item() == pytest.approx(5e199)
-    np.testing.assert_allclose(mg.grad(lambda x: np.prod(x))(np.array([1e-200, 2e-200])).data, [2e-200, 1e-200])
+    np.testing.assert_allclose(
+        mg.grad(lambda x: np.prod(x))(np.array([1e-200, 2e-200])).data, [2e-200, 1e-200]
+    )
 
 
 @pytest.mark.parametrize("smallest", [0.0, 1e-12, 1e-9, 1e-6, 1e-3])
@@ -236,10 +268,14 @@ def test_third_derivatives_of_nearly_singular_determinants(smallest: float) -> N
 
 
 def test_fourth_derivative_of_an_even_norm() -> None:
-    assert nth(lambda x: np.linalg.norm(mg.stack([x, 1.0 + 0 * x]), 4) ** 4, 4, 0.0) == pytest.approx(24)
+    assert nth(
+        lambda x: np.linalg.norm(mg.stack([x, 1.0 + 0 * x]), 4) ** 4, 4, 0.0
+    ) == pytest.approx(24)
 
 
 @pytest.mark.parametrize("loss", [mg.huber_loss, mg.smooth_l1_loss])
 def test_second_derivatives_of_losses_where_nothing_is_lost(loss) -> None:  # type: ignore[no-untyped-def]
     """A square of a size would hide that the loss is a square there."""
-    np.testing.assert_array_equal(mg.hessian(lambda x: loss(x, np.ones(2), "sum"))(np.ones(2)).data, np.eye(2))
+    np.testing.assert_array_equal(
+        mg.hessian(lambda x: loss(x, np.ones(2), "sum"))(np.ones(2)).data, np.eye(2)
+    )

@@ -30,10 +30,13 @@ def test_operators_write_into_a_leaf_under_no_grad(write: Callable[..., Any]) ->
         q = write(p, Tensor(2.0))
     assert q is p and p.data is a and p.requires_grad and p.is_leaf
     np.testing.assert_array_equal(a, expected)
-    with pytest.raises(GradientError, match="power: an array of shape .* was changed in place after it was used"):
+    with pytest.raises(
+        GradientError, match="power: an array of shape .* was changed in place after it was used"
+    ):
         kept.backward()
     with pytest.raises(
-        GradientError, match=r"a leaf that requires gradients cannot be changed in place.*under no_grad"
+        GradientError,
+        match=r"a leaf that requires gradients cannot be changed in place.*under no_grad",
     ):
         write(p, 2.0)
     np.testing.assert_array_equal(a, expected)
@@ -91,7 +94,9 @@ def test_what_does_not_fit_in_place_is_refused_wherever_a_gradient_flows() -> No
 
 @pytest.mark.parametrize("with_optimizer", [False, True])
 @pytest.mark.parametrize("change", ["add", "clip", "anew"])
-def test_a_gradient_that_a_graph_read_and_that_changed_is_noticed(change: str, with_optimizer: bool) -> None:
+def test_a_gradient_that_a_graph_read_and_that_changed_is_noticed(
+    change: str, with_optimizer: bool
+) -> None:
     p, q = (Tensor(np.ones((2, 2)), requires_grad=True) for _ in range(2))
     optimizer = SGD([p], lr=0.1) if with_optimizer else None
     mg.linear(np.ones((3, 2)), p).sum().backward()
@@ -127,7 +132,9 @@ def test_operators_write_into_constants_as_into_arrays() -> None:
         m += 0.5
 
 
-@pytest.mark.parametrize("view", [lambda t: t, lambda t: t[1:], lambda t: t.reshape(3, 2).T, lambda t: t[::-1]])
+@pytest.mark.parametrize(
+    "view", [lambda t: t, lambda t: t[1:], lambda t: t.reshape(3, 2).T, lambda t: t[::-1]]
+)
 def test_a_constant_written_into_is_noticed_through_views(view: Callable[..., Any]) -> None:
     x, c = Tensor(np.ones(6), requires_grad=True), Tensor(np.arange(6.0))
     y = (view(x) * view(c)).sum()
@@ -154,16 +161,25 @@ def test_a_write_beside_what_a_graph_saved_is_allowed() -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda c: np.copyto(c, 5.0), lambda c: np.copyto(c.data, Tensor(np.ones(3))), lambda c: np.put(c, [0], 5.0),
-        lambda c: np.add(c, Tensor(1.0), out=c.data), lambda c: np.cumsum(c, out=c.data),
-        lambda c: np.cumsum(c, 0, None, c.data), lambda c: np.place(c, c == 0, 3.0),
-        lambda c: np.putmask(c, c == 0, 3.0), lambda c: np.fill_diagonal(c.reshape(1, 3), 3.0),
-        lambda c: np.put_along_axis(c, np.array([1]), 5.0, 0), lambda c: np.put_along_axis(c, np.array([1]), 5.0, axis=0),
-        lambda c: np.add.at(c, [0, 0], 5.0), lambda c: np.negative.at(c, [0, 1]), lambda c: np.put(ind=0, a=c, v=3.0),
-        lambda c: np.median(c, overwrite_input=True), lambda c: np.quantile(c, 0.5, None, None, True),
+        lambda c: np.copyto(c, 5.0),
+        lambda c: np.copyto(c.data, Tensor(np.ones(3))),
+        lambda c: np.put(c, [0], 5.0),
+        lambda c: np.add(c, Tensor(1.0), out=c.data),
+        lambda c: np.cumsum(c, out=c.data),
+        lambda c: np.cumsum(c, 0, None, c.data),
+        lambda c: np.place(c, c == 0, 3.0),
+        lambda c: np.putmask(c, c == 0, 3.0),
+        lambda c: np.fill_diagonal(c.reshape(1, 3), 3.0),
+        lambda c: np.put_along_axis(c, np.array([1]), 5.0, 0),
+        lambda c: np.put_along_axis(c, np.array([1]), 5.0, axis=0),
+        lambda c: np.add.at(c, [0, 0], 5.0),
+        lambda c: np.negative.at(c, [0, 1]),
+        lambda c: np.put(ind=0, a=c, v=3.0),
+        lambda c: np.median(c, overwrite_input=True),
+        lambda c: np.quantile(c, 0.5, None, None, True),
         lambda c: np.nan_to_num(c, copy=False),
     ],
-)  # fmt: skip
+)
 def test_what_numpy_writes_is_noticed(write: Callable[..., Any]) -> None:
     x, c = Tensor(np.ones(3), requires_grad=True), Tensor(np.array([0.0, 2.0, 1.0]))
     y = (x * c).sum()
@@ -182,19 +198,45 @@ def test_numpy_writes_into_a_leaf_under_no_grad() -> None:
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda t: np.copyto(t, 5.0), "np.copyto: a leaf that requires gradients cannot be changed in place"),
-        (lambda t: np.copyto(np.zeros(3), t), "np.copyto.* would lose its gradient; write np.where"),
-        (lambda t: np.add.at(t, [0], 1.0), "np.add.at: a leaf that requires gradients cannot be changed in place"),
-        (lambda t: np.add.at(np.zeros(3), [0, 0, 1], t), "np.add.at: what is written would lose .* index_add"),
-        (lambda t: np.put(np.zeros(3), [0, 1], t[:2]), "np.put: what is written would lose its gradient"),
-        (lambda t: np.putmask(np.zeros(3), [True, False, True], t), "np.putmask: what is written would lose"),
-        (lambda t: np.put_along_axis(np.zeros(3), np.array([1]), t[:1], 0), "np.put_along_axis: what is written"),
+        (
+            lambda t: np.copyto(t, 5.0),
+            "np.copyto: a leaf that requires gradients cannot be changed in place",
+        ),
+        (
+            lambda t: np.copyto(np.zeros(3), t),
+            "np.copyto.* would lose its gradient; write np.where",
+        ),
+        (
+            lambda t: np.add.at(t, [0], 1.0),
+            "np.add.at: a leaf that requires gradients cannot be changed in place",
+        ),
+        (
+            lambda t: np.add.at(np.zeros(3), [0, 0, 1], t),
+            "np.add.at: what is written would lose .* index_add",
+        ),
+        (
+            lambda t: np.put(np.zeros(3), [0, 1], t[:2]),
+            "np.put: what is written would lose its gradient",
+        ),
+        (
+            lambda t: np.putmask(np.zeros(3), [True, False, True], t),
+            "np.putmask: what is written would lose",
+        ),
+        (
+            lambda t: np.put_along_axis(np.zeros(3), np.array([1]), t[:1], 0),
+            "np.put_along_axis: what is written",
+        ),
         (lambda t: Tensor(t), r"Tensor: the gradient of the data would be lost; write .clone\(\)"),
-        (lambda t: np.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient; .* np.broadcast_to"),
+        (
+            lambda t: np.full_like(np.zeros(3), t[0]),
+            "np.full_like.* lose its gradient; .* np.broadcast_to",
+        ),
         (lambda t: mg.full_like(np.zeros(3), t[0]), "np.full_like.* lose its gradient"),
     ],
 )
-def test_functions_that_would_drop_a_gradient_refuse(call: Callable[..., Any], message: str) -> None:
+def test_functions_that_would_drop_a_gradient_refuse(
+    call: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(GradientError, match=message):
         call(Tensor([1.0, 2.0, 3.0], requires_grad=True))
     with mg.no_grad():
@@ -205,19 +247,29 @@ def test_what_a_number_option_would_lose() -> None:
     """Tensors among the options: with their gradient, or refused by name."""
     s, x = Tensor(1.0, requires_grad=True), np.arange(4.0)
     for f, slope in (
-        (lambda s: np.max(Tensor(x - 5), initial=s), 1), (lambda s: mg.min(x, initial=-s).sum(), -1),
-        (lambda s: np.maximum.reduce(Tensor(x - 5, True), initial=s * 2), 2), (lambda s: mg.nanmax(x, initial=s * 9), 9),
-        (lambda s: mg.softplus(1.0, s), 1 / (1 + math.exp(-1)) - math.log1p(math.e)), (lambda s: mg.tensor(s) * 3, 3),
-        (lambda s: mg.max(np.full(2, 3.0), initial=s), 0), (lambda s: np.full_like(s, 2.0) * s, 2),
-    ):  # fmt: skip
+        (lambda s: np.max(Tensor(x - 5), initial=s), 1),
+        (lambda s: mg.min(x, initial=-s).sum(), -1),
+        (lambda s: np.maximum.reduce(Tensor(x - 5, True), initial=s * 2), 2),
+        (lambda s: mg.nanmax(x, initial=s * 9), 9),
+        (lambda s: mg.softplus(1.0, s), 1 / (1 + math.exp(-1)) - math.log1p(math.e)),
+        (lambda s: mg.tensor(s) * 3, 3),
+        (lambda s: mg.max(np.full(2, 3.0), initial=s), 0),
+        (lambda s: np.full_like(s, 2.0) * s, 2),
+    ):
         assert mg.grad(f)(1.0).item() == pytest.approx(slope)
     for call, named in (
-        (lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=s * 0.1), "cross_entropy: the weights of classes and label"),
-        (lambda: mg.norm(x, s), "norm: ord"), (lambda: np.linalg.vector_norm(Tensor(x, True), ord=s), "norm: ord"),
+        (
+            lambda: mg.cross_entropy(np.eye(2), [0, 1], label_smoothing=s * 0.1),
+            "cross_entropy: the weights of classes and label",
+        ),
+        (lambda: mg.norm(x, s), "norm: ord"),
+        (lambda: np.linalg.vector_norm(Tensor(x, True), ord=s), "norm: ord"),
         (lambda: mg.pad(x, 1, "linear_ramp", end_values=s), "pad: end_values="),
-        (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"), (lambda: s * np.timedelta64(1, "s"), "dtype timedelta64"),
-        (lambda: np.ma.array(x) * s, "an ndarray cannot carry"), (lambda: mg.tensor(s, requires_grad=True), "tensor: the"),
-    ):  # fmt: skip
+        (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"),
+        (lambda: s * np.timedelta64(1, "s"), "dtype timedelta64"),
+        (lambda: np.ma.array(x) * s, "an ndarray cannot carry"),
+        (lambda: mg.tensor(s, requires_grad=True), "tensor: the"),
+    ):
         with pytest.raises((TypeError, GradientError), match=named):
             call()
 
@@ -245,19 +297,28 @@ def _written(a: Any) -> Any:
 @pytest.mark.parametrize(
     "derivative",
     [
-        lambda f: mg.grad(f)(np.ones(3)), lambda f: mg.value_and_grad(f)(np.ones(3)), lambda f: mg.vjp(f, np.ones(3)),
-        lambda f: mg.jvp(f, np.ones(3), np.ones(3)), lambda f: mg.jacobian(f)(np.ones(3)),
-        lambda f: mg.hessian(f)(np.ones(3)), lambda f: mg.hvp(f, np.ones(3), np.ones(3)),
+        lambda f: mg.grad(f)(np.ones(3)),
+        lambda f: mg.value_and_grad(f)(np.ones(3)),
+        lambda f: mg.vjp(f, np.ones(3)),
+        lambda f: mg.jvp(f, np.ones(3), np.ones(3)),
+        lambda f: mg.jacobian(f)(np.ones(3)),
+        lambda f: mg.hessian(f)(np.ones(3)),
+        lambda f: mg.hvp(f, np.ones(3), np.ones(3)),
         lambda f: mg.gradcheck(f, np.ones(3)),
     ],
-)  # fmt: skip
+)
 def test_a_number_taken_out_inside_a_derivative_is_refused(f: Any, derivative: Any) -> None:
-    with pytest.raises(GradientError, match=r"would lose its gradient; collect such values with np.stack\(\[...\]\)"):
+    with pytest.raises(
+        GradientError,
+        match=r"would lose its gradient; collect such values with np.stack\(\[...\]\)",
+    ):
         derivative(f)
 
 
 def test_numbers_that_were_meant() -> None:
-    g = mg.grad(lambda a: (a * a.detach().sum().item()).sum() * float(a.detach()[0]))(np.full(3, 2.0))
+    g = mg.grad(lambda a: (a * a.detach().sum().item()).sum() * float(a.detach()[0]))(
+        np.full(3, 2.0)
+    )
     np.testing.assert_array_equal(g.data, [12, 12, 12])
     with mg.no_grad():
         assert float(Tensor(1.5, requires_grad=True)) == 1.5
@@ -268,7 +329,8 @@ def test_a_number_taken_out_elsewhere_warns_and_names_item() -> None:
     x = Tensor(1.5, requires_grad=True)
     for convert in (float, int, complex):
         with pytest.warns(
-            UserWarning, match=rf"{convert.__name__}\(\) of a tensor that requires grad.*write .item\(\)"
+            UserWarning,
+            match=rf"{convert.__name__}\(\) of a tensor that requires grad.*write .item\(\)",
         ):
             assert convert(x) == convert(1.5)
 

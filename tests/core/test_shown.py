@@ -17,13 +17,21 @@ import nn
 def test_help_names_every_function_and_class(module: ModuleType) -> None:
     doc = module.__doc__ or ""
     told = set(re.findall(r"\w+", doc))
-    public = {name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)}
     public = {
-        name for name in public if getattr(getattr(module, name), "__module__", "").startswith(("minigrad", "nn"))
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    public = {
+        name
+        for name in public
+        if getattr(getattr(module, name), "__module__", "").startswith(("minigrad", "nn"))
     }
     assert not public - told
     listed = re.findall(
-        r"^    ([\w, \n]+)$", doc.partition(":\n    Tensor" if module is mg else "masks:\n")[2], re.MULTILINE
+        r"^    ([\w, \n]+)$",
+        doc.partition(":\n    Tensor" if module is mg else "masks:\n")[2],
+        re.MULTILINE,
     )
     for name in re.findall(r"\w+", " ".join(listed)):
         assert hasattr(module, name), f"{name} is told of and not there"
@@ -31,7 +39,10 @@ def test_help_names_every_function_and_class(module: ModuleType) -> None:
 
 def test_tensors_and_reports_show_themselves() -> None:
     x = mg.tensor([[1.0, 2.0]], requires_grad=True)
-    assert x._repr_html_() == "<pre>tensor([[1., 2.]], dtype=float64, requires_grad=True)</pre><small>1 × 2</small>"
+    assert (
+        x._repr_html_()
+        == "<pre>tensor([[1., 2.]], dtype=float64, requires_grad=True)</pre><small>1 × 2</small>"
+    )
     with mg.profile() as profile:
         y = (np.exp(x) < 2).sum() + np.exp(x).sum()
     for report in (profile, mg.memory_report(y), nn.Linear(2, 3).summary()):

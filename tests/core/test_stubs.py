@@ -40,7 +40,9 @@ numbers: list[float] = w.ravel().tolist()
 """
 
 
-told = pytest.mark.skipif(BEFORE_2_4, reason="NumPy does not tell the parameters of its functions in C")
+told = pytest.mark.skipif(
+    BEFORE_2_4, reason="NumPy does not tell the parameters of its functions in C"
+)
 
 
 @told
@@ -57,7 +59,10 @@ def test_the_stub_names_every_method() -> None:
 
 
 def test_signatures_of_ufuncs_promise_nothing_that_is_refused() -> None:
-    assert str(inspect.signature(mg.add)) == "(a, b, /)" and str(inspect.signature(Tensor.exp)) == "(x, /)"
+    assert (
+        str(inspect.signature(mg.add)) == "(a, b, /)"
+        and str(inspect.signature(Tensor.exp)) == "(x, /)"
+    )
 
 
 def _check(tmp_path: Path, page: str) -> str:
@@ -105,5 +110,7 @@ def test_pyright_takes_the_page_of_a_user_and_finds_slips(tmp_path: Path) -> Non
     if not run.stdout.startswith("{"):
         pytest.skip(f"pyright does not run here: {run.stderr[-200:]}")
     found = [d for d in json.loads(run.stdout)["generalDiagnostics"] if d["severity"] == "error"]
-    assert [d["rule"] for d in found] == ["reportAttributeAccessIssue", "reportAssignmentType"], found
+    assert [d["rule"] for d in found] == ["reportAttributeAccessIssue", "reportAssignmentType"], (
+        found
+    )
     assert 'Cannot access attribute "tanhh"' in found[0]["message"]

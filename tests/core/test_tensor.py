@@ -27,7 +27,9 @@ def test_construction_follows_numpy() -> None:
         Tensor([None])
     with pytest.raises(TypeError, match="dtype <U1"):
         Tensor("a")
-    with pytest.raises(TypeError, match="this tensor requires gradients, which an ndarray cannot carry"):
+    with pytest.raises(
+        TypeError, match="this tensor requires gradients, which an ndarray cannot carry"
+    ):
         Tensor([t, t])
 
 
@@ -68,7 +70,15 @@ def test_detach_clone_astype() -> None:
     assert x.grad.dtype == np.float64
 
 
-_PAIRS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv]
+_PAIRS = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.truediv,
+    operator.pow,
+    operator.mod,
+    operator.floordiv,
+]
 _COMPARE = [operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne]
 
 
@@ -146,7 +156,9 @@ def test_functions_without_a_rule_are_named() -> None:
         (lambda: np.nextafter.accumulate(x), "np.nextafter.accumulate"),
         (lambda: np.nextafter.reduceat(x, [0]), "np.nextafter.reduceat"),
     ]:
-        with pytest.raises(TypeError, match=f"^{name.replace('.', chr(92) + '.')} has no rule for Tensors"):
+        with pytest.raises(
+            TypeError, match=f"^{name.replace('.', chr(92) + '.')} has no rule for Tensors"
+        ):
             call()
 
 
@@ -170,7 +182,10 @@ def test_unsupported_options_are_named() -> None:
             lambda: np.take(x, 1, mode="wrap", out=np.ones(())),
             "np.take: out= cannot hold",
         ),
-        (lambda: np.copy(x, order="F"), "np.copy: order=.F. has no rule for tensors that require gradients"),
+        (
+            lambda: np.copy(x, order="F"),
+            "np.copy: order=.F. has no rule for tensors that require gradients",
+        ),
     ]:
         with pytest.raises(TypeError, match=message):
             call()
@@ -178,12 +193,18 @@ def test_unsupported_options_are_named() -> None:
 
 def test_arrays_refuse_to_lose_gradients() -> None:
     x = Tensor(np.ones(3), requires_grad=True)
-    for call in [lambda: np.asarray(x), lambda: np.array([x, x]), lambda: x.numpy(), lambda: np.array(x, float)]:
+    for call in [
+        lambda: np.asarray(x),
+        lambda: np.array([x, x]),
+        lambda: x.numpy(),
+        lambda: np.array(x, float),
+    ]:
         with pytest.raises(TypeError, match=r"use \.detach\(\) or \.data to step out of the graph"):
             call()
     a = np.ones(3)
     with pytest.raises(
-        TypeError, match=r"np\.add: the result of a tensor that requires gradients cannot be written into"
+        TypeError,
+        match=r"np\.add: the result of a tensor that requires gradients cannot be written into",
     ):
         a += x
     with pytest.raises(TypeError, match="np.add: a Tensor cannot be given as out="):
@@ -241,7 +262,9 @@ def test_randomness_is_seeded_and_can_be_given() -> None:
     np.testing.assert_array_equal(one.data, two.data)
     assert mg.randn(3, dtype=np.float16).dtype == np.float16
     assert set(mg.randint(0, 2, (100,)).tolist()) == {0, 1}
-    with pytest.raises(TypeError, match=r"generator: expected a numpy\.random\.Generator, got a int"):
+    with pytest.raises(
+        TypeError, match=r"generator: expected a numpy\.random\.Generator, got a int"
+    ):
         mg.rand(2, generator=3)  # type: ignore[arg-type]
     big = mg.randn(100_000)
     assert abs(big.mean().item()) < 0.02 and abs(big.std().item() - 1) < 0.02

@@ -22,7 +22,10 @@ class Layer(NamedTuple):
 
 def parameters() -> dict[str, Any]:
     return {
-        "layers": [Layer(rng.standard_normal((3, 4)), np.zeros(4)), Layer(rng.standard_normal((4, 1)), np.zeros(1))],
+        "layers": [
+            Layer(rng.standard_normal((3, 4)), np.zeros(4)),
+            Layer(rng.standard_normal((4, 1)), np.zeros(1)),
+        ],
         "scale": 0.5,
         "pair": (rng.standard_normal(2), {"deep": rng.standard_normal((1, 2))}),
     }
@@ -52,7 +55,11 @@ def unflat(vector: Any, like: Any) -> Any:
 
 def same_structure(a: Any, b: Any) -> bool:
     if isinstance(a, dict):
-        return type(a) is type(b) and a.keys() == b.keys() and all(same_structure(a[k], b[k]) for k in a)
+        return (
+            type(a) is type(b)
+            and a.keys() == b.keys()
+            and all(same_structure(a[k], b[k]) for k in a)
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same_structure, a, b))
     return np.shape(a) == np.shape(b)
@@ -113,7 +120,9 @@ def test_results_that_are_trees() -> None:
     _, pullback = mg.vjp(f, x)
     (g,) = pullback({"square": v, "sums": [1.0, 2.0]})
     np.testing.assert_allclose(g.data, 2 * x * v + 5)
-    with pytest.raises(ValueError, match=r"expected a dict with the keys \['square', 'sums'\], got a ndarray"):
+    with pytest.raises(
+        ValueError, match=r"expected a dict with the keys \['square', 'sums'\], got a ndarray"
+    ):
         pullback(v)
     with pytest.raises(ValueError, match="expected 1 parts, got 2"):
         mg.jvp(f, (x,), (v, v))
@@ -125,11 +134,18 @@ def test_lists_of_plain_numbers_are_arrays_and_other_leaves_are_refused() -> Non
         g = mg.grad(lambda x: (x**0.5).sum())(whole)
         assert g.dtype == float and g.tolist() == pytest.approx([0.5, 0.5 / 2**0.5])
     np.testing.assert_allclose(mg.hessian(lambda x: x[0] ** x[1])([2.0, 0.0]).data[0], [0, 0.5])
-    assert [g.item() for g in mg.grad(lambda x: x[0] * x[1])([np.array(2.0), np.array(3.0)])] == [3, 2]
+    assert [g.item() for g in mg.grad(lambda x: x[0] * x[1])([np.array(2.0), np.array(3.0)])] == [
+        3,
+        2,
+    ]
     assert mg.grad(lambda d: d["a"] * d["b"])(OrderedDict(a=2.0, b=Tensor(3.0)))["a"].item() == 3
-    with pytest.raises(TypeError, match="only floating-point arguments can be differentiated, got 'relu'"):
+    with pytest.raises(
+        TypeError, match="only floating-point arguments can be differentiated, got 'relu'"
+    ):
         mg.grad(lambda d: d["x"])({"x": 1.0, "activation": "relu"})
-    with pytest.raises(TypeError, match="only floating-point arguments can be differentiated, got dtype int"):
+    with pytest.raises(
+        TypeError, match="only floating-point arguments can be differentiated, got dtype int"
+    ):
         mg.grad(lambda d: d["x"])({"x": 1})
 
 
@@ -150,10 +166,15 @@ def test_tensors_of_tracked_scalars() -> None:
     np.linalg.det(m).backward()
     assert s.grad.item() == pytest.approx(27)
     single = Tensor(np.float32(2.0), requires_grad=True)
-    assert mg.tensor([single, 1.0]).dtype == np.float32 and mg.tensor([single, 1.0], dtype=float).dtype == np.float64
+    assert (
+        mg.tensor([single, 1.0]).dtype == np.float32
+        and mg.tensor([single, 1.0], dtype=float).dtype == np.float64
+    )
     rows = mg.tensor((Tensor([1.0, 2.0], True), [3.0, 4.0]))
     assert rows.shape == (2, 2) and rows.requires_grad
-    assert mg.jacobian(lambda x: mg.tensor([x[0] ** 2, [x[1]][0], 1.0]))(np.array([3.0, 4.0])).tolist() == [
+    assert mg.jacobian(lambda x: mg.tensor([x[0] ** 2, [x[1]][0], 1.0]))(
+        np.array([3.0, 4.0])
+    ).tolist() == [
         [6, 0],
         [0, 1],
         [0, 0],

@@ -29,7 +29,9 @@ def lesson(
         assert found, last
         blocks = ended[0].blocks
         drawn = "No picture: " not in text
-        gaps = importlib.import_module("languages").catalogue(name, "zh").gaps(blocks, complete=drawn)
+        gaps = (
+            importlib.import_module("languages").catalogue(name, "zh").gaps(blocks, complete=drawn)
+        )
         assert not gaps, "\n".join(gaps)
         return int(found[1]), text, tmp_path
 

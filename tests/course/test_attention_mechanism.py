@@ -36,12 +36,19 @@ def test_the_lesson(lesson) -> None:  # type: ignore[no-untyped-def]
     assert d_k.tolist() == [4**i for i in range(7)]
     np.testing.assert_allclose(variance[1:] / d_k[1:], 1, atol=0.25)
     np.testing.assert_allclose(scaled[1:], 1, atol=0.25)
-    assert (np.diff(gradient[3:]) < 0).all() and gradient[-1] < 1e-6 and kept.min() > 0.2 and spread.max() < 5
+    assert (
+        (np.diff(gradient[3:]) < 0).all()
+        and gradient[-1] < 1e-6
+        and kept.min() > 0.2
+        and spread.max() < 5
+    )
     for kind in ("MultiHeadAttention", "MultiHeadSelfAttention", "MultiHeadCrossAttention"):
         assert f"✓ {kind}: (2, " in text
 
 
-def attention_by_numbers(layer: Any, x_q: Any, x_k: Any, x_v: Any, padding: Any, mask: Any) -> np.ndarray:
+def attention_by_numbers(
+    layer: Any, x_q: Any, x_k: Any, x_v: Any, padding: Any, mask: Any
+) -> np.ndarray:
     """Multi-head attention one number at a time: no einsum, no matmul, no softmax of ours; -∞ is a key left out."""
     h, d = layer.num_heads, layer.d_model // layer.num_heads
 
@@ -60,13 +67,20 @@ def attention_by_numbers(layer: Any, x_q: Any, x_k: Any, x_v: Any, padding: Any,
             joined = []
             for head in range(h):
                 own = range(head * d, (head + 1) * d)
-                e = {j: math.exp(math.fsum(Q[i][c] * K[j][c] for c in own) / math.sqrt(d)) for j in allowed}
-                joined += [math.fsum(e[j] * V[j][c] for j in allowed) / math.fsum(e.values()) for c in own]
+                e = {
+                    j: math.exp(math.fsum(Q[i][c] * K[j][c] for c in own) / math.sqrt(d))
+                    for j in allowed
+                }
+                joined += [
+                    math.fsum(e[j] * V[j][c] for j in allowed) / math.fsum(e.values()) for c in own
+                ]
             result[n, i] = apply(layer.out_proj, joined)
     return result
 
 
-@pytest.mark.parametrize("kind", ["MultiHeadAttention", "MultiHeadSelfAttention", "MultiHeadCrossAttention"])
+@pytest.mark.parametrize(
+    "kind", ["MultiHeadAttention", "MultiHeadSelfAttention", "MultiHeadCrossAttention"]
+)
 def test_formula_and_class_against_single_numbers(script: ModuleType, kind: str) -> None:
     rng = np.random.default_rng(7)
     layer = getattr(nn, kind)(12, 3, dtype=float, generator=rng)
@@ -80,12 +94,18 @@ def test_formula_and_class_against_single_numbers(script: ModuleType, kind: str)
     mask = rng.random((q.shape[1], 5)) < 0.5
     mask[:, 0] = True
     expected = attention_by_numbers(layer, q, k, v, padding, mask)
-    np.testing.assert_allclose(layer(*inputs, mask=padding[:, None, None] & mask).data, expected, atol=1e-12)
-    np.testing.assert_allclose(script.multi_head_formula(layer, q, k, v, padding, mask).data, expected, atol=1e-12)
+    np.testing.assert_allclose(
+        layer(*inputs, mask=padding[:, None, None] & mask).data, expected, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        script.multi_head_formula(layer, q, k, v, padding, mask).data, expected, atol=1e-12
+    )
     as_numbers = script.multi_head_formula(
         layer, q, k, v, padding.astype(int), mask.astype(int)
     )  # as the text: 0 hides
-    np.testing.assert_array_equal(as_numbers.data, script.multi_head_formula(layer, q, k, v, padding, mask).data)
+    np.testing.assert_array_equal(
+        as_numbers.data, script.multi_head_formula(layer, q, k, v, padding, mask).data
+    )
 
 
 def test_loops_of_einsum(script: ModuleType) -> None:
@@ -102,7 +122,10 @@ def test_symmetric_scores_leave_cycles_equal(script: ModuleType) -> None:
     for size in (3, 6):
         scores = rng.standard_normal((size, size))
         assert (
-            script.cycle_gap(script.softmax(scores + scores.T)) < 1e-12 < 0.1 < script.cycle_gap(script.softmax(scores))
+            script.cycle_gap(script.softmax(scores + scores.T))
+            < 1e-12
+            < 0.1
+            < script.cycle_gap(script.softmax(scores))
         )
     # ... but for a number added to each row, which the softmax drops, and one to each column
     bent = scores + scores.T + rng.standard_normal((size, 1)) + rng.standard_normal(size)

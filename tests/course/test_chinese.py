@@ -49,7 +49,9 @@ def test_values_of_the_run_go_to_their_places(tmp_path: Path) -> None:
     )
     assert words.text("3 of  12 are right") == "12 句中有 3 句正确"
     assert words.text("size 4: too small") == "大小 4：太小"  # a value that is a text itself
-    assert words.text("all of $\\frac{a}{b}$ and 7") == "$\\frac{a}{b}$ 与 7"  # braces of a formula are no places
+    assert (
+        words.text("all of $\\frac{a}{b}$ and 7") == "$\\frac{a}{b}$ 与 7"
+    )  # braces of a formula are no places
     assert words.text("it says hola mundo") == "它说 hola mundo"  # data
     assert words.text("ReLU") == "ReLU" and words.text("(2, 3)") == "(2, 3)" and not words.missing
     assert words.text("another text") == "another text" and words.missing == ["another text"]
@@ -81,7 +83,9 @@ def test_what_is_twice_or_half_is_found(tmp_path: Path) -> None:
 
 
 def test_a_sentence_that_changed_is_named_with_its_translation(tmp_path: Path) -> None:
-    words = written(tmp_path, "> Attention is a sum of values.\n注意力是值的加权和。\n\n> unsaid\n未说\n")
+    words = written(
+        tmp_path, "> Attention is a sum of values.\n注意力是值的加权和。\n\n> unsaid\n未说\n"
+    )
     blocks = [
         {"kind": "say", "text": "Attention is a weighted sum of values."},
         {"kind": "code", "text": "a", "note": ""},
@@ -107,10 +111,19 @@ def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lesson_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main(["--no-pictures", "--lang", "zh", "--section", "链式", "--width", "60", "--answers"]) == 0
+    assert (
+        script.main(
+            ["--no-pictures", "--lang", "zh", "--section", "链式", "--width", "60", "--answers"]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     terminal = importlib.import_module("terminal")
-    prose = [line for line in out.splitlines() if not line.startswith("    ") and "  " not in line.strip()]
+    prose = [
+        line
+        for line in out.splitlines()
+        if not line.startswith("    ") and "  " not in line.strip()
+    ]
     assert max(map(terminal.columns, prose)) <= 60 and not any(
         line.strip()[:1] in "，。；）”" for line in prose if line
     )
@@ -125,9 +138,15 @@ def test_a_lesson_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("width", range(20, 40))
 def test_no_line_begins_with_what_closes_nor_ends_with_what_opens(width: int) -> None:
     terminal = importlib.import_module("terminal")
-    text = "“查询”、（键）与《值》：一个词“在找什么”，凭什么被“找到”；能给出（什么）。看 softmax（行）……" * 3
+    text = (
+        "“查询”、（键）与《值》：一个词“在找什么”，凭什么被“找到”；能给出（什么）。看 softmax（行）……"
+        * 3
+    )
     lines = terminal.wrapped(text, width).split("\n")
-    assert "".join("".join(lines).split()) == "".join(text.split()) and max(map(terminal.columns, lines)) <= width
+    assert (
+        "".join("".join(lines).split()) == "".join(text.split())
+        and max(map(terminal.columns, lines)) <= width
+    )
     assert not any(line[0] in "”），。、；：》" or line[-1] in "“（《" for line in lines)
 
 
@@ -138,20 +157,31 @@ def terms() -> dict[str, str]:
     """English and Chinese of each term in the table of terms."""
     page = (EXAMPLES.parent / "docs" / "zh" / "terms.md").read_text(encoding="utf-8")
     found = {}
-    for chinese, english in re.findall(r"^\| ([^|]*[\u4e00-\u9fff]) \| ([a-z][^|]*) \|", page, re.M):
+    for chinese, english in re.findall(
+        r"^\| ([^|]*[\u4e00-\u9fff]) \| ([a-z][^|]*) \|", page, re.M
+    ):
         names = english.split(", ")
-        found |= dict(zip(names, chinese.split("、") if "、" in chinese else [chinese] * len(names)))
+        found |= dict(
+            zip(names, chinese.split("、") if "、" in chinese else [chinese] * len(names))
+        )
     return found
 
 
 def test_a_term_is_the_same_everywhere() -> None:
     """Where the English has a term, so has the Chinese, but for a few places where another word reads better."""
     plain = lambda text: re.sub(r"`[^`]*`|\$[^$]*\$|\{\w+!?\}", "", text)
-    texts = [pair for file in FILES for pair in languages.Catalogue("zh", [file]).entries.items() if pair[1] != "="]
+    texts = [
+        pair
+        for file in FILES
+        for pair in languages.Catalogue("zh", [file]).entries.items()
+        if pair[1] != "="
+    ]
     counted = 0
     for english, chinese in terms().items():
         word = re.compile(rf"(?<![-\w]){english}s?(?![-\w])", re.I)
         found = [chinese in translated for text, translated in texts if word.search(plain(text))]
         counted += len(found) > 4
-        assert len(found) < 5 or np.mean(found) >= 0.6, f"{english} is {chinese} in {sum(found)} of {len(found)} places"
+        assert len(found) < 5 or np.mean(found) >= 0.6, (
+            f"{english} is {chinese} in {sum(found)} of {len(found)} places"
+        )
     assert len(terms()) > 40 and counted > 15

@@ -19,7 +19,11 @@ def test_one_section_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "--section", "chain rule")
     (heading,) = [line for line in text.splitlines() if line.startswith("── ")]
     assert heading.startswith("── The chain rule ──")
-    assert "Newton" not in text and text.startswith("Autodiff from nothing") and "14 statements" in text
+    assert (
+        "Newton" not in text
+        and text.startswith("Autodiff from nothing")
+        and "14 statements" in text
+    )
 
 
 def test_sections_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,8 +59,14 @@ def test_counts_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
     lesson.measured("3 ms")
     assert lesson.end() == 1
     out, err = capsys.readouterr()
-    assert lesson.failed == ["these do not", "nor shapes"] and (lesson.checked, lesson.corrected) == (4, 1)
-    assert "✗ these do not — largest gap 0.0001" in out and "≠ a digit — the text: 1.23; computed: 1.25. Because" in out
+    assert lesson.failed == ["these do not", "nor shapes"] and (
+        lesson.checked,
+        lesson.corrected,
+    ) == (4, 1)
+    assert (
+        "✗ these do not — largest gap 0.0001" in out
+        and "≠ a digit — the text: 1.23; computed: 1.25. Because" in out
+    )
     assert err.count("does not agree") == 2 and "Prose of x²." in out
 
 
@@ -64,9 +74,13 @@ def test_what_is_wide_takes_several_lines(capsys: pytest.CaptureFixture[str]) ->
     lesson = Lesson("x", "Title.", ["--no-pictures", "--width", "40"])
     lesson.section("A title that is longer than the terminal is wide")
     lesson.formula(r"a = b + c + d + e \qquad f = g + h + i + j")
-    lesson.table(["a long name of a column", "another long name", "$d_k$"], [["x", 1.5, 20], ["y", 2.5, 3]])
+    lesson.table(
+        ["a long name of a column", "another long name", "$d_k$"], [["x", 1.5, 20], ["y", 2.5, 3]]
+    )
     lesson.listing("word " * 20)
-    lesson.say("Here the whole formula $a + b = c$ stays together, also where it would be broken in two.")
+    lesson.say(
+        "Here the whole formula $a + b = c$ stays together, also where it would be broken in two."
+    )
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 40 and "\n\n\n" not in "\n".join(lines)
     assert any("a + b = c" in line for line in lines) and "      f = g + h + i + j" in lines

@@ -29,17 +29,23 @@ def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
 def test_one_map_of_weights_explains_a_quarter_of_the_task() -> None:
     rng = np.random.default_rng(0)
     for w in rng.dirichlet(np.ones(4), 5):
-        x = rng.standard_normal((20_000, 4))  # the value at each of the four places, which one part comes from each
+        x = rng.standard_normal(
+            (20_000, 4)
+        )  # the value at each of the four places, which one part comes from each
         explained = [np.corrcoef(x @ w, x[:, i])[0, 1] ** 2 for i in range(4)]
         assert np.mean(explained) == pytest.approx(0.25, abs=0.01)
     x, y = script.shifted(3, rng)
-    np.testing.assert_array_equal(y[:, 1:, :4], x[:, :-1, :4])  # the first quarter from one place before
+    np.testing.assert_array_equal(
+        y[:, 1:, :4], x[:, :-1, :4]
+    )  # the first quarter from one place before
     np.testing.assert_array_equal(y[:, 4:, 12:], x[:, :-4, 12:16])  # the last from four
 
 
 def test_the_highest_scores() -> None:
     scores = np.array([[[0.1, 3.0, 2.0, -1.0]], [[5.0, 4.0, 6.0, 7.0]]])
-    np.testing.assert_array_equal(script.highest_mask(scores, np.array([2, 1])), [[[0, 1, 1, 0]], [[0, 0, 0, 1]]])
+    np.testing.assert_array_equal(
+        script.highest_mask(scores, np.array([2, 1])), [[[0, 1, 1, 0]], [[0, 0, 0, 1]]]
+    )
 
 
 def test_one_head_is_the_layer_with_one_head() -> None:

@@ -31,7 +31,9 @@ def test_the_lesson(lesson: Callable[[str], tuple[int, str, Path]]) -> None:
 
 def small() -> tuple[object, np.ndarray, np.ndarray]:
     """An untrained model of the same shape, and some sentences."""
-    model = script.course.Resolver(script.course.settings(16, script.HEADS, script.LAYERS), seed=3).eval()
+    model = script.course.Resolver(
+        script.course.settings(16, script.HEADS, script.LAYERS), seed=3
+    ).eval()
     sentences, nouns, _ = script.course.corpus()
     return model, script.course.encode(sentences[::500]), nouns[::500]
 
@@ -40,7 +42,9 @@ def test_importance_by_gradient_is_that_of_each_sentence_by_differences() -> Non
     model, ids, nouns = small()
     model.astype(float)
     found = script.importance_by_gradient(model, ids, nouns)
-    losses = lambda gates: mg.cross_entropy(script.gated(model, gates, ids), nouns, reduction="none").data
+    losses = lambda gates: (
+        mg.cross_entropy(script.gated(model, gates, ids), nouns, reduction="none").data
+    )
     for layer, head in [(0, 0), (1, 5)]:
         up, down = (np.ones((script.LAYERS, script.HEADS)) for _ in range(2))
         up[layer, head] += 1e-4
@@ -57,12 +61,16 @@ def test_importance_by_ablation_is_that_of_a_pruned_model() -> None:
         for layer, head in [(0, 2), (1, 7)]:
             pruned = script.copied(model)
             pruned.prune_heads({script.NAMES[layer]: [head]})
-            assert mg.cross_entropy(pruned(ids), nouns).item() - whole == pytest.approx(found[layer, head], abs=1e-5)
+            assert mg.cross_entropy(pruned(ids), nouns).item() - whole == pytest.approx(
+                found[layer, head], abs=1e-5
+            )
 
 
 def test_the_order_of_removal_leaves_a_head_in_each_layer() -> None:
     importance = np.arange(16.0).reshape(2, 8)
-    assert script.removal_order(importance) == [(0, h) for h in range(7)] + [(1, h) for h in range(7)]
+    assert script.removal_order(importance) == [(0, h) for h in range(7)] + [
+        (1, h) for h in range(7)
+    ]
     assert script.removal_order(-importance)[0] == (1, 7)
     assert script.without([(1, 2)]).sum() == 15 and script.without([(1, 2)])[1, 2] == 0
     assert script.ranks_agree(importance, importance**3) == pytest.approx(1)

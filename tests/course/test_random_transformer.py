@@ -40,10 +40,16 @@ def test_the_text(lesson: Run) -> None:
     checked, text, folder = lesson("01_random_transformer")
     assert checked >= 98
     assert text.count("  ≠ ") == 12
-    check_pictures(folder, {"positions.png", "attention.png", "explosion.png", "cross_attention.png"})
+    check_pictures(
+        folder, {"positions.png", "attention.png", "explosion.png", "cross_attention.png"}
+    )
     (growth,) = found(r"(\d+) times as much a block", text)
-    assert 10 < growth < 25  # the root of 4 · 3.5 · 8 · 4 random factors, more or less: of the order of 16
-    stuck, learnt = found(r"loss 5\.\d+ → ([\d.]+): all", text) + found(r"→ ([\d.]+) in 200 steps", text)
+    assert (
+        10 < growth < 25
+    )  # the root of 4 · 3.5 · 8 · 4 random factors, more or less: of the order of 16
+    stuck, learnt = found(r"loss 5\.\d+ → ([\d.]+): all", text) + found(
+        r"→ ([\d.]+) in 200 steps", text
+    )
     assert learnt < 0.05 < 0.5 < stuck
     steps = re.findall(r"^ +(SOS.*?) → (\S+) +([\d.]+)$", text, re.MULTILINE)
     assert [(seen, word) for seen, word, _ in steps] == [
@@ -67,7 +73,9 @@ def test_its_exercises(lesson: Run) -> None:
     assert seen[1] < seen[2] < seen[4] < seen[8] == seen[64] == 100
     greedy, beam = (found(rf"{name} — .*?, probability ([\d.]+)", text)[0] for name in (
         "greedy decoding begins with how", "beam search finds a likelier sentence"))  # fmt: skip
-    assert greedy == pytest.approx(0.2, abs=0.02) and beam == pytest.approx(0.4, abs=0.02)  # the shares in the corpus
+    assert greedy == pytest.approx(0.2, abs=0.02) and beam == pytest.approx(
+        0.4, abs=0.02
+    )  # the shares in the corpus
 
 
 # -- what the lessons use ----------------------------------------------------------------------------
@@ -95,14 +103,21 @@ def block_in_numpy(state: dict[str, Any], x: Any, memory: Any = None) -> Any:
     """A block of the text, from the names of its weights alone: no layer of the library takes part."""
 
     def attend(name: str, x: Any, source: Any) -> Any:
-        Q, K, V = (h @ state[f"{name}.{p}_proj.weight"].T for h, p in ((x, "q"), (source, "k"), (source, "v")))
-        heads = [softmax(Q[:, s] @ K[:, s].T / np.sqrt(3)) @ V[:, s] for s in (slice(0, 3), slice(3, 6))]
+        Q, K, V = (
+            h @ state[f"{name}.{p}_proj.weight"].T
+            for h, p in ((x, "q"), (source, "k"), (source, "v"))
+        )
+        heads = [
+            softmax(Q[:, s] @ K[:, s].T / np.sqrt(3)) @ V[:, s] for s in (slice(0, 3), slice(3, 6))
+        ]
         return np.hstack(heads) @ state[f"{name}.out_proj.weight"].T
 
     x = normal(x + attend("self_attention", x, x))
     if memory is not None:
         x = normal(x + attend("cross_attention", x, memory))
-    W1, b1, W2, b2 = (state[f"feed_forward.linear{i}.{kind}"] for i in (1, 2) for kind in ("weight", "bias"))
+    W1, b1, W2, b2 = (
+        state[f"feed_forward.linear{i}.{kind}"] for i in (1, 2) for kind in ("weight", "bias")
+    )
     return normal(x + np.maximum(x @ W1.T + b1, 0) @ W2.T + b2)
 
 
@@ -128,7 +143,11 @@ def test_exact_matches_are_what_generate_says(parts: ModuleType) -> None:
     for seed in range(12):
         model, source = parts.random_transformer(seed), ["hello", "world"]
         said = [word for word, _ in parts.generate(model, source, max_iters=4)]
-        pairs = [(source, list(t)) for n in (0, 1, 2) for t in itertools.product(["hola", "mundo", "a"], repeat=n)]
+        pairs = [
+            (source, list(t))
+            for n in (0, 1, 2)
+            for t in itertools.product(["hola", "mundo", "a"], repeat=n)
+        ]
         pairs += [(source, said[:-1])] * (said[-1] == "EOS")
         right = parts.exact_matches(model, pairs)
         assert right.tolist() == [[*target, "EOS"] == said for _, target in pairs]
@@ -141,7 +160,9 @@ def test_randn_leaves_norms_alone(parts: ModuleType) -> None:
     for name, p in layer.named_parameters():
         if "norm" in name:
             assert set(np.unique(p.data)) == ({1.0} if name.endswith("weight") else {0.0})
-    drawn = np.concatenate([p.data.ravel() for name, p in layer.named_parameters() if "norm" not in name])
+    drawn = np.concatenate(
+        [p.data.ravel() for name, p in layer.named_parameters() if "norm" not in name]
+    )
     assert drawn.size == 2 * 96 + 76
     assert abs(drawn.mean()) < 0.2 and abs(drawn.std() - 1) < 0.15
 

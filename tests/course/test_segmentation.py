@@ -43,7 +43,9 @@ def test_the_scenes_are_what_they_say() -> None:
 def test_tokens_positions_and_masks() -> None:
     picture = np.arange(2 * 12 * 12).reshape(2, 12, 12)
     tokens = script.patches(picture)
-    np.testing.assert_array_equal(tokens[1, 7], picture[1, 2:4, 2:4].ravel())  # patch 7 is row 1, column 1
+    np.testing.assert_array_equal(
+        tokens[1, 7], picture[1, 2:4, 2:4].ravel()
+    )  # patch 7 is row 1, column 1
     np.testing.assert_array_equal(script.pixels(tokens), picture)
     table = script.positions_2d(6, 32)
     np.testing.assert_allclose(

@@ -54,11 +54,19 @@ def test_the_lesson(lesson) -> None:  # type: ignore[no-untyped-def]
     assert min(map(float, rows["sure"])) > 0.5
     steps = re.findall(r"^ +(<bos>.*?) +→ (\S+)$", text, re.M)
     assert [last for _, last in steps] == ["I", "have", "a", "cat", "<eos>"]
-    assert [read for read, _ in steps] == ["<bos>", "<bos> I", "<bos> I have", "<bos> I have a", "<bos> I have a cat"]
+    assert [read for read, _ in steps] == [
+        "<bos>",
+        "<bos> I",
+        "<bos> I have",
+        "<bos> I have a",
+        "<bos> I have a cat",
+    ]
     right, asked = re.search(r"— ([\d.]+)% of (\d+) sentences that it has not seen", flat).groups()
     assert float(right) >= 85 and int(asked) == 200
     sure = float(re.search(r"with probability ([\d.]+)", flat)[1])
-    assert math.isclose(math.prod(map(float, rows["sure"])), sure, abs_tol=0.003), "the product of its five choices"
+    assert math.isclose(math.prod(map(float, rows["sure"])), sure, abs_tol=0.003), (
+        "the product of its five choices"
+    )
 
     # the softmax of the masked scores, from the numbers as printed
     scores = numbers(text, "Mask QKᵀ/√d′  (5, 5)", 25).reshape(5, 5)
@@ -72,12 +80,26 @@ def test_normalisation_by_hand(script: ModuleType) -> None:
     """The matrix is normalised once more, number by number, with Python's own statistics."""
     table = script.TABLE.tolist()
     columns = [list(column) for column in zip(*table)]
-    assert [fmean(r) for r in table] == [4, 5, 2, 6] and [pvariance(r) for r in table] == [9, 4, 1, 9]
-    assert [fmean(c) for c in columns] == [4, 6, 5, 2] and [pvariance(c) for c in columns] == [9, 9, 4, 1]
+    assert [fmean(r) for r in table] == [4, 5, 2, 6] and [pvariance(r) for r in table] == [
+        9,
+        4,
+        1,
+        9,
+    ]
+    assert [fmean(c) for c in columns] == [4, 6, 5, 2] and [pvariance(c) for c in columns] == [
+        9,
+        9,
+        4,
+        1,
+    ]
     normal = lambda xs: [(x - fmean(xs)) / math.sqrt(pvariance(xs)) for x in xs]
     np.testing.assert_allclose(script.BY_ROWS, [normal(row) for row in table], rtol=1e-12)
-    np.testing.assert_allclose(script.BY_COLUMNS, np.transpose([normal(column) for column in columns]), rtol=1e-12)
-    np.testing.assert_allclose(nn.LayerNorm(4, eps=0.0, dtype=float)(script.TABLE).data, script.BY_ROWS, rtol=1e-12)
+    np.testing.assert_allclose(
+        script.BY_COLUMNS, np.transpose([normal(column) for column in columns]), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        nn.LayerNorm(4, eps=0.0, dtype=float)(script.TABLE).data, script.BY_ROWS, rtol=1e-12
+    )
     np.testing.assert_allclose(
         nn.BatchNorm1d(4, eps=0.0, dtype=float)(script.TABLE).data, script.BY_COLUMNS, rtol=1e-12
     )
@@ -91,7 +113,10 @@ def test_the_lesson_keeps_the_sentence_for_the_end(script: ModuleType) -> None:
     assert "我 有 一只 猫" not in learned | asked
     assert all(word in corpus.source_vocab for word in script.SOURCE), "yet all its words are known"
     assert all(word in corpus.target_vocab for word in script.TARGET)
-    [row], [short] = corpus.targets([script.TARGET]).tolist(), corpus.sources([script.SOURCE]).tolist()
+    [row], [short] = (
+        corpus.targets([script.TARGET]).tolist(),
+        corpus.sources([script.SOURCE]).tolist(),
+    )
     assert (row[0], row[-1], len(row), len(short)) == (BOS, EOS, 6, 4)
     assert corpus.sources([script.SOURCE, ["我"]])[1, 1:].tolist() == [PAD] * 3
 
@@ -109,7 +134,10 @@ def test_a_wrong_layer_is_noticed(script: ModuleType, monkeypatch: pytest.Monkey
     with monkeypatch.context() as m:
         m.setattr(nn, "LayerNorm", Unbiased)
         script.layer_norm(lesson, np.random.default_rng(0))
-    assert lesson.failed == ["`nn.LayerNorm` does these three steps", r"Step 4: $\gamma_j$ times it, plus $\beta_j$"]
+    assert lesson.failed == [
+        "`nn.LayerNorm` does these three steps",
+        r"Step 4: $\gamma_j$ times it, plus $\beta_j$",
+    ]
     with monkeypatch.context() as m:
         m.setattr(nn, "causal_mask", lambda length: np.tri(length, length, 1, dtype=bool))
         script.masked_attention(lesson, np.random.default_rng(0))

@@ -58,12 +58,17 @@ def _one_wrong_element() -> Any:
 
 def _transposed() -> Any:
     square = rng.standard_normal((3, 3))
-    return custom_op(x=lambda g: (square @ g).T)(lambda x: x @ square.T), [rng.standard_normal((3, 3))]
+    return custom_op(x=lambda g: (square @ g).T)(lambda x: x @ square.T), [
+        rng.standard_normal((3, 3))
+    ]
 
 
 def _transposed_product() -> Any:
     s = rng.standard_normal((3, 3))
-    return custom_op(a=lambda g, b: g @ b, b=lambda g, a: a.T @ g)(lambda a, b: a @ b), [s, s.T @ s + A[:, :3]]
+    return custom_op(a=lambda g, b: g @ b, b=lambda g, a: a.T @ g)(lambda a, b: a @ b), [
+        s,
+        s.T @ s + A[:, :3],
+    ]
 
 
 def _softmax_by_ones() -> Any:
@@ -140,9 +145,13 @@ def test_the_report_shows_op_inputs_expected_and_got() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(TypeError, match="gradcheck: input 0 is float32; numerical derivatives need float64"):
+    with pytest.raises(
+        TypeError, match="gradcheck: input 0 is float32; numerical derivatives need float64"
+    ):
         mg.gradcheck(np.sin, np.ones(2, np.float32))
-    with pytest.raises(ValueError, match="gradcheck: expected at least one input of floating dtype"):
+    with pytest.raises(
+        ValueError, match="gradcheck: expected at least one input of floating dtype"
+    ):
         mg.gradcheck(np.sin, np.ones(2, int))
 
 
@@ -157,12 +166,16 @@ def test_custom_op_with_options_shapes_and_result() -> None:
 
     assert scaled_exp.__doc__ == "exp(scale x)."
     assert mg.gradcheck(scaled_exp, A) and mg.gradgradcheck(scaled_exp, A)
-    assert mg.gradcheck(lambda x: scaled_exp(x, scale=0.5), A) and mg.gradcheck(lambda x: scaled_exp(x, 0.5), A)
+    assert mg.gradcheck(lambda x: scaled_exp(x, scale=0.5), A) and mg.gradcheck(
+        lambda x: scaled_exp(x, 0.5), A
+    )
     assert repr(scaled_exp(Tensor([0.0], True))).endswith("op=scaled_exp)")
 
 
 def test_custom_op_with_one_rule_for_all() -> None:
-    @custom_op(vjp=lambda g, a, b, needs: (g * b if needs[0] else None, g * a if needs[1] else None))
+    @custom_op(
+        vjp=lambda g, a, b, needs: (g * b if needs[0] else None, g * a if needs[1] else None)
+    )
     def product(a, b, /):  # type: ignore[no-untyped-def]
         return a * b
 
@@ -195,7 +208,9 @@ def test_custom_op_refuses_unknown_names() -> None:
         def f(x, /):  # type: ignore[no-untyped-def]
             return x
 
-    with pytest.raises(TypeError, match=r"f: rules for \['w'\], which are no operands; the operands are \('x',\)"):
+    with pytest.raises(
+        TypeError, match=r"f: rules for \['w'\], which are no operands; the operands are \('x',\)"
+    ):
 
         @custom_op(w=lambda g: g)
         def f(x, /):  # type: ignore[no-untyped-def]
@@ -257,11 +272,17 @@ def _length_one_taken_for_the_whole() -> Any:
 @pytest.mark.parametrize(
     "make",
     [
-        _lost_as_array, _lost_in_one_of_two, _lost_as_a_number, _imaginary_part_dropped, _gradient_of_masked_entries,
-        _changes_its_input, _random, _length_one_taken_for_the_whole,
+        _lost_as_array,
+        _lost_in_one_of_two,
+        _lost_as_a_number,
+        _imaginary_part_dropped,
+        _gradient_of_masked_entries,
+        _changes_its_input,
+        _random,
+        _length_one_taken_for_the_whole,
     ],
     ids=lambda f: f.__name__.strip("_"),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("elementwise", [True, False])
 def test_lost_gradients_and_side_effects_are_rejected(make: Any, elementwise: bool) -> None:
     f, inputs = make()
@@ -289,7 +310,10 @@ def test_a_constant_that_hides_a_dependence_is_found_by_the_second_derivative() 
     with pytest.raises(GradcheckError, match="gradient of the gradient of"):
         mg.gradgradcheck(power, inputs)
     assert mg.gradgradcheck(np.power, inputs)
-    other = custom_op(a=lambda g, a, b: g * b * a ** (b - 1), b=lambda g, y, a: g * y * np.log(np.where(a == 1, 1, a)))
+    other = custom_op(
+        a=lambda g, a, b: g * b * a ** (b - 1),
+        b=lambda g, y, a: g * y * np.log(np.where(a == 1, 1, a)),
+    )
     power = other(lambda a, b: a**b)
     inputs[0] = np.array([1.0, 3.0])
     assert mg.gradcheck(power, inputs)

@@ -39,7 +39,17 @@ def test_a_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     assert 0.03 <= slept.forward < 0.06 and 0.02 <= slept.backward < 0.05
     assert 0.07 <= p.seconds < 0.2
     table = str(p).splitlines()
-    assert table[0].split() == ["op", "calls", "forward", "ms", "backward", "ms", "saved", "MB", "share"]
+    assert table[0].split() == [
+        "op",
+        "calls",
+        "forward",
+        "ms",
+        "backward",
+        "ms",
+        "saved",
+        "MB",
+        "share",
+    ]
     assert table[1].startswith("sleepy") and table[-1].startswith("all, ")
     shares = [float(line.split()[-1].rstrip("%")) for line in table[1:-1]]
     assert sum(shares) == pytest.approx(100, abs=0.5)
@@ -47,7 +57,9 @@ def test_a_profile_counts_and_times_each_op(tmp_path: Path) -> None:
     p.save_trace(tmp_path / "trace.json")
     # five calls forward; backward, one for each operand
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert len(events) == 5 + 7 and all(e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= 0 for e in events)
+    assert len(events) == 5 + 7 and all(
+        e["ph"] == "X" and e["dur"] >= 0 and e["ts"] >= 0 for e in events
+    )
     (forward,) = (e for e in events if e["name"] == "sleepy" and e["cat"] == "forward")
     assert forward["dur"] >= 30_000
 
@@ -84,5 +96,7 @@ def test_memory_report_counts_each_buffer_once() -> None:
     assert report.total == sum(size for _, size in report.by_op.values())
     assert str(report).splitlines()[-1].split()[0] == "all"
     assert mg.memory_report((x + 1).sum()).total == 0  # needs nothing
-    with pytest.raises(mg.GradientError, match="memory_report: this tensor does not require gradients"):
+    with pytest.raises(
+        mg.GradientError, match="memory_report: this tensor does not require gradients"
+    ):
         mg.memory_report(Tensor(1.0))

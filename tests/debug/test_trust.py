@@ -18,11 +18,15 @@ from minigrad import AnomalyError, GradientError, MissingExtraError, Tensor
 def test_anomaly_in_forward_names_op_and_line() -> None:
     x = Tensor([1.0, 0.0], requires_grad=True)
     with pytest.raises(
-        AnomalyError, match=r"^log: made Inf from finite operands; called at .*test_trust\.py:\d+ in .*np\.log\(x\)"
+        AnomalyError,
+        match=r"^log: made Inf from finite operands; called at .*test_trust\.py:\d+ in .*np\.log\(x\)",
     ):
         with mg.detect_anomaly():
             np.log(x)
-    with pytest.raises(AnomalyError, match="^divide: made NaN from finite operands"), mg.detect_anomaly():
+    with (
+        pytest.raises(AnomalyError, match="^divide: made NaN from finite operands"),
+        mg.detect_anomaly(),
+    ):
         Tensor([0.0]) / Tensor([0.0])  # also where nothing is recorded
 
 
@@ -31,7 +35,9 @@ def test_anomaly_in_backward_names_op_and_line_of_the_forward_call() -> None:
     with mg.detect_anomaly():
         h = np.sqrt(x)  # the marked line
         y = (h * 2).sum()
-        with pytest.raises(AnomalyError, match=r"^sqrt: its gradient made Inf .*np\.sqrt\(x\)  # the marked line"):
+        with pytest.raises(
+            AnomalyError, match=r"^sqrt: its gradient made Inf .*np\.sqrt\(x\)  # the marked line"
+        ):
             y.backward()
 
 
@@ -45,12 +51,17 @@ def test_anomaly_lets_infinities_through_that_were_given() -> None:
 def test_anomaly_reports_a_nan_that_was_given() -> None:
     x = Tensor([1.0, math.nan], requires_grad=True)
     with mg.detect_anomaly():
-        with pytest.raises(AnomalyError, match=r"multiply: passed on a NaN in its operands; called at .*test_trust.py"):
+        with pytest.raises(
+            AnomalyError,
+            match=r"multiply: passed on a NaN in its operands; called at .*test_trust.py",
+        ):
             x * 2
         with pytest.raises(AnomalyError, match="subtract: made NaN from operands with an Inf"):
             Tensor([math.inf], True) - math.inf
         y = (Tensor([1.0, 2.0], True) * 3).sum()
-        with pytest.raises(AnomalyError, match="sum: its gradient passed on a NaN in its gradients"):
+        with pytest.raises(
+            AnomalyError, match="sum: its gradient passed on a NaN in its gradients"
+        ):
             y.backward(np.array(math.nan))
         assert np.where(np.isnan(x.data), 0.0, Tensor([1.0, 2.0])).sum().item() == 1.0
 
@@ -65,11 +76,18 @@ def test_anomaly_knows_its_own_files_by_their_package(tmp_path, monkeypatch) -> 
         module = type(sys)(name)
         module.__file__ = str(folder / "__init__.py")
         monkeypatch.setitem(sys.modules, name, module)
-        for file in (folder / "__init__.py", Path(mg.__file__).parent.parent / name / "__init__.py"):
+        for file in (
+            folder / "__init__.py",
+            Path(mg.__file__).parent.parent / name / "__init__.py",
+        ):
             if name == "nn" and file.parent.parent != tmp_path:
                 continue
             exec(compile(source, str(file), "exec"), vars(module))
-            with np.errstate(divide="ignore"), mg.detect_anomaly(), pytest.raises(AnomalyError) as error:
+            with (
+                np.errstate(divide="ignore"),
+                mg.detect_anomaly(),
+                pytest.raises(AnomalyError) as error,
+            ):
                 module.f(Tensor([0.0], True))
             assert f"{file}:3 in f" in str(error.value)
 
@@ -80,7 +98,8 @@ def test_anomaly_notices_a_write_through_a_view() -> None:
         y = (x * x).sum()
         x.data[0] = 5.0
         with pytest.raises(
-            GradientError, match=r"multiply: values that its gradient needs were changed since .*\(x \* x\)"
+            GradientError,
+            match=r"multiply: values that its gradient needs were changed since .*\(x \* x\)",
         ):
             y.backward()
 
@@ -110,7 +129,9 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
         (tmp_path / name).write_text("precious")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "graphviz", None)
-        with pytest.raises(MissingExtraError, match=r"draw_graph needs graphviz: pip install graphviz"):
+        with pytest.raises(
+            MissingExtraError, match=r"draw_graph needs graphviz: pip install graphviz"
+        ):
             mg.draw_graph(y, tmp_path / "g.svg")
     pytest.importorskip("graphviz")
     if shutil.which("dot") is None:
@@ -120,7 +141,9 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
         assert "multiply" in mg.draw_graph(y, tmp_path / "g.svg").read_text()
         assert "<svg" in mg.draw_graph(y)._repr_svg_() and "multiply" in mg.draw_graph(y).svg
         monkeypatch.setenv("PATH", "")
-        with pytest.raises(RuntimeError, match="Graphviz programs are not installed; to_dot\\(\\) gives the text"):
+        with pytest.raises(
+            RuntimeError, match="Graphviz programs are not installed; to_dot\\(\\) gives the text"
+        ):
             mg.draw_graph(y, tmp_path / "h.svg")
     with pytest.raises(ValueError, match="draw_graph: .*g.text: expected a name that ends in .svg"):
         mg.draw_graph(y, tmp_path / "g.text")
@@ -136,7 +159,17 @@ def slope(f, x: float) -> float:  # type: ignore[no-untyped-def]
 
 def test_far_from_zero() -> None:
     for x in (-1000.0, 1000.0):
-        for f in (mg.sigmoid, mg.softplus, mg.silu, mg.gelu, mg.elu, np.tanh, mg.log_sigmoid, np.arctan, mg.erf):
+        for f in (
+            mg.sigmoid,
+            mg.softplus,
+            mg.silu,
+            mg.gelu,
+            mg.elu,
+            np.tanh,
+            mg.log_sigmoid,
+            np.arctan,
+            mg.erf,
+        ):
             assert math.isfinite(f(Tensor(x)).item()) and math.isfinite(slope(f, x)), f
     assert mg.softplus(Tensor(-40.0)).item() == pytest.approx(math.exp(-40), rel=1e-12)
     assert mg.log_sigmoid(Tensor(-1000.0)).item() == -1000.0
@@ -166,7 +199,10 @@ def test_large_scores_of_every_dtype(dtype: Any) -> None:
         total = mg.linear_cross_entropy(x, np.eye(3, dtype=dtype), None, goals, reduction="sum")
         np.testing.assert_allclose(total.data, expected[rows].sum(), **tolerance)
         out = mg.scaled_dot_product_attention(
-            scores[rows][None], np.eye(3, dtype=dtype)[None], np.eye(3, dtype=dtype)[None], scale=1.0
+            scores[rows][None],
+            np.eye(3, dtype=dtype)[None],
+            np.eye(3, dtype=dtype)[None],
+            scale=1.0,
         )
         np.testing.assert_allclose(out.data[0], probabilities, **tolerance)
 
@@ -193,13 +229,23 @@ def test_a_branch_not_taken_sends_no_nan() -> None:
     f = lambda x: mg.where(x > 0, np.sqrt(mg.maximum(x, 0.0)), 0.0).sum()
     np.testing.assert_array_equal(mg.grad(f)(np.array([4.0, 0.0, -1.0])).data, [0.25, 0, 0])
     assert slope(lambda x: np.linalg.norm(x * np.zeros(3)), 1.0) == 0
-    np.testing.assert_array_equal(mg.grad(lambda x: np.linalg.norm(x))(np.zeros(3)).data, np.zeros(3))
-    np.testing.assert_array_equal(mg.grad(lambda x: np.hypot(x, 0.0).sum())(np.zeros(2)).data, np.zeros(2))
-    np.testing.assert_array_equal(mg.grad(lambda x: mg.where(x > 5, np.inf, x).sum())(np.ones(2)).data, np.ones(2))
+    np.testing.assert_array_equal(
+        mg.grad(lambda x: np.linalg.norm(x))(np.zeros(3)).data, np.zeros(3)
+    )
+    np.testing.assert_array_equal(
+        mg.grad(lambda x: np.hypot(x, 0.0).sum())(np.zeros(2)).data, np.zeros(2)
+    )
+    np.testing.assert_array_equal(
+        mg.grad(lambda x: mg.where(x > 5, np.inf, x).sum())(np.ones(2)).data, np.ones(2)
+    )
 
 
 def test_powers_at_zero() -> None:
-    assert slope(lambda x: x**2, 0.0) == 0 and slope(lambda x: x**1, 0.0) == 1 and slope(lambda x: x**0, 0.0) == 0
+    assert (
+        slope(lambda x: x**2, 0.0) == 0
+        and slope(lambda x: x**1, 0.0) == 1
+        and slope(lambda x: x**0, 0.0) == 0
+    )
     assert slope(lambda x: x**2.0, -3.0) == -6
     assert slope(lambda x: 2.0**x, 3.0) == pytest.approx(8 * math.log(2))
     assert slope(lambda b: mg.power(0.0, b), 2.0) == 0
@@ -212,14 +258,23 @@ def test_ties_share_the_gradient() -> None:
     x = np.array([1.0, 3.0, 3.0])
     np.testing.assert_array_equal(mg.grad(lambda x: x.max())(x).data, [0, 0.5, 0.5])
     np.testing.assert_array_equal(mg.grad(lambda x: mg.min(-x))(x).data, [0, -0.5, -0.5])
-    assert slope(lambda x: mg.maximum(x, 2.0), 2.0) == 0.5 and slope(lambda x: mg.maximum(x, x), 2.0) == 1
-    assert slope(lambda x: mg.clip(x, 0.0, 2.0), 2.0) == 1 and slope(mg.relu, 0.0) == 0 and slope(np.abs, 0.0) == 0
+    assert (
+        slope(lambda x: mg.maximum(x, 2.0), 2.0) == 0.5
+        and slope(lambda x: mg.maximum(x, x), 2.0) == 1
+    )
+    assert (
+        slope(lambda x: mg.clip(x, 0.0, 2.0), 2.0) == 1
+        and slope(mg.relu, 0.0) == 0
+        and slope(np.abs, 0.0) == 0
+    )
 
 
 def test_products_with_zeros_have_exact_gradients_of_any_order() -> None:
     x = np.array([2.0, 0.0, 3.0])
     np.testing.assert_array_equal(mg.grad(lambda x: x.prod())(x).data, [0, 6, 0])
-    np.testing.assert_allclose(mg.hessian(lambda x: x.prod())(x).data, [[0, 3, 0], [3, 0, 2], [0, 2, 0]])
+    np.testing.assert_allclose(
+        mg.hessian(lambda x: x.prod())(x).data, [[0, 3, 0], [3, 0, 2], [0, 2, 0]]
+    )
     np.testing.assert_allclose(mg.hessian(lambda x: x.prod())(np.zeros(2)).data, [[0, 1], [1, 0]])
 
 
@@ -231,7 +286,9 @@ def test_determinant_of_a_singular_matrix_has_a_gradient() -> None:
 
 
 def test_erf_is_exact_to_rounding() -> None:
-    x = np.concatenate([np.linspace(-7, 7, 5001), np.logspace(-300, 0, 301), [0.46875, 4.0, np.inf, -np.inf]])
+    x = np.concatenate(
+        [np.linspace(-7, 7, 5001), np.logspace(-300, 0, 301), [0.46875, 4.0, np.inf, -np.inf]]
+    )
     exact = np.array([math.erf(v) for v in x])
     np.testing.assert_allclose(mg.erf(x).data, exact, rtol=5e-16, atol=0)
     assert math.isnan(mg.erf(Tensor(np.nan)).item())

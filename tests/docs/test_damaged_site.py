@@ -61,20 +61,29 @@ def parts() -> Iterator[SimpleNamespace]:
             "build",
             *(f"builder.{name}" for name in ("lessons", "browser", "page", "font", "reference")),
         )
-        yield SimpleNamespace(**{name.split(".")[-1]: importlib.import_module(name) for name in names})
+        yield SimpleNamespace(
+            **{name.split(".")[-1]: importlib.import_module(name) for name in names}
+        )
 
 
 @pytest.fixture
 def whole(tmp_path: Path, parts: SimpleNamespace) -> Path:
     """All that a small site is made of."""
-    path, record = tmp_path / "whole", tmp_path / "whole" / "site-records" / "09_build_a_transformer"
+    path, record = (
+        tmp_path / "whole",
+        tmp_path / "whole" / "site-records" / "09_build_a_transformer",
+    )
     for folder in ("docs/zh", "course/zh", "live", "pyodide", "examples"):
         (path / folder).mkdir(parents=True)
     record.mkdir(parents=True)
     for name in WRITTEN:
-        (path / "docs" / f"{name}.md").write_text(PAGE.format(title=name, marks=MARKS.get(name, "")))
+        (path / "docs" / f"{name}.md").write_text(
+            PAGE.format(title=name, marks=MARKS.get(name, ""))
+        )
     for name in ("index", "terms"):
-        text = PAGE.format(title=f"{name} 网页", marks=MARKS.get(name, "")).replace("start.md", "../start.md")
+        text = PAGE.format(title=f"{name} 网页", marks=MARKS.get(name, "")).replace(
+            "start.md", "../start.md"
+        )
         (path / "docs" / "zh" / f"{name}.md").write_text(text)
     shutil.copytree(ROOT / "docs" / "assets", path / "assets")
     shutil.copy(ROOT / "examples" / "course" / "zh" / "common.txt", path / "course" / "zh")
@@ -108,10 +117,15 @@ def translator(path: Path) -> None:
 def built(path: Path, parts: SimpleNamespace, patch: pytest.MonkeyPatch) -> dict[str, bytes]:
     """The site that is made of a folder, by the names of its files; what is wrong with it is a ValueError."""
     for module, name, place in (
-        (parts.build, "HERE", "docs"), (parts.lessons, "COURSE", "course"), (parts.languages, "HERE", "course"),
-        (parts.page, "ASSETS", "assets"), (parts.browser, "ASSETS", "assets"), (parts.browser, "PARTS", "live"),
-        (parts.browser, "ROOT", ""), (parts.font, "MADE", "assets/math.woff"),
-    ):  # fmt: skip
+        (parts.build, "HERE", "docs"),
+        (parts.lessons, "COURSE", "course"),
+        (parts.languages, "HERE", "course"),
+        (parts.page, "ASSETS", "assets"),
+        (parts.browser, "ASSETS", "assets"),
+        (parts.browser, "PARTS", "live"),
+        (parts.browser, "ROOT", ""),
+        (parts.font, "MADE", "assets/math.woff"),
+    ):
         patch.setattr(module, name, path / place)
     patch.setattr(parts.build, "WRITTEN", WRITTEN)
     patch.setattr(parts.reference, "pages", list)
@@ -124,20 +138,46 @@ def built(path: Path, parts: SimpleNamespace, patch: pytest.MonkeyPatch) -> dict
             cached.cache_clear()
     if wrong:
         raise ValueError(max(wrong, key=lambda line: "\n" in line))
-    return {str(file.relative_to(path)): file.read_bytes() for file in (path / "site").rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in (path / "site").rglob("*")
+        if file.is_file()
+    }
 
 
 FILES = (
-    "docs/index.md", "docs/start.md", "docs/live.md", "docs/zh/terms.md", "course/zh/common.txt",
-    "course/zh/09_build_a_transformer.txt", "assets/style.css", "assets/site.js", "assets/math.woff", "live/page.html", "live/worker.js",
-    "pyodide/pyodide-lock.json", *(f"site-records/09_build_a_transformer/{name}" for name in
-    ("lesson.json", "a.svg", "e.html", "config.json", "vocab.json", "best.safetensors")),
-)  # fmt: skip
+    "docs/index.md",
+    "docs/start.md",
+    "docs/live.md",
+    "docs/zh/terms.md",
+    "course/zh/common.txt",
+    "course/zh/09_build_a_transformer.txt",
+    "assets/style.css",
+    "assets/site.js",
+    "assets/math.woff",
+    "live/page.html",
+    "live/worker.js",
+    "pyodide/pyodide-lock.json",
+    *(
+        f"site-records/09_build_a_transformer/{name}"
+        for name in (
+            "lesson.json",
+            "a.svg",
+            "e.html",
+            "config.json",
+            "vocab.json",
+            "best.safetensors",
+        )
+    ),
+)
 # Words that may be others, and what nothing but a browser reads.
 FREE = (".md", "worker.js", "site.js", "style.css", "e.html", ".txt character", "a.svg", "page.html", "math.woff", "_transformer.txt cut", "config.json", "'checksums'", "= None", "with CRLF")  # fmt: skip
 
 
-FOUND = ("course/zh/common.txt deep", "pyodide/pyodide-lock.json ('packages', 'numpy', 'file_name') =")  # by long runs
+FOUND = (
+    "course/zh/common.txt deep",
+    "pyodide/pyodide-lock.json ('packages', 'numpy', 'file_name') =",
+)  # by long runs
 
 
 def cases_of(path: Path, rng: np.random.Generator) -> list[Damage]:
@@ -170,8 +210,11 @@ def test_damage_to_what_the_site_is_made_of(
             named = "09_build" if "site-records" in what else Path(what.split(" ")[0]).stem
             named = "html" if named == "page" else named  # of which translator.html is made
             judge.case(
-                what, lambda d=directory, patch=patch: built(d, parts, patch), lambda found: found == expected,
-                named, any(name in what for name in FREE),
-            )  # fmt: skip
+                what,
+                lambda d=directory, patch=patch: built(d, parts, patch),
+                lambda found: found == expected,
+                named,
+                any(name in what for name in FREE),
+            )
             shutil.rmtree(directory)
     judge.report("damaged files of the site", 70, tell)

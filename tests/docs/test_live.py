@@ -48,9 +48,15 @@ def test_what_the_page_asks(run_dir: Path) -> None:
     asked = importlib.import_module("asked").Asked(str(run_dir))
     about = json.loads(asked.about())
     assert about["heads"]["decoder.layers.0.cross_attention"] == 2 and "猫" in about["words"]
-    say = lambda text, silent: json.loads(asked.translate(json.dumps({"text": text, "silent": silent})))
+    say = lambda text, silent: json.loads(
+        asked.translate(json.dumps({"text": text, "silent": silent}))
+    )
     plain = say("我 有 一只 恐龙", {})
-    assert plain["unknown"] == ["恐龙"] and "@data@" not in plain["page"] and json.dumps("恐龙") in plain["page"]
+    assert (
+        plain["unknown"] == ["恐龙"]
+        and "@data@" not in plain["page"]
+        and json.dumps("恐龙") in plain["page"]
+    )
     assert say("我 有 一只 恐龙", {"decoder.layers.0.self_attention": []}) == plain
     silenced = say("我 有 一只 恐龙", {name: [0, 1] for name in about["heads"]})
     assert silenced["score"] != plain["score"]
@@ -60,13 +66,19 @@ def test_what_the_page_asks(run_dir: Path) -> None:
     assert [say(source, {})["text"] for source, _ in NEW] == [target for _, target in NEW]
     asked.forget()
     after = asked.translator.model.state_dict()
-    assert all(np.array_equal(value, after[name]) for name, value in before.items()) and say("我", {})["text"]
+    assert (
+        all(np.array_equal(value, after[name]) for name, value in before.items())
+        and say("我", {})["text"]
+    )
 
 
 def test_new_words_change_nothing_that_was_known(run_dir: Path) -> None:
     asked = importlib.import_module("asked").Asked(str(run_dir))
     old = asked.translator
-    source, target = np.array([old.source_vocab.encode(["我", "有", "一只", "猫"])]), np.array([[1, 5, 6]])
+    source, target = (
+        np.array([old.source_vocab.encode(["我", "有", "一只", "猫"])]),
+        np.array([[1, 5, 6]]),
+    )
     with mg.no_grad():
         before = old.model(source, target).data
         asked._make_room([(s.split(), t.split()) for s, t in NEW])
@@ -136,11 +148,21 @@ def test_all_is_in_the_file(run_dir: Path, pyodide: Path, tmp_path: Path) -> Non
         ("numpy-2.whl", None, "numpy-2.whl"),
         ("pyodide-lock.json", '{"packages": {}}', "pyodide-lock.json: packages: numpy is missing"),
         ("pyodide-lock.json", "{", "pyodide-lock.json: not JSON"),
-        ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": 3}}}', "numpy: file_name: expected a text, got 3"),
-        ("pyodide-lock.json", '{"packages": {"numpy": {"file_name": "../x", "depends": ["numpy"]}}}', "../x"),
+        (
+            "pyodide-lock.json",
+            '{"packages": {"numpy": {"file_name": 3}}}',
+            "numpy: file_name: expected a text, got 3",
+        ),
+        (
+            "pyodide-lock.json",
+            '{"packages": {"numpy": {"file_name": "../x", "depends": ["numpy"]}}}',
+            "../x",
+        ),
     ],
 )
-def test_a_folder_that_is_not_pyodide(run_dir: Path, pyodide: Path, name: str, text: str | None, said: str) -> None:
+def test_a_folder_that_is_not_pyodide(
+    run_dir: Path, pyodide: Path, name: str, text: str | None, said: str
+) -> None:
     if text is None:
         (pyodide / name).unlink()
     else:
@@ -152,10 +174,14 @@ def test_a_folder_that_is_not_pyodide(run_dir: Path, pyodide: Path, name: str, t
 def test_the_page_in_chromium(run_dir: Path, pyodide: Path, tmp_path: Path) -> None:
     pytest.importorskip("selenium")
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+        pytest.skip(
+            "chromium and chromedriver are not installed (Debian: chromium, chromium-driver)"
+        )
     look = importlib.import_module("look")
     page = tmp_path / "translator.html"
-    page.write_text(importlib.import_module("builder.browser").live_page(pyodide, run_dir), encoding="utf-8")
+    page.write_text(
+        importlib.import_module("builder.browser").live_page(pyodide, run_dir), encoding="utf-8"
+    )
     driver = look.browser()
 
     def text(name: str, expected: str) -> str:

@@ -36,7 +36,9 @@ def docs() -> Iterator[SimpleNamespace]:
             "formulas",
             "terminal",
         )
-        yield SimpleNamespace(**{name.split(".")[-1]: importlib.import_module(name) for name in names})
+        yield SimpleNamespace(
+            **{name.split(".")[-1]: importlib.import_module(name) for name in names}
+        )
     finally:
         for path in paths:
             sys.path.remove(path)
@@ -66,7 +68,10 @@ def test_a_formula_is_text_and_mathml(docs: SimpleNamespace, tex: str, text: str
         root = ElementTree.fromstring(docs.formulas.mathml(tex, block))
         assert root.tag == "math" and root.get("aria-label")
         assert all(
-            len(node) == {"mfrac": 2, "msup": 2, "msub": 2, "msubsup": 3, "munderover": 3}.get(node.tag, len(node))
+            len(node)
+            == {"mfrac": 2, "msup": 2, "msub": 2, "msubsup": 3, "munderover": 3}.get(
+                node.tag, len(node)
+            )
             for node in root.iter()
         )
 
@@ -80,7 +85,9 @@ def test_marks_and_spaces_of_mathml(docs: SimpleNamespace) -> None:
     assert "mspace" not in mathml(r"\tanh(x)") and mathml(r"e^x \sin x").count("mspace width") == 2
 
 
-@pytest.mark.parametrize("tex", [r"\frac{a}", r"{a", r"\unknown", r"\begin{matrix} a \end{matrix}", "a}", r"\left( a"])
+@pytest.mark.parametrize(
+    "tex", [r"\frac{a}", r"{a", r"\unknown", r"\begin{matrix} a \end{matrix}", "a}", r"\left( a"]
+)
 def test_what_is_not_known_is_an_error(docs: SimpleNamespace, tex: str) -> None:
     with pytest.raises(docs.formulas.FormulaError):
         docs.formulas.mathml(tex)
@@ -92,7 +99,12 @@ def test_what_is_not_known_is_an_error(docs: SimpleNamespace, tex: str) -> None:
 def test_differing_digits(docs: SimpleNamespace) -> None:
     differing = docs.terminal.differing
     assert differing("1.71887693", "1.71887700") == [("1.71887", False), ("700", True)]
-    assert differing("[0.84, 0.99]", "[0.84 0.54]") == [("[0.84", False), (" 0.", False), ("54", True), ("]", False)]
+    assert differing("[0.84, 0.99]", "[0.84 0.54]") == [
+        ("[0.84", False),
+        (" 0.", False),
+        ("54", True),
+        ("]", False),
+    ]
     assert differing("logits", "probabilities") == [("probabilities", True)]
     assert not any(differs for _, differs in differing("0.50", "0.5"))
 
@@ -104,13 +116,16 @@ def test_lines_fit_any_width(docs: SimpleNamespace, width: int) -> None:
         * 3
     )
     lines = docs.terminal.wrapped(text, width, "  ✓ ", "    ").split("\n")
-    assert all(docs.terminal.columns(line) <= width for line in lines) and lines[1].startswith("    ")
+    assert all(docs.terminal.columns(line) <= width for line in lines) and lines[1].startswith(
+        "    "
+    )
     assert "".join("".join(lines).split()) == "✓" + "".join(text.split())
 
 
 def test_marks_of_prose(docs: SimpleNamespace) -> None:
     assert (
-        docs.terminal.plain("a *b* of `c_d` is $x^2$, see [here](x.md); 2*3*4") == "a b of c_d is x², see here; 2*3*4"
+        docs.terminal.plain("a *b* of `c_d` is $x^2$, see [here](x.md); 2*3*4")
+        == "a b of c_d is x², see here; 2*3*4"
     )
 
 
@@ -121,7 +136,12 @@ def test_markdown(docs: SimpleNamespace) -> None:
     page = docs.markdown.render(
         "# T\n\n## A $x^2$\n\ncosts $5 and [b](b.md#c) `$y$`\n\n$$a_1$$\n\n| n | t |\n| ---: | --- |\n| 1.5 | `a_b` |\n"
     )
-    assert page.count("<math") == 2 and 'display="block"' in page and "costs $5" in page and "<code>$y$</code>" in page
+    assert (
+        page.count("<math") == 2
+        and 'display="block"' in page
+        and "costs $5" in page
+        and "<code>$y$</code>" in page
+    )
     assert 'href="b.html#c"' in page and '<td class="number">1.5</td>' in page
     assert "<code>a_<wbr>b</code>" in page and '<th style="text-align:right">n</th>' in page
 
@@ -148,11 +168,16 @@ def test_words_of_diagrams_are_translated_and_letters_have_an_index(docs: Simple
         assert re.search("<text[^>]*>[^<]*[\u4e00-\u9fff]", shown), name
         assert not re.search(">[^<]*[a-z] [a-z]+ [a-z]+ [a-z]+[^<]*</text>", shown), name
     head = docs.diagrams.figure("head", "")
-    assert 'W<tspan dy="0.25em" font-size="0.75em">Q</tspan></text>' in head and "rows sum to 1" in head
+    assert (
+        'W<tspan dy="0.25em" font-size="0.75em">Q</tspan></text>' in head
+        and "rows sum to 1" in head
+    )
 
 
 def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
-    (folder / "a.html").write_text(f'<html><body><p id="here">x</p>{body}</body></html>', encoding="utf-8")
+    (folder / "a.html").write_text(
+        f'<html><body><p id="here">x</p>{body}</body></html>', encoding="utf-8"
+    )
     return docs.check.problems(folder)
 
 
@@ -174,7 +199,9 @@ def problems(docs: SimpleNamespace, folder: Path, body: str) -> list[str]:
         ('<math aria-label="x"><mi>∰</mi></math>', "font of formulas: ∰"),
     ],
 )
-def test_what_a_page_may_not_have(docs: SimpleNamespace, tmp_path: Path, body: str, word: str) -> None:
+def test_what_a_page_may_not_have(
+    docs: SimpleNamespace, tmp_path: Path, body: str, word: str
+) -> None:
     found = problems(docs, tmp_path, body)
     assert found and any(word in line for line in found), found
 
@@ -196,9 +223,13 @@ def test_the_font_has_what_formulas_can_have(docs: SimpleNamespace) -> None:
             "STI Pub" in str(made["name"].getDebugName(0))
             and len(made["MATH"].table.MathVariants.VertGlyphCoverage.glyphs) > 20
         )
-        roots = {made["hmtx"][name][0] for name in made.getGlyphOrder() if name.startswith("uni221A")}
+        roots = {
+            made["hmtx"][name][0] for name in made.getGlyphOrder() if name.startswith("uni221A")
+        }
         assert len(roots) == 1, "a browser leaves room behind a root for the widest sign of it"
-    assert "SIL OPEN FONT LICENSE" in (font.MADE.parent / "math-LICENSE.txt").read_text(encoding="utf-8")
+    assert "SIL OPEN FONT LICENSE" in (font.MADE.parent / "math-LICENSE.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_diagrams_are_drawn_with_what_was_computed(docs: SimpleNamespace) -> None:
@@ -210,14 +241,18 @@ def test_diagrams_are_drawn_with_what_was_computed(docs: SimpleNamespace) -> Non
             x, y, w, h = (float(node.get(name)) for name in ("x", "y", "width", "height"))
             assert x >= 0 and y >= 0 and x + w <= width and y + h <= height
     shown = docs.diagrams.DIAGRAMS["graph"][0]().svg("")
-    assert "∂L/∂x = 0.3199" in shown and "∂L/∂w = 1.279" in shown  # by hand: 2 tanh 1 (1 - tanh² 1) times 0.5 and 2
+    assert (
+        "∂L/∂x = 0.3199" in shown and "∂L/∂w = 1.279" in shown
+    )  # by hand: 2 tanh 1 (1 - tanh² 1) times 0.5 and 2
 
 
 def test_the_reference_has_every_operation_and_rule(docs: SimpleNamespace) -> None:
     page = docs.reference.operations().content
     import minigrad.docs
 
-    names = {name for kinds in minigrad.docs.KINDS.values() for part in kinds for name in part.__all__}
+    names = {
+        name for kinds in minigrad.docs.KINDS.values() for part in kinds for name in part.__all__
+    }
     assert all(f'<dt id="{name}">' in page for name in names)
     bare = html.unescape(re.sub(r"<[^>]+>", "", page))
     assert "lambda" not in bare and page.count("<pre") > 40
@@ -233,13 +268,19 @@ def test_the_reference_of_modules(docs: SimpleNamespace) -> None:
     """Every public name by its group, with a signature to be read; no operation is told of twice."""
     import nn
 
-    found = {name: docs.reference.module(name, *where).content for name, where in docs.reference.MODULES.items()}
+    found = {
+        name: docs.reference.module(name, *where).content
+        for name, where in docs.reference.MODULES.items()
+    }
     bare = {name: html.unescape(re.sub(r"<[^>]+>", "", page)) for name, page in found.items()}
     public = {n for n, thing in vars(nn).items() if not n.startswith("_") and callable(thing)}
     assert public <= set(re.findall(r'<dt id="(\w+)"', found["nn"]))
     assert "Linear(in_features: int, out_features: int, bias: bool = True" in bare["nn"]
     assert not re.search(r": 'bool'|→ 'Tensor'| object at 0x", "".join(bare.values()))
-    assert '<dt id="Tensor.backward">' in found["minigrad"] and '<dt id="Tensor.exp">' not in found["minigrad"]
+    assert (
+        '<dt id="Tensor.backward">' in found["minigrad"]
+        and '<dt id="Tensor.exp">' not in found["minigrad"]
+    )
     assert '<a href="operations.html#absolute"><code>.abs</code></a>' in found["minigrad"]
     assert "Operations as methods" not in found["nn"]  # AttentionCache.append is not ours
     for page in found.values():
@@ -249,24 +290,34 @@ def test_the_reference_of_modules(docs: SimpleNamespace) -> None:
 def test_what_works_is_a_page_of_the_reference(docs: SimpleNamespace) -> None:
     page = next(page for page in docs.build.written() if page.path == "numpy.html")
     assert page.group == "Reference" and page.content.count("<code>") > 600
-    for shown in ("minimize, BFGS, jac=", "np.linalg.svd", "x.unsqueeze(0)", "mean different things by one name"):
+    for shown in (
+        "minimize, BFGS, jac=",
+        "np.linalg.svd",
+        "x.unsqueeze(0)",
+        "mean different things by one name",
+    ):
         assert shown in page.content, shown
 
 
 def test_written_pages_and_their_code(docs: SimpleNamespace) -> None:
     made = docs.build.written()
-    assert made[0].path == "index.html" and {"start.html", "design.html"} <= {page.path for page in made}
+    assert made[0].path == "index.html" and {"start.html", "design.html"} <= {
+        page.path for page in made
+    }
     assert all("{{diagram" not in page.content for page in made)
 
 
 def test_a_page_that_cannot_be_read_is_noticed(docs: SimpleNamespace, tmp_path: Path) -> None:
     pytest.importorskip("selenium")
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+        pytest.skip(
+            "chromium and chromedriver are not installed (Debian: chromium, chromium-driver)"
+        )
     (tmp_path / "bad.html").write_text(
         '<!DOCTYPE html><html><body style="background:#fff"><p style="color:#aaa">pale words</p>'
-        '<div style="width:900px">wide</div><script>null.x</script></body></html>', encoding="utf-8",
-    )  # fmt: skip
+        '<div style="width:900px">wide</div><script>null.x</script></body></html>',
+        encoding="utf-8",
+    )
     driver = docs.look.browser()
     try:
         found = docs.look.look_at(driver, tmp_path / "bad.html", "bad", None)
@@ -286,14 +337,20 @@ def test_a_lesson_that_does_not_hold_stops_the_build(docs: SimpleNamespace, tmp_
             "from lesson import Lesson\n"
             "lesson = Lesson('x', 'A title.', sys.argv[1:])\n"
             f"lesson.fact('the sun is cold', {true})\n"
-            "raise SystemExit(lesson.end())\n", encoding="utf-8",
-        )  # fmt: skip
+            "raise SystemExit(lesson.end())\n",
+            encoding="utf-8",
+        )
     folder, error = lessons._run(tmp_path / "good.py", tmp_path / "records", reuse=False)
     (page,), problems = lessons._in_each_language(tmp_path / "good.py", folder)
     assert (
-        not error and problems == ["good.py: expected its Chinese in zh/good.txt"] and "The sun is cold" in page.content
+        not error
+        and problems == ["good.py: expected its Chinese in zh/good.txt"]
+        and "The sun is cold" in page.content
     )
-    assert lessons._run(tmp_path / "bad.py", tmp_path / "records", reuse=False)[1] == "does not agree: the sun is cold"
+    assert (
+        lessons._run(tmp_path / "bad.py", tmp_path / "records", reuse=False)[1]
+        == "does not agree: the sun is cold"
+    )
 
 
 def test_blocks_as_html(docs: SimpleNamespace, tmp_path: Path) -> None:
@@ -302,7 +359,14 @@ def test_blocks_as_html(docs: SimpleNamespace, tmp_path: Path) -> None:
         [
             {"kind": "title", "text": "A < B."},
             {"kind": "fact", "text": "<script>", "holds": True, "detail": "x < y"},
-            {"kind": "erratum", "text": "s", "holds": True, "printed": "1.23", "exact": "1.25", "detail": "d"},
+            {
+                "kind": "erratum",
+                "text": "s",
+                "holds": True,
+                "printed": "1.23",
+                "exact": "1.25",
+                "detail": "d",
+            },
             {"kind": "measured", "text": "12 ms"},
             {"kind": "table", "header": ["a", "b"], "rows": [["x", "1.5"]], "caption": ""},
             {"kind": "exercise", "question": "q?", "answer": "a $x^2$"},
@@ -316,26 +380,43 @@ def test_blocks_as_html(docs: SimpleNamespace, tmp_path: Path) -> None:
 
 
 def test_a_page_in_chinese(docs: SimpleNamespace, tmp_path: Path) -> None:
-    lessons, page = importlib.import_module("builder.lessons"), importlib.import_module("builder.page")
+    lessons, page = (
+        importlib.import_module("builder.lessons"),
+        importlib.import_module("builder.page"),
+    )
     words = importlib.import_module("languages").catalogue("00_autodiff", "zh")
     blocks = [
         {"kind": "title", "text": "Autodiff from nothing: how a program can know its own derivative."},
         {"kind": "diagram", "name": "graph", "caption": "The three steps as a graph: values go to the right, derivatives come back."},
         {"kind": "exercise", "question": "What would `backward` give for $y \\cdot y$ with `=` in place of `+=`?", "answer": ""},
     ]  # fmt: skip
-    both = [lessons._page(Path("00_autodiff.py"), tmp_path, blocks, w) for w in (lessons.Catalogue(), words)]
+    both = [
+        lessons._page(Path("00_autodiff.py"), tmp_path, blocks, w)
+        for w in (lessons.Catalogue(), words)
+    ]
     first = page.Page("zh/index.html", "minigrad", "", "", language="zh")
     english, chinese = (page.document([first, *both], here) for here in both)
-    assert '<html lang="en">' in english and 'hreflang="zh" href="../zh/00_autodiff.html"' in english
-    assert '<html lang="zh">' in chinese and 'hreflang="en" href="../course/00_autodiff.html"' in chinese
-    assert "<h1>从零开始的自动微分：程序怎样知道自己的导数</h1>" in chinese and "<b>练习。</b>" in chinese
+    assert (
+        '<html lang="en">' in english and 'hreflang="zh" href="../zh/00_autodiff.html"' in english
+    )
+    assert (
+        '<html lang="zh">' in chinese
+        and 'hreflang="en" href="../course/00_autodiff.html"' in chinese
+    )
+    assert (
+        "<h1>从零开始的自动微分：程序怎样知道自己的导数</h1>" in chinese
+        and "<b>练习。</b>" in chinese
+    )
     assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub(r"<svg.*?</svg>|<code>.*?</code>|<math.*?</math>|<[^>]+>", "", chinese, flags=re.S))  # fmt: skip
     assert both[1].short == "0 · 从零开始的自动微分"
 
 
 def test_a_sentence_without_chinese_stops_the_build(docs: SimpleNamespace, tmp_path: Path) -> None:
     lessons = importlib.import_module("builder.lessons")
-    blocks = [{"kind": "title", "text": "Autodiff from nothing."}, {"kind": "say", "text": "A new sentence."}]
+    blocks = [
+        {"kind": "title", "text": "Autodiff from nothing."},
+        {"kind": "say", "text": "A new sentence."},
+    ]
     (tmp_path / "lesson.json").write_text(json.dumps({"blocks": blocks}), encoding="utf-8")
     _, wrong = lessons._in_each_language(Path("00_autodiff.py"), tmp_path)
     assert "00_autodiff.py: no zh for: A new sentence." in wrong

@@ -28,7 +28,9 @@ from minigrad.console import run_script
 from minigrad.serialization import load_arrays, save_arrays
 from nn.text import BOS, EOS
 
-corpora, train, translate = (load(name) for name in ("corpora", "train_toy_translation", "translate"))
+corpora, train, translate = (
+    load(name) for name in ("corpora", "train_toy_translation", "translate")
+)
 
 # -- the grammars, held against translators of our own ------------------------------------------------
 
@@ -61,7 +63,9 @@ ES_SUBJECTS = {
     "I": ("yo", 0), "you": ("tú", 1), "he": ("él", 2), "she": ("ella", 2), "Maria": ("María", 2), "Juan": ("Juan", 2),
     "my brother": ("mi hermano", 2), "we": ("nosotros", 3), "they": ("ellos", 4), "my sisters": ("mis hermanas", 4),
 }  # fmt: skip
-ES_VERBS = table("buy comprar draw dibujar need necesitar sell vender see ver know conocer have tener want querer")
+ES_VERBS = table(
+    "buy comprar draw dibujar need necesitar sell vender see ver know conocer have tener want querer"
+)
 ES_IRREGULAR = {("ver", 0): "veo", ("conocer", 0): "conozco", ("tener", 0): "tengo"}
 ES_ENDINGS = {"ar": ("o", "as", "a", "amos", "an"), "er": ("o", "es", "e", "emos", "en")}
 
@@ -92,7 +96,10 @@ def spanish_noun(english: str, many: bool) -> tuple[str, bool, bool]:
         noun = {"children": "child", "cities": "city"}.get(noun, noun[:-1])
     feminine = noun in FEMININE
     word = (FEMININE if feminine else MASCULINE)[noun]
-    words = [spanish_plural(word) if many else word, *(agreeing(a, feminine, many) for a in adjectives)]
+    words = [
+        spanish_plural(word) if many else word,
+        *(agreeing(a, feminine, many) for a in adjectives),
+    ]
     return " ".join(words), feminine, noun in PEOPLE
 
 
@@ -157,11 +164,18 @@ ZH_NOUNS = {
     "个": "杯子 cup 苹果 apple 橙子 orange 盒子 box 朋友 friend 学生 student 孩子 child", "块": "手表 watch",
     "辆": "车 car 自行车 bicycle", "座": "房子 house", "位": "老师 teacher 医生 doctor",
 }  # fmt: skip
-ZH_NOUN = {noun: (english, measure) for measure, t in ZH_NOUNS.items() for noun, english in table(t).items()}
+ZH_NOUN = {
+    noun: (english, measure)
+    for measure, t in ZH_NOUNS.items()
+    for noun, english in table(t).items()
+}
 ZH_ADJECTIVES = table(
     "大 big 小 small 新 new 旧 old 红 red 黑 black 白 white 可爱 cute 好看 nice 高 tall 年轻 young 聪明 clever"
 )
-ZH_VERBS = {**table("有 have 看见 see 喜欢 like 想要 want 需要 need 画 draw 认识 know 买 buy"), "找": "look for"}
+ZH_VERBS = {
+    **table("有 have 看见 see 喜欢 like 想要 want 需要 need 画 draw 认识 know 买 buy"),
+    "找": "look for",
+}
 ZH_PAST = {"see": "saw", "draw": "drew", "buy": "bought", "look for": "looked for"}
 # longer ones before those that they begin with
 ZH_SUBJECTS = {
@@ -188,8 +202,12 @@ def english_phrase(words: list[str]) -> str:
     english, measure = ZH_NOUN[noun]
     assert measured[1:] == measure and adjective[1:] in ([], ["的"]), words
     number = COUNTS[measured[0]]
-    english = " ".join([ZH_ADJECTIVES[a] for a in adjective[:1]] + [english_plural(english) if number else english])
-    return f"{number} {english}" if number else f"{'an' if english[0] in 'aeiou' else 'a'} {english}"
+    english = " ".join(
+        [ZH_ADJECTIVES[a] for a in adjective[:1]] + [english_plural(english) if number else english]
+    )
+    return (
+        f"{number} {english}" if number else f"{'an' if english[0] in 'aeiou' else 'a'} {english}"
+    )
 
 
 def english(chinese: str) -> str:
@@ -208,7 +226,9 @@ def english(chinese: str) -> str:
     third = who in ZH_THIRD
     denied = rest[0] in ("不", "没有", "看不见")
     if denied:
-        rest = rest[1:] if rest[0] == "不" else [{"没有": "有", "看不见": "看见"}[rest[0]], *rest[1:]]
+        rest = (
+            rest[1:] if rest[0] == "不" else [{"没有": "有", "看不见": "看见"}[rest[0]], *rest[1:]]
+        )
     where = ""
     if rest[0] == "在":
         where, rest = " " + ZH_PLACES[rest[1]], rest[2:]
@@ -224,7 +244,9 @@ def english(chinese: str) -> str:
         return f"{does} {who} {verb} {what} ?"
     first, *more = verb.split()
     verb3 = " ".join([{"have": "has"}.get(first, first + "s"), *more])
-    return f"{who} {does} not {verb} {what}" if denied else f"{who} {verb3 if third else verb} {what}"
+    return (
+        f"{who} {does} not {verb} {what}" if denied else f"{who} {verb3 if third else verb} {what}"
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -239,11 +261,25 @@ def test_a_corpus_has_thousands_of_pairs_with_everything_in_them(pair: str) -> N
     made = {"zh-en": corpora.chinese_english, "en-es": corpora.english_spanish}[pair]
     pairs = made(8000, 0)
     assert len({a for a, _ in pairs}) == len({b for _, b in pairs}) == 8000
-    assert pairs[: len(corpora.ALWAYS[pair])] == corpora.ALWAYS[pair] and made(50, 0) == pairs[:50] != made(50, 1)
+    assert pairs[: len(corpora.ALWAYS[pair])] == corpora.ALWAYS[pair] and made(50, 0) == pairs[
+        :50
+    ] != made(50, 1)
     tokens = Counter(token for sides in pairs for side in sides for token in side.split())
     if pair == "zh-en":
         assert ("我 有 一只 猫", "I have a cat") in pairs
-        words = {*ZH_NOUN, *ZH_ADJECTIVES, *ZH_VERBS, *ZH_PLACES, "不", "没有", "吗", "很", "了", "昨天", "的"}
+        words = {
+            *ZH_NOUN,
+            *ZH_ADJECTIVES,
+            *ZH_VERBS,
+            *ZH_PLACES,
+            "不",
+            "没有",
+            "吗",
+            "很",
+            "了",
+            "昨天",
+            "的",
+        }
         measured = {n + m for n in "一两三四五六七八" for m in ZH_NOUNS}
         assert words | measured <= set(tokens)
         assert all(any(f"{s} " in a for a, _ in pairs) for s in ZH_SUBJECTS)
@@ -270,7 +306,10 @@ def test_a_corpus_has_thousands_of_pairs_with_everything_in_them(pair: str) -> N
         assert all(any(name in b for _, b in pairs) for name, _ in ES_SUBJECTS.values())
         assert all(conjugated(v, p) in tokens for v in ES_VERBS.values() for p in range(5))
         assert all(
-            agreeing(a, f, many) in tokens for a in ES_ADJECTIVES for f in (True, False) for many in (True, False)
+            agreeing(a, f, many) in tokens
+            for a in ES_ADJECTIVES
+            for f in (True, False)
+            for many in (True, False)
         )
 
 
@@ -280,8 +319,12 @@ def test_a_corpus_that_cannot_be_that_large_says_so() -> None:
         corpora._distinct(draw, 5, 0, [])
 
 
-@pytest.mark.parametrize("options", [[], ["--reverse"], ["--pair", "en-es"], ["--pair", "en-es", "--reverse"]])
-def test_what_is_held_out_is_new_and_made_of_known_words(options: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [[], ["--reverse"], ["--pair", "en-es"], ["--pair", "en-es", "--reverse"]]
+)
+def test_what_is_held_out_is_new_and_made_of_known_words(
+    options: list[str], tmp_path: Path
+) -> None:
     args = train.parse([*options, "--out", str(tmp_path)])
     learnt, valid, test = train.load_pairs(args)
     sources = [{a for a, _ in part} for part in (learnt, valid, test)]
@@ -289,7 +332,9 @@ def test_what_is_held_out_is_new_and_made_of_known_words(options: list[str], tmp
     known = {token for a, b in learnt for token in f"{a} {b}".split()}
     assert all(set(f"{a} {b}".split()) <= known for a, b in valid + test)
     always = [pair[::-1] if args.reverse else pair for pair in corpora.ALWAYS[args.pair]]
-    assert learnt[: len(always)] == always and len(learnt) == 8000 + 7 * len(always) - len(valid) - len(test)
+    assert learnt[: len(always)] == always and len(learnt) == 8000 + 7 * len(always) - len(
+        valid
+    ) - len(test)
 
 
 # -- a whole run -------------------------------------------------------------------------------------
@@ -297,11 +342,11 @@ def test_what_is_held_out_is_new_and_made_of_known_words(options: list[str], tmp
 LEARNS = shlex.split(
     "--pair en-es --sentences 1200 --valid-size 40 --test-size 60 "
     "--layers 1 --d-model 32 --num-heads 2 --d-ff 64 --norm-first --epochs 9 --lr 2e-2 --warmup 40 --batch-tokens 256 --dropout 0"
-)  # fmt: skip
+)
 TINY = shlex.split(
     "--sentences 120 --valid-size 15 --test-size 15 "
     "--layers 1 --d-model 8 --num-heads 2 --d-ff 8 --epochs 3 --batch-tokens 256 --save-every 2 --warmup 3 --beam 1"
-)  # fmt: skip
+)
 
 
 def run_main(argv: list[str], main: Callable[..., Any] = train.main) -> SimpleNamespace:
@@ -322,7 +367,9 @@ def refused(argv: list[str], main: Callable[..., Any] = train.main) -> str:
     text = stop.value.code if isinstance(stop.value.code, str) else err.getvalue()
     errors = [line for line in text.splitlines() if "error: " in line]
     assert len(errors) == 1 and "Traceback" not in text
-    assert text.splitlines()[-1] == errors[0] and len(text.splitlines()) <= 2  # at most a line of usage before it
+    assert (
+        text.splitlines()[-1] == errors[0] and len(text.splitlines()) <= 2
+    )  # at most a line of usage before it
     return errors[0]
 
 
@@ -360,9 +407,13 @@ def test_a_run_leaves_what_it_promises(run: SimpleNamespace) -> None:
     assert is_picture(run.directory / "loss.png") and is_picture(run.directory / "attention.png")
     summary = json.loads((run.directory / "summary.json").read_text(encoding="utf-8"))
     assert summary == run.result
-    metrics = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()]
+    metrics = [
+        json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()
+    ]
     validations = [e["valid_loss"] for e in metrics if "valid_loss" in e]
-    assert len(validations) == 9 and summary["valid_loss"] == min(validations) < 0.5 * validations[0]
+    assert (
+        len(validations) == 9 and summary["valid_loss"] == min(validations) < 0.5 * validations[0]
+    )
     assert summary["steps"] == metrics[-1]["step"] and summary["sentences"] == 60
     config = json.loads((run.directory / "config.json").read_text())
     assert config["settings"]["d_model"] == config["model"]["d_model"] == 32
@@ -373,7 +424,9 @@ def test_its_figures_are_right(run: SimpleNamespace) -> None:
     summary, translator, total, count = run.result, run.translator, 0.0, 0
     for a, b in run.test:
         ids = [BOS, *(translator.target_vocab.encode(b.split())), EOS]
-        scores = translator.model.eval()(np.array([translator.source_vocab.encode(a.split())]), np.array([ids[:-1]]))
+        scores = translator.model.eval()(
+            np.array([translator.source_vocab.encode(a.split())]), np.array([ids[:-1]])
+        )
         scores = scores.data[0].astype(float)
         log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
         total -= log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
@@ -383,8 +436,12 @@ def test_its_figures_are_right(run: SimpleNamespace) -> None:
     matches = [found[a] == b for a, b in run.test]
     assert summary["exact_match"] == pytest.approx(np.mean(matches)) and np.mean(matches) > 0.4
     texts, references = [found[a].split() for a, _ in run.test], [b.split() for _, b in run.test]
-    assert summary["bleu"] == pytest.approx(bleu(texts, references), abs=1e-6) and summary["bleu"] > 60
-    assert re.fullmatch(r"nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", summary["bleu_signature"])
+    assert (
+        summary["bleu"] == pytest.approx(bleu(texts, references), abs=1e-6) and summary["bleu"] > 60
+    )
+    assert re.fullmatch(
+        r"nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:.+", summary["bleu_signature"]
+    )
     assert len(summary["samples"]) == 10
     for sample in summary["samples"]:
         assert sample["translation"] == found[sample["source"]] and sample["reference"] == dict(run.test)[sample["source"]]  # fmt: skip
@@ -451,53 +508,91 @@ def cut(at: int, error: type[BaseException], monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("at, error", [(5, KeyboardInterrupt), (5, MemoryError), (1, MemoryError)])
 def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not_been(
-    whole: Path, undrawn: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, error: type[BaseException]
+    whole: Path,
+    undrawn: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at: int,
+    error: type[BaseException],
 ) -> None:
     out = ["--quiet", "--out", str(tmp_path)]
     with monkeypatch.context() as patch:
         cut(at, error, patch)
         err = io.StringIO()
         with redirect_stderr(err):
-            assert run_script(lambda: train.main([*TINY, *out])) == (130 if error is KeyboardInterrupt else 1)
+            assert run_script(lambda: train.main([*TINY, *out])) == (
+                130 if error is KeyboardInterrupt else 1
+            )
     if error is KeyboardInterrupt:
         assert err.getvalue() == f"stopped at step {at}; go on with --out {tmp_path} --resume\n"
     if at > 1:  # the first state was saved after step 2
-        assert f"{tmp_path} holds a run already: pass --resume to go on with it" in refused([*TINY, *out])
-    again = run_main(["--resume", "--d-model", "64", "--epochs", "1", "--seed", "9", *out])  # its own settings count
+        assert f"{tmp_path} holds a run already: pass --resume to go on with it" in refused(
+            [*TINY, *out]
+        )
+    again = run_main(
+        ["--resume", "--d-model", "64", "--epochs", "1", "--seed", "9", *out]
+    )  # its own settings count
     for name, array in weights(whole).items():
         np.testing.assert_array_equal(weights(tmp_path)[name], array, err_msg=name)
     timeless = lambda d: {k: v for k, v in d.items() if "seconds" not in k}
-    assert timeless(again.result) == timeless(json.loads((whole / "summary.json").read_text(encoding="utf-8")))
+    assert timeless(again.result) == timeless(
+        json.loads((whole / "summary.json").read_text(encoding="utf-8"))
+    )
 
 
-def test_a_run_that_is_done_can_be_resumed_and_a_missing_one_begins(whole: Path, undrawn: None, tmp_path: Path) -> None:
+def test_a_run_that_is_done_can_be_resumed_and_a_missing_one_begins(
+    whole: Path, undrawn: None, tmp_path: Path
+) -> None:
     copy = shutil.copytree(whole, tmp_path / "copy")
     found = run_main(["--resume", "--out", str(copy)])
     steps = json.loads((whole / "summary.json").read_text(encoding="utf-8"))["steps"]
     assert f"going on from step {steps}" in found.out and found.result["steps"] == steps
     found = run_main([*TINY, "--steps", "1", "--resume", "--out", str(tmp_path / "new")])
-    assert f"nothing in {tmp_path / 'new'} to go on with: beginning" in found.err and found.result["steps"] == 1
+    assert (
+        f"nothing in {tmp_path / 'new'} to go on with: beginning" in found.err
+        and found.result["steps"] == 1
+    )
 
 
-def test_what_is_left_out_of_a_file_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = ["Source\tTarget", *(f"a {i} b\tx {i} y" for i in range(30)), "\tz", "a 1 b\tx 1 y", "l " * 9 + "\tm"]
+def test_what_is_left_out_of_a_file_is_told_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        "Source\tTarget",
+        *(f"a {i} b\tx {i} y" for i in range(30)),
+        "\tz",
+        "a 1 b\tx 1 y",
+        "l " * 9 + "\tm",
+    ]
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     data = ["--data", str(tmp_path / "pairs.tsv"), "--max-len", "8", "--out", str(tmp_path / "run")]
-    train.build(train.parse([*data, "--d-model", "8", "--num-heads", "2", "--processes", "1"]), lambda *_: None)
+    train.build(
+        train.parse([*data, "--d-model", "8", "--num-heads", "2", "--processes", "1"]),
+        lambda *_: None,
+    )
     said = "left out of 34 rows: 1 a row of headings, 1 with an empty side, 1 there before, 1 of more than 8 tokens\n"
     assert capsys.readouterr().err == said
 
 
 def test_a_file_of_two_pairs_is_named(tmp_path: Path) -> None:
     (tmp_path / "two.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
-    for more, said in (([], "two.tsv: 2 pairs are too few"), (["--test", str(tmp_path / "two.tsv")], "")):
+    for more, said in (
+        ([], "two.tsv: 2 pairs are too few"),
+        (["--test", str(tmp_path / "two.tsv")], ""),
+    ):
         with pytest.raises(ValueError, match=said) if said else nullcontext():
-            train.load_pairs(train.parse(["--data", str(tmp_path / "two.tsv"), "--out", str(tmp_path / "run"), *more]))
+            train.load_pairs(
+                train.parse(
+                    ["--data", str(tmp_path / "two.tsv"), "--out", str(tmp_path / "run"), *more]
+                )
+            )
 
 
 def test_another_directory_is_not_resumed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no run", encoding="utf-8")
-    assert f"--resume: {tmp_path} holds no run: it has other files" in refused(["--resume", "--out", str(tmp_path)])
+    assert f"--resume: {tmp_path} holds no run: it has other files" in refused(
+        ["--resume", "--out", str(tmp_path)]
+    )
 
 
 def test_the_last_state_of_a_run_translates_too(whole: Path) -> None:
@@ -510,7 +605,9 @@ def test_the_last_state_of_a_run_translates_too(whole: Path) -> None:
 
 def test_the_last_state_of_a_larger_model_loads_too(tmp_path: Path) -> None:
     """The optimizer's flat arrays, as long as all parameters together, are no sizes of the model."""
-    model = nn.LanguageModel(nn.LanguageModelConfig(9, d_model=8, num_heads=2, num_layers=1, d_ff=8, max_len=256))
+    model = nn.LanguageModel(
+        nn.LanguageModelConfig(9, d_model=8, num_heads=2, num_layers=1, d_ff=8, max_len=256)
+    )
     settings = nn.settings_of(model)
     arrays = {f"model.{name}": array for name, array in model.state_dict().items()}
     arrays["optimizer.0.exp_avg"] = np.zeros(700_000, np.float32)
@@ -519,10 +616,15 @@ def test_the_last_state_of_a_larger_model_loads_too(tmp_path: Path) -> None:
     np.testing.assert_array_equal(next(loaded.parameters()).data, next(model.parameters()).data)
 
 
-def test_the_figures_are_those_of_the_best_weights(whole: Path, undrawn: None, tmp_path: Path) -> None:
+def test_the_figures_are_those_of_the_best_weights(
+    whole: Path, undrawn: None, tmp_path: Path
+) -> None:
     """With weights of 0 all tokens are equally likely."""
     copy = shutil.copytree(whole, tmp_path / "copy")
-    best = {name: np.zeros_like(array) for name, array in load_arrays(copy / "best.safetensors")[0].items()}
+    best = {
+        name: np.zeros_like(array)
+        for name, array in load_arrays(copy / "best.safetensors")[0].items()
+    }
     save_arrays(copy / "best.safetensors", best)
     found = run_main(["--resume", "--quiet", "--out", str(copy)])
     vocab = json.loads((copy / "vocab.json").read_text(encoding="utf-8"))
@@ -537,12 +639,18 @@ def test_what_cannot_be_resumed(whole: Path, tmp_path: Path) -> None:
         (directory / name).write_bytes(change((directory / name).read_bytes()))
         return directory
 
-    assert "last.safetensors: not a whole safetensors file" in resume(broken("last.safetensors", lambda b: b[:-9]))
+    assert "last.safetensors: not a whole safetensors file" in resume(
+        broken("last.safetensors", lambda b: b[:-9])
+    )
     assert "config.json: not JSON" in resume(broken("config.json", lambda b: b[:-9]))
-    assert "config.json: expected an object, got []" in resume(broken("config.json", lambda b: b"[]"))
+    assert "config.json: expected an object, got []" in resume(
+        broken("config.json", lambda b: b"[]")
+    )
     assert "config.json: settings is missing" in resume(broken("config.json", lambda b: b"{}"))
     seed = lambda b: b.replace(b'"seed": 0', b'"seed": 1')
-    assert "config.json: settings was changed since it was written" in resume(broken("config.json", seed))
+    assert "config.json: settings was changed since it was written" in resume(
+        broken("config.json", seed)
+    )
     changed = broken("config.json", lambda b: seed(b).replace(b'"checksums"', b'"no checksums"'))
     assert "its vocabulary is not that of this data; has the data changed" in resume(changed)
 
@@ -579,18 +687,29 @@ def files(tmp_path: Path) -> dict[str, list[str]]:
 def test_pairs_are_read_from_every_form_of_file(
     form: str, reverse: bool, files: dict[str, list[str]], tmp_path: Path
 ) -> None:
-    args = train.parse([*files[form], *SMALL, "--out", str(tmp_path / "run"), *["--reverse"] * reverse])
+    args = train.parse(
+        [*files[form], *SMALL, "--out", str(tmp_path / "run"), *["--reverse"] * reverse]
+    )
     parts = train.load_pairs(args)
     assert [len(part) for part in parts] == [8, 2, 2]
-    assert sorted(pair for part in parts for pair in part) == sorted((b, a) if reverse else (a, b) for a, b in PAIRS)
-    assert (args.d_model, args.dropout, args.lr, args.max_len) == (8, 0.3, 1e-3, 128)  # files have other defaults
+    assert sorted(pair for part in parts for pair in part) == sorted(
+        (b, a) if reverse else (a, b) for a, b in PAIRS
+    )
+    assert (args.d_model, args.dropout, args.lr, args.max_len) == (
+        8,
+        0.3,
+        1e-3,
+        128,
+    )  # files have other defaults
 
 
 def test_a_run_on_a_file(files: dict[str, list[str]], tmp_path: Path) -> None:
     out = tmp_path / "run"
     found = run_main([*files["gz"], *SMALL, "--lowercase", "--quiet", "--out", str(out)])
     vocab = json.loads((out / "vocab.json").read_text(encoding="utf-8"))
-    assert {"take", ",", "please", "."} <= set(vocab["source"]) and "Take" not in vocab["source"]  # words
+    assert {"take", ",", "please", "."} <= set(vocab["source"]) and "Take" not in vocab[
+        "source"
+    ]  # words
     assert {"请", "给", "我", "个", "。"} <= set(vocab["target"])  # characters
     assert "tok:zh" in found.result["bleu_signature"] and found.result["sentences"] == 2
     assert is_picture(out / "attention.png")
@@ -598,7 +717,9 @@ def test_a_run_on_a_file(files: dict[str, list[str]], tmp_path: Path) -> None:
     assert again.source_tokenizer.name == "word" and again.target_tokenizer.name == "char"
 
 
-def test_files_of_their_own_to_validate_and_to_test(files: dict[str, list[str]], tmp_path: Path) -> None:
+def test_files_of_their_own_to_validate_and_to_test(
+    files: dict[str, list[str]], tmp_path: Path
+) -> None:
     (tmp_path / "other.tsv").write_text("A cat.\t一只猫。\n")
     held = ["--valid", *files["two"][1::2], "--test", str(tmp_path / "other.tsv")]
     args = train.parse([*files["gz"], *SMALL, *held, "--out", str(tmp_path / "run")])
@@ -618,16 +739,31 @@ def test_a_run_with_one_vocabulary_and_all_that_regularises(
     again = nn.Translator.load(out)
     assert again.source_vocab == again.target_vocab and len(again.source_vocab) == 284
     assert again.model.source_embedding.tokens.weight is again.model.output.weight
-    assert "tok:none" in found.result["bleu_signature"] and found.result["chrf_signature"].startswith("nrefs:1")
+    assert "tok:none" in found.result["bleu_signature"] and found.result[
+        "chrf_signature"
+    ].startswith("nrefs:1")
     kept = sorted(out.glob("weights-*.safetensors"))
     for name, array in nn.average_weights(kept).items():
         np.testing.assert_array_equal(again.model.state_dict()[name], array)
 
 
-def test_bpe_dropout_is_for_sides_of_bpe(files: dict[str, list[str]], undrawn: None, tmp_path: Path) -> None:
+def test_bpe_dropout_is_for_sides_of_bpe(
+    files: dict[str, list[str]], undrawn: None, tmp_path: Path
+) -> None:
     pytest.importorskip("tokenizers")
-    args = [*files["tsv"], *SMALL, "--vocab-size", "300", "--bpe-dropout", "0.1", "--quiet", "--out"]
-    assert run_main([*args, str(tmp_path / "a"), "--target-tokenizer", "bpe"]).result["sentences"] == 2
+    args = [
+        *files["tsv"],
+        *SMALL,
+        "--vocab-size",
+        "300",
+        "--bpe-dropout",
+        "0.1",
+        "--quiet",
+        "--out",
+    ]
+    assert (
+        run_main([*args, str(tmp_path / "a"), "--target-tokenizer", "bpe"]).result["sentences"] == 2
+    )
     with pytest.raises(ValueError, match="--bpe-dropout: neither side is split by bpe"):
         train.main([*args, str(tmp_path / "b")])
 
@@ -638,15 +774,26 @@ def test_each_of_several_references_counts() -> None:
     tokens = lambda text: text.split()
     tokens.join = " ".join
     translator = SimpleNamespace(
-        model=SimpleNamespace(config=SimpleNamespace(max_len=9)), source_tokenizer=tokens, target_tokenizer=tokens,
-        translate=lambda sources, beam_size, length_penalty, done: [nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources],
-    )  # fmt: skip
+        model=SimpleNamespace(config=SimpleNamespace(max_len=9)),
+        source_tokenizer=tokens,
+        target_tokenizer=tokens,
+        translate=lambda sources, beam_size, length_penalty, done: [
+            nn.Translation(s, [s], said[s].split(), said[s], 0.0, []) for s in sources
+        ],
+    )
     test = [("a", "x"), ("a", "y   y"), ("b", "w")]
     result, judged = train.evaluate(
-        translator, test, SimpleNamespace(beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None, quiet=True)
+        translator,
+        test,
+        SimpleNamespace(
+            beam=1, lowercase=False, length_penalty=1.0, bleu_tokenize=None, quiet=True
+        ),
     )
     assert result["sentences"] == 2 and result["exact_match"] == 0.5
-    assert [(t.text, reference, match) for t, reference, match in judged] == [("y y", "y   y", True), ("Z", "w", False)]
+    assert [(t.text, reference, match) for t, reference, match in judged] == [
+        ("y y", "y   y", True),
+        ("Z", "w", False),
+    ]
 
 
 @pytest.mark.parametrize("schedule", ["noam", "inverse-sqrt", "cosine", "linear"])
@@ -654,7 +801,9 @@ def test_every_schedule_rises_then_falls(schedule: str, tmp_path: Path) -> None:
     args = train.parse(["--schedule", schedule, "--warmup", "10", "--out", str(tmp_path)])
     factor = train.make_schedule(args, 100)
     rates = [factor(step) for step in range(1, 101)]
-    assert 8 <= np.argmax(rates) <= 10 and rates[0] < 0.3 * max(rates) and rates[-1] < 0.4 * max(rates)
+    assert (
+        8 <= np.argmax(rates) <= 10 and rates[0] < 0.3 * max(rates) and rates[-1] < 0.4 * max(rates)
+    )
 
 
 # -- what is missing or wrong ------------------------------------------------------------------------
@@ -666,11 +815,17 @@ def without(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_it_goes_on_without_pictures_and_bleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without(["matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers"], monkeypatch)  # NumPy alone
+def test_it_goes_on_without_pictures_and_bleu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(
+        ["matplotlib", "sacrebleu", "tqdm", "safetensors", "tokenizers"], monkeypatch
+    )  # NumPy alone
     found = run_main([*TINY, "--out", str(tmp_path)])
     assert "no pictures: plotting needs matplotlib: pip install matplotlib" in found.out
-    shown = found.out.split("cross-attention of the last layer, mean of its heads:\n")[1].splitlines()
+    shown = found.out.split("cross-attention of the last layer, mean of its heads:\n")[
+        1
+    ].splitlines()
     assert "│" in shown[1] and set("░▒▓█") & set(shown[1])
     assert "no BLEU, which needs sacrebleu" in found.out.splitlines()[-1]
     assert found.result["bleu"] is found.result["bleu_signature"] is None
@@ -680,7 +835,10 @@ def test_it_goes_on_without_pictures_and_bleu(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     "options, message",
     [
-        ("--d-model 10 --num-heads 4", "d_model must be divisible by num_heads, got d_model=10 and num_heads=4"),
+        (
+            "--d-model 10 --num-heads 4",
+            "d_model must be divisible by num_heads, got d_model=10 and num_heads=4",
+        ),
         ("--data nothing.tsv", "nothing.tsv: no such file"),
         ("--source nothing.txt", "--source and --target go together"),
         ("--data a --source b --target c", "--data and --source exclude each other"),
@@ -697,7 +855,11 @@ def test_it_goes_on_without_pictures_and_bleu(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_bad_settings_are_one_line(options: str, message: str, tmp_path: Path) -> None:
-    few = [] if "--sentences" in options else ["--sentences", "200", "--valid-size", "20", "--test-size", "20"]
+    few = (
+        []
+        if "--sentences" in options
+        else ["--sentences", "200", "--valid-size", "20", "--test-size", "20"]
+    )
     assert re.search(message, refused([*few, *options.split(), "--out", str(tmp_path / "run")]))
     assert not (tmp_path / "run").exists()
 
@@ -708,7 +870,9 @@ def test_a_loss_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("script, options", [("train_toy_translation", ["--data", "no.tsv"]), ("translate", ["nowhere", "x"])])  # fmt: skip
-def test_from_a_shell_an_error_is_a_line_and_a_status(script: str, options: list[str], tmp_path: Path) -> None:
+def test_from_a_shell_an_error_is_a_line_and_a_status(
+    script: str, options: list[str], tmp_path: Path
+) -> None:
     command = [sys.executable, str(EXAMPLES / f"{script}.py"), *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1 and done.stdout == "" and len(done.stderr.splitlines()) == 1
@@ -729,13 +893,16 @@ def test_help_tells_of_every_option(
         text,
         re.MULTILINE,
     )
-    assert len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 5  # each has a line of help
+    assert (
+        len(options) == len(re.findall(r"^  -", text, re.MULTILINE)) > 5
+    )  # each has a line of help
     if module is train:
         said = dict(options)
         for name in train.TOY:  # what it says of defaults is so
             toy, real = train.TOY[name], train.REAL[name]
             found = re.search(
-                r"\(default: ([\d.e-]+)(?: toy, ([\d.e-]+) files)?\)", said[f"--{name.replace('_', '-')}"]
+                r"\(default: ([\d.e-]+)(?: toy, ([\d.e-]+) files)?\)",
+                said[f"--{name.replace('_', '-')}"],
             )
             assert (float(found[1]), float(found[2] or found[1])) == (toy, real), name
 
@@ -760,7 +927,8 @@ def test_beam_and_greedy(run: SimpleNamespace) -> None:
     texts = [a for a, _ in run.test[:20]]
     for beam in (1, 3):
         found = run_main(
-            [str(run.directory), *texts, "--beam", str(beam), "--scores", "--max-len", "6"], translate.main
+            [str(run.directory), *texts, "--beam", str(beam), "--scores", "--max-len", "6"],
+            translate.main,
         )
         expected = run.translator.translate(texts, beam_size=beam, max_len=6)
         assert found.out.splitlines() == [f"{t.text}\t{t.score:.3f}" for t in expected]
@@ -778,12 +946,16 @@ def test_translating_standard_input(run: SimpleNamespace, monkeypatch: pytest.Mo
 def test_a_line_that_cannot_be_translated_keeps_its_place(
     run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"hello world\n{'hello ' * 300}\nshe has a cat\n"))
+    monkeypatch.setattr(
+        sys, "stdin", io.StringIO(f"hello world\n{'hello ' * 300}\nshe has a cat\n")
+    )
     found = run_main([str(run.directory)], translate.main)
     first, last = (t.text for t in run.translator.translate(["hello world", "she has a cat"], 4))
     assert found.out.splitlines() == [first, "", last] and found.result == 1
     (line,) = found.err.splitlines()
-    assert line.startswith("error: a sentence of 300 tokens is longer than the 256 that the model takes")
+    assert line.startswith(
+        "error: a sentence of 300 tokens is longer than the 256 that the model takes"
+    )
 
 
 def test_blank_lines_stay_and_words_without_spaces_are_told(
@@ -797,22 +969,34 @@ def test_blank_lines_stay_and_words_without_spaces_are_told(
     assert "helloworld" in err and "spaces between them" in err and err.count("\n") == 1
 
 
-def test_resuming_with_another_setting_says_so(run: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_with_another_setting_says_so(
+    run: SimpleNamespace, capsys: pytest.CaptureFixture[str]
+) -> None:
     args = train.parse(["--out", str(run.directory), "--resume", "--lr", "0.125", "--quiet"])
     assert args.lr != 0.125 and args.quiet
-    assert capsys.readouterr().err == f"{run.directory} goes on with --lr {args.lr}, as it was begun, not with 0.125\n"
+    assert (
+        capsys.readouterr().err
+        == f"{run.directory} goes on with --lr {args.lr}, as it was begun, not with 0.125\n"
+    )
 
 
 @pytest.mark.parametrize("option", ["--attention", "--explore"])
-def test_a_picture_that_cannot_be_written_is_one_line(run: SimpleNamespace, tmp_path: Path, option: str) -> None:
+def test_a_picture_that_cannot_be_written_is_one_line(
+    run: SimpleNamespace, tmp_path: Path, option: str
+) -> None:
     (tmp_path / "file").write_text("")
-    found = run_main([str(run.directory), option, str(tmp_path / "file" / "a.png"), "hello world"], translate.main)
+    found = run_main(
+        [str(run.directory), option, str(tmp_path / "file" / "a.png"), "hello world"],
+        translate.main,
+    )
     assert found.out == "hola mundo\n" and found.result == 1
     assert len(found.err.splitlines()) == 1 and found.err.startswith("error: ")
 
 
 @pytest.mark.parametrize("end", [["", "never"], [EOFError], [KeyboardInterrupt]])
-def test_translating_at_a_prompt(run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list[Any]) -> None:
+def test_translating_at_a_prompt(
+    run: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, end: list[Any]
+) -> None:
     said: Iterator[Any] = iter(["hello world", "hello xylophone", *end])
 
     def asked(prompt: str) -> str:
@@ -840,7 +1024,11 @@ def test_translate_draws_what_it_attended_to(
     without(["matplotlib"], monkeypatch)
     found = run_main(options, translate.main)
     assert "plotting needs matplotlib: pip install matplotlib" in found.err and not path.exists()
-    assert "hello world" in found.err and re.search("^ *mundo │", found.err, re.MULTILINE) and found.result == 0
+    assert (
+        "hello world" in found.err
+        and re.search("^ *mundo │", found.err, re.MULTILINE)
+        and found.result == 0
+    )
 
 
 def edited(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
@@ -870,17 +1058,41 @@ def cut_short(name: str, keep: float) -> Callable[[Path], None]:
         (lambda d: (d / "best.safetensors").unlink(), "best.safetensors: no such file"),
         (lambda d: (d / "vocab.json").unlink(), "vocab.json: no such file; a run directory has"),
         (cut_short("config.json", 0.5), "config.json: not JSON"),
-        (edited("vocab.json", lambda v: v["source"].pop()), r"the source vocabulary has (\d+) tokens, but the model was made for"),
-        (edited("vocab.json", lambda v: v["target"].append("ñu")), "the target vocabulary has .* but the model was made for"),
-        (edited("vocab.json", lambda v: v["source"].reverse()), "expected <pad>, <bos>, <eos>, <unk> first"),
+        (
+            edited("vocab.json", lambda v: v["source"].pop()),
+            r"the source vocabulary has (\d+) tokens, but the model was made for",
+        ),
+        (
+            edited("vocab.json", lambda v: v["target"].append("ñu")),
+            "the target vocabulary has .* but the model was made for",
+        ),
+        (
+            edited("vocab.json", lambda v: v["source"].reverse()),
+            "expected <pad>, <bos>, <eos>, <unk> first",
+        ),
         (edited("vocab.json", lambda v: v.pop("target")), "vocab.json: target is missing"),
-        (edited("config.json", lambda c: c["model"].update(d_modle=3)), "unknown settings: d_modle; expected some of"),
-        (edited("config.json", lambda c: c["model"].update(num_heads=5)), "d_model must be divisible by num_heads, got d_model=32 and num_heads=5"),
-        (edited("config.json", lambda c: c["model"].update(d_ff=8)), "config.json: model: d_ff: no array in best.safetensors has this size, got 8"),
-        (edited("config.json", lambda c: c["tokenizers"]["source"].update(name="foo")), "unknown tokenizer 'foo'"),
-        (edited("config.json", lambda c: c["model"].update(d_model="wide")), 'config.json: model: d_model: expected an integer, got "wide"'),
+        (
+            edited("config.json", lambda c: c["model"].update(d_modle=3)),
+            "unknown settings: d_modle; expected some of",
+        ),
+        (
+            edited("config.json", lambda c: c["model"].update(num_heads=5)),
+            "d_model must be divisible by num_heads, got d_model=32 and num_heads=5",
+        ),
+        (
+            edited("config.json", lambda c: c["model"].update(d_ff=8)),
+            "config.json: model: d_ff: no array in best.safetensors has this size, got 8",
+        ),
+        (
+            edited("config.json", lambda c: c["tokenizers"]["source"].update(name="foo")),
+            "unknown tokenizer 'foo'",
+        ),
+        (
+            edited("config.json", lambda c: c["model"].update(d_model="wide")),
+            'config.json: model: d_model: expected an integer, got "wide"',
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_broken_run_is_one_line(
     run: SimpleNamespace, tmp_path: Path, break_it: Callable[[Path], None], message: str
 ) -> None:
@@ -893,10 +1105,15 @@ def test_a_broken_run_is_one_line(
     "text, message",
     [
         ([" "], "nothing to translate: ' ' has no tokens"),
-        (["hello " * 300], "a sentence of 300 tokens is longer than the 256 that the model takes: 'hello hello"),
+        (
+            ["hello " * 300],
+            "a sentence of 300 tokens is longer than the 256 that the model takes: 'hello hello",
+        ),
         (["hello", "--beam", "0"], "expected 1 <= n_best <= beam_size|at least 1"),
         (["hello", "--max-len", "0"], "at least 1"),
     ],
 )
-def test_text_that_cannot_be_translated_is_one_line(run: SimpleNamespace, text: list[str], message: str) -> None:
+def test_text_that_cannot_be_translated_is_one_line(
+    run: SimpleNamespace, text: list[str], message: str
+) -> None:
     assert re.search(message, refused([str(run.directory), *text], translate.main))

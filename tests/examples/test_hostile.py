@@ -76,10 +76,16 @@ def called(script: Any, line: str | list[str]) -> str:
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:
-            code = run_script(lambda: script.main(shlex.split(line) if isinstance(line, str) else line))
+            code = run_script(
+                lambda: script.main(shlex.split(line) if isinstance(line, str) else line)
+            )
         except SystemExit as stop:
             code = stop.code
-    said = [text for text in err.getvalue().splitlines() if not text.startswith(("step ", "usage", " ", "left out"))]
+    said = [
+        text
+        for text in err.getvalue().splitlines()
+        if not text.startswith(("step ", "usage", " ", "left out"))
+    ]
     return f"{code}: " + "\n".join(said)
 
 
@@ -105,7 +111,11 @@ def numbers_of(script: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(argparse.ArgumentParser, "parse_intermixed_args", kept)
         with pytest.raises(SystemExit):
             script.parse([])
-    return [a.option_strings[-1] for a in found[0]._actions if a.type not in (None, Path) and a.option_strings]
+    return [
+        a.option_strings[-1]
+        for a in found[0]._actions
+        if a.type not in (None, Path) and a.option_strings
+    ]
 
 
 def test_odd_numbers_for_every_option(
@@ -120,7 +130,9 @@ def test_odd_numbers_for_every_option(
         monkeypatch.chdir(room)
         shutil.rmtree("out", ignore_errors=True)
         line = [*shlex.split(CALLS[name]), f"{option}={value}"]
-        judge.case(f"{name} {option}={value:.20}", lambda s=scripts[name], a=line: ended(s, a), bool, None)
+        judge.case(
+            f"{name} {option}={value:.20}", lambda s=scripts[name], a=line: ended(s, a), bool, None
+        )
     judge.report("odd numbers for options of scripts", 90, tell)
 
 
@@ -128,7 +140,12 @@ def test_damaged_files_of_every_script(
     room: Path, scripts: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tell: Tell
 ) -> None:
     judge, draw = Judge(), np.random.default_rng(0)
-    cases = [(name, file, case) for name, files in FILES.items() for file in files for case in file_damage(file, draw)]
+    cases = [
+        (name, file, case)
+        for name, files in FILES.items()
+        for file in files
+        for case in file_damage(file, draw)
+    ]
     for i in range(len(cases)) if INTENSE else sorted(draw.permutation(len(cases))[:60].tolist()):
         name, file, (what, damage) = cases[i]
         shutil.rmtree(tmp_path / "room", ignore_errors=True)
@@ -136,7 +153,9 @@ def test_damaged_files_of_every_script(
         monkeypatch.chdir(directory)
         damage(directory)
         line = shlex.split(CALLS[name])
-        judge.case(f"{name}: {what}", lambda s=scripts[name], a=line: ended(s, a), bool, Path(file).name)
+        judge.case(
+            f"{name}: {what}", lambda s=scripts[name], a=line: ended(s, a), bool, Path(file).name
+        )
     judge.report("damaged files of scripts", 50, tell)
 
 

@@ -26,7 +26,11 @@ def encoder(tmp_path: Path) -> Path:
 def sentence_folder(
     path: Path, pooling: str = "pooling_mode_mean_tokens", kinds: tuple[str, ...] = ("Normalize",)
 ) -> None:
-    parts = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"2_{kind}", kind) for kind in kinds)]
+    parts = [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+        *((f"2_{kind}", kind) for kind in kinds),
+    ]
     (path / "modules.json").write_text(
         json.dumps(
             [
@@ -36,7 +40,9 @@ def sentence_folder(
         )
     )
     (path / "1_Pooling").mkdir(exist_ok=True)
-    (path / "1_Pooling/config.json").write_text(json.dumps({"word_embedding_dimension": 16, pooling: True}))
+    (path / "1_Pooling/config.json").write_text(
+        json.dumps({"word_embedding_dimension": 16, pooling: True})
+    )
     (path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 6}))
 
 
@@ -56,17 +62,24 @@ def test_vectors_of_sentences(encoder: Path) -> None:
         expected = np.stack([pool(x) for x in alone])
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(nn.sentence_encoder(encoder).encode(sentences[1]), expected[1], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            nn.sentence_encoder(encoder).encode(sentences[1]), expected[1], rtol=1e-4, atol=1e-6
+        )
     assert nn.sentence_encoder(encoder).encode([]).shape[0] == 0
     sentence_folder(encoder, kinds=())
     plain = nn.sentence_encoder(encoder).encode(sentences)
     np.testing.assert_allclose(plain, np.stack([x.mean(0) for x in alone]), rtol=1e-4, atol=1e-6)
     sentence_folder(encoder, "pooling_mode_weightedmean_tokens")
-    with pytest.raises(ValueError, match="1_Pooling/config.json: pooling_mode: expected one of cls, mean"):
+    with pytest.raises(
+        ValueError, match="1_Pooling/config.json: pooling_mode: expected one of cls, mean"
+    ):
         nn.sentence_encoder(encoder)
     for kinds in (("WordWeights",), ("Normalize", "Dense"), ("Pooling",)):
         sentence_folder(encoder, kinds=kinds)
-        with pytest.raises(ValueError, match="modules.json: expected Transformer, Pooling, Dense .*got .*, Pooling, "):
+        with pytest.raises(
+            ValueError,
+            match="modules.json: expected Transformer, Pooling, Dense .*got .*, Pooling, ",
+        ):
             nn.sentence_encoder(encoder)
 
 
@@ -75,30 +88,48 @@ def test_a_map_behind_the_pooling(encoder: Path, function: str) -> None:
     """2_Dense of sentence-transformers: a linear map and its activation, by definition."""
     sentence_folder(encoder, kinds=("Dense",))
     rng = np.random.default_rng(0)
-    weight, bias = rng.standard_normal((5, 16)).astype(np.float32), rng.standard_normal(5).astype(np.float32)
+    weight, bias = (
+        rng.standard_normal((5, 16)).astype(np.float32),
+        rng.standard_normal(5).astype(np.float32),
+    )
     settings: dict[str, Any] = {"in_features": 16, "out_features": 5}
     settings["activation_function"] = f"torch.nn.modules.activation.{function}"
     (encoder / "2_Dense").mkdir()
-    pooled = nn.SentenceEncoder(nn.load(encoder, head="none"), nn.text.load(encoder), normalize=False, max_len=6)
+    pooled = nn.SentenceEncoder(
+        nn.load(encoder, head="none"), nn.text.load(encoder), normalize=False, max_len=6
+    )
     sentences = ["the cat sat", "the dog"]
     for arrays in ({"linear.weight": weight, "linear.bias": bias}, {"linear.weight": weight}):
         settings["bias"] = "linear.bias" in arrays
         (encoder / "2_Dense/config.json").write_text(json.dumps(settings))
         write_safetensors(encoder / "2_Dense/model.safetensors", arrays)
         mapped = pooled.encode(sentences) @ weight.T + arrays.get("linear.bias", 0)
-        expected = {"Tanh": np.tanh(mapped), "Identity": mapped, "ReLU": np.maximum(mapped, 0)}[function]
-        np.testing.assert_allclose(nn.sentence_encoder(encoder).encode(sentences), expected, rtol=1e-4, atol=1e-5)
-    (encoder / "2_Dense/config.json").write_text(json.dumps({"activation_function": "torch.nn.Mish"}))
-    with pytest.raises(ValueError, match="2_Dense/config.json: activation_function: expected one of Tanh"):
+        expected = {"Tanh": np.tanh(mapped), "Identity": mapped, "ReLU": np.maximum(mapped, 0)}[
+            function
+        ]
+        np.testing.assert_allclose(
+            nn.sentence_encoder(encoder).encode(sentences), expected, rtol=1e-4, atol=1e-5
+        )
+    (encoder / "2_Dense/config.json").write_text(
+        json.dumps({"activation_function": "torch.nn.Mish"})
+    )
+    with pytest.raises(
+        ValueError, match="2_Dense/config.json: activation_function: expected one of Tanh"
+    ):
         nn.sentence_encoder(encoder)
 
 
 def test_semantic_search(
-    encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    encoder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     search = load("semantic_search")
     (tmp_path / "lines").write_text("the cat sat on the mat\n\nwhy is it\nthe dog ran\nwhy is it\n")
-    found = search.main([str(encoder), str(tmp_path / "lines"), "why is it", "the dog ran", "--top", "2"])
+    found = search.main(
+        [str(encoder), str(tmp_path / "lines"), "why is it", "the dog ran", "--top", "2"]
+    )
     assert [best[0] for best in found] == ["why is it", "the dog ran"] and len(found[0]) == 2
     assert "3 lines in" in capsys.readouterr().out
     sentence_folder(encoder, kinds=())  # of any length: cosines all the same
@@ -109,21 +140,27 @@ def test_semantic_search(
     assert search.main([str(encoder), str(tmp_path / "lines"), "--top", "1"]) == [["the dog ran"]]
     (tmp_path / "lines").write_text("\n \n")
     with pytest.raises(
-        ValueError, match="config.json: model_type: expected an encoder or a language model, got .marian"
+        ValueError,
+        match="config.json: model_type: expected an encoder or a language model, got .marian",
     ):
         nn.sentence_encoder(translator_folder(tmp_path / "t"))
     with pytest.raises(ValueError, match="lines: no text"):
         search.main([str(encoder), str(tmp_path / "lines"), "x"])
 
 
-def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     language_model_folder(tmp_path)
     generate, model, text = load("generate"), nn.load(tmp_path), nn.text.load(tmp_path)
     expected = text.decode(nn.generate(model, text.encode("the cat"), max_len=5))
     assert generate.main([str(tmp_path), "the cat", "--max-len", "5"]) == [expected]
     assert capsys.readouterr().out == expected + "\n"
     drawn = [
-        generate.main([str(tmp_path), "the cat", "--max-len", "8", "--temperature", "1", "--seed", s]) for s in "112"
+        generate.main(
+            [str(tmp_path), "the cat", "--max-len", "8", "--temperature", "1", "--seed", s]
+        )
+        for s in "112"
     ]
     assert drawn[0] == drawn[1] != drawn[2]
     answers = iter(["the cat", "the dog", ""])
@@ -131,24 +168,41 @@ def test_generate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     pytest.importorskip("jinja2", reason="chat templates need it")
     first, second = generate.main([str(tmp_path), "--chat", "--max-len", "4"])
     prompt = text.encode(f"the cat {first} the dog")
-    assert second == text.decode(nn.generate(model, prompt, max_len=4))  # it remembers what was said
-    assert generate.main([str(tmp_path), "--chat", "the cat", "--max-len", "4"]) == [first]  # as the help has it
+    assert second == text.decode(
+        nn.generate(model, prompt, max_len=4)
+    )  # it remembers what was said
+    assert generate.main([str(tmp_path), "--chat", "the cat", "--max-len", "4"]) == [
+        first
+    ]  # as the help has it
 
 
 def test_models_that_do_not_go_on_from_a_text(tmp_path: Path, encoder: Path) -> None:
     translator_folder(tmp_path / "m")
-    for folder, message in ((encoder, "got EncoderModel, which does neither"), (tmp_path / "m", "one that translates")):
+    for folder, message in (
+        (encoder, "got EncoderModel, which does neither"),
+        (tmp_path / "m", "one that translates"),
+    ):
         with pytest.raises(ValueError, match=message):
             load("generate").main([str(folder), "the cat"])
 
 
 def test_translate_with(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, encoder: Path
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    encoder: Path,
 ) -> None:
     translator_folder(tmp_path / "m")
-    translate, model, text = load("translate_with"), nn.load(tmp_path / "m"), nn.text.load(tmp_path / "m")
+    translate, model, text = (
+        load("translate_with"),
+        nn.load(tmp_path / "m"),
+        nn.text.load(tmp_path / "m"),
+    )
     expected = nn.generate_text(model, text, ["the cat", "why"], num_beams=2, max_len=6)
-    assert translate.main([str(tmp_path / "m"), "the cat", "why", "--beams", "2", "--max-len", "6"]) == expected
+    assert (
+        translate.main([str(tmp_path / "m"), "the cat", "why", "--beams", "2", "--max-len", "6"])
+        == expected
+    )
     assert capsys.readouterr().out.splitlines() == expected
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n\nwhy\n"))
     assert translate.main([str(tmp_path / "m"), "--beams", "2", "--max-len", "6"]) == expected
@@ -159,7 +213,14 @@ def test_translate_with(
 def test_fine_tune_with_hardly_any_text(encoder: Path, tmp_path: Path) -> None:
     """One step: of it there is nothing to rise in."""
     (tmp_path / "pairs.tsv").write_text("the cat\ta\nthe dog\tb\n")
-    line = [str(encoder), str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "out"), "--epochs", "1"]
+    line = [
+        str(encoder),
+        str(tmp_path / "pairs.tsv"),
+        "--out",
+        str(tmp_path / "out"),
+        "--epochs",
+        "1",
+    ]
     assert load("fine_tune").main(line) in (0, 1)
 
 
@@ -184,7 +245,9 @@ def test_fine_tune(encoder: Path, tmp_path: Path, part: str) -> None:
             rate,
         ]
     )
-    assert accuracy > (0.3 if part == "head" else 0.7)  # a head alone, on an encoder that knows nothing, learns little
+    assert accuracy > (
+        0.3 if part == "head" else 0.7
+    )  # a head alone, on an encoder that knows nothing, learns little
     model, text = nn.load(tmp_path / "out"), nn.text.load(tmp_path / "out")
     settings = json.loads((tmp_path / "out/config.json").read_text())
     assert settings["id2label"] == {"0": "fact", "1": "question"}

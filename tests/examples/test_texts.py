@@ -43,14 +43,20 @@ def test_opinions_are_what_their_main_clause_says() -> None:
         assert 0.35 < share < 0.65, word
 
 
-def test_the_character_gpt_writes_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_character_gpt_writes_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompt = "Once upon a time"
     written = char_gpt.main([*GPT, "--out", str(tmp_path / "run")])
     assert written.startswith(prompt) and len(written) == len(prompt) + 30
     out = capsys.readouterr().out
     assert re.match(r"104,\d+ letters, 46 different; a model of [\d,]+ parameters\n", out)
-    assert re.search(r"validation loss \d\.\d+, \d\.\d+ bits a letter", out) and out.rstrip().endswith(written.rstrip())
-    again = char_gpt.main([*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"])  # done: it only writes
+    assert re.search(
+        r"validation loss \d\.\d+, \d\.\d+ bits a letter", out
+    ) and out.rstrip().endswith(written.rstrip())
+    again = char_gpt.main(
+        [*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"]
+    )  # done: it only writes
     assert again == char_gpt.main([*GPT, "--out", str(tmp_path / "run"), "--temperature", "0"])
 
 
@@ -61,7 +67,8 @@ def test_the_character_gpt_learns_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content, message", [(None, "no such file"), (b"\xff\xfe", "not UTF-8"), (b"short", "5 letters are too few")]
+    "content, message",
+    [(None, "no such file"), (b"\xff\xfe", "not UTF-8"), (b"short", "5 letters are too few")],
 )
 def test_a_text_that_cannot_be_learnt_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, message: str
@@ -70,14 +77,25 @@ def test_a_text_that_cannot_be_learnt_is_one_line(
         (tmp_path / "a.txt").write_bytes(content)
     assert run_script(lambda: char_gpt.main([str(tmp_path / "a.txt"), *GPT])) == 1
     err = capsys.readouterr().err
-    assert err.startswith(f"error: {tmp_path / 'a.txt'}") and message in err and err.count("\n") == 1
+    assert (
+        err.startswith(f"error: {tmp_path / 'a.txt'}") and message in err and err.count("\n") == 1
+    )
 
 
 def test_the_classifier_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     rows = {f"{'x ' * rng.integers(1, 4)}{word} {'y ' * rng.integers(1, 4)}\t{label}" for _ in range(200) for word, label in [("a", "one"), ("b", "two"), ("c", "three")]}  # fmt: skip
     (tmp_path / "a.tsv").write_text("\n".join(sorted(rows) * 12), encoding="utf-8")
-    options = ["--data", str(tmp_path / "a.tsv"), "--d-model", "16", "--layers", "1", "--epochs", "60"]
+    options = [
+        "--data",
+        str(tmp_path / "a.tsv"),
+        "--d-model",
+        "16",
+        "--layers",
+        "1",
+        "--epochs",
+        "60",
+    ]
     assert classify.main([*options, "x a y", "x b y"]) > 0.9
     out = capsys.readouterr().out
     assert re.search(r"accuracy on \d+ held-out texts: 9\d|100", out)

@@ -20,9 +20,11 @@ def test_only_files_are_found(tmp_path: Path) -> None:
     os.symlink("loop", tmp_path / "loop")
     (tmp_path / "folder").mkdir()
     for name, kind, message in (
-        ("nothing", FileNotFoundError, "no such file"), ("broken", FileNotFoundError, "a link to nothing"),
-        ("loop", OSError, "a link to nothing"), ("folder", IsADirectoryError, "a folder, expected a file"),
+        ("nothing", FileNotFoundError, "no such file"),
+        ("broken", FileNotFoundError, "a link to nothing"),
+        ("loop", OSError, "a link to nothing"),
+        ("folder", IsADirectoryError, "a folder, expected a file"),
         ("pipe", OSError, "a pipe or a device, expected a file"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(kind, match=f"^{tmp_path / name}: {message}; one of a kind$"):
             found_file(tmp_path / name, "one of a kind")

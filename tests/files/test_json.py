@@ -49,11 +49,28 @@ def test_files(tmp_path: Path) -> None:
 
 def test_entries() -> None:
     s = Settings(
-        {"a": 3, "b": 0.5, "c": None, "d": {"e": True}, "f": ["x", "y"], "g": "gelu", "h": float("inf")}, "c.json"
+        {
+            "a": 3,
+            "b": 0.5,
+            "c": None,
+            "d": {"e": True},
+            "f": ["x", "y"],
+            "g": "gelu",
+            "h": float("inf"),
+        },
+        "c.json",
     )
-    assert (s.integer("a"), s.number("a"), s.number("b"), s.integer("c", 7), s.integer(["z", "a"])) == (3, 3, 0.5, 7, 3)
     assert (
-        s.object("d").flag("e") is True and s.list("f", str) == ["x", "y"] and s.text("g", choices=["gelu"]) == "gelu"
+        s.integer("a"),
+        s.number("a"),
+        s.number("b"),
+        s.integer("c", 7),
+        s.integer(["z", "a"]),
+    ) == (3, 3, 0.5, 7, 3)
+    assert (
+        s.object("d").flag("e") is True
+        and s.list("f", str) == ["x", "y"]
+        and s.text("g", choices=["gelu"]) == "gelu"
     )
     for take, message in (
         (lambda: s.integer("z"), "c.json: z is missing"),
@@ -65,9 +82,12 @@ def test_entries() -> None:
         (lambda: s.flag("a"), "c.json: a: expected true or false, got 3"),
         (lambda: s.object("d").integer("e"), "c.json: d: e: expected an integer, got true"),
         (lambda: s.list("f", int), "c.json: f: expected a list of which each item is an integer"),
-        (lambda: s.text("g", choices=["relu", "silu"]), 'c.json: g: expected one of relu, silu, got "gelu"'),
+        (
+            lambda: s.text("g", choices=["relu", "silu"]),
+            'c.json: g: expected one of relu, silu, got "gelu"',
+        ),
         (lambda: s.take("a", (str, list)), "c.json: a: expected a text or a list, got 3"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=message):
             take()
     assert Settings({"a": 1}, "x").get("a") == 1

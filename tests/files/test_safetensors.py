@@ -28,7 +28,11 @@ def entry(dtype: str = "F32", shape: Any = (2,), start: int = 0, end: int = 8) -
 
 
 def test_a_file_written_by_hand(tmp_path: Path) -> None:
-    header = {"__metadata__": {"format": "pt"}, "b": entry("I16", (2, 1), 8, 12), "a": entry("F32", (2,), 0, 8)}
+    header = {
+        "__metadata__": {"format": "pt"},
+        "b": entry("I16", (2, 1), 8, 12),
+        "a": entry("F32", (2,), 0, 8),
+    }
     path = by_hand(tmp_path / "x", header, struct.pack("<2f2h", 1.5, -2.0, 7, -8))
     file = SafetensorsFile(path)
     assert list(file) == ["a", "b"] and file.metadata == {"format": "pt"}
@@ -37,7 +41,10 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
         assert get("a").tolist() == [1.5, -2.0] and get("b").tolist() == [[7], [-8]]
         assert get("a").dtype == np.float32 and get("b").dtype == np.int16
     assert file.read("a").flags.writeable and not file.map("a").flags.writeable
-    assert file.read("a", np.float64).dtype == np.float64 and file.read("b", np.float64).dtype == np.int16
+    assert (
+        file.read("a", np.float64).dtype == np.float64
+        and file.read("b", np.float64).dtype == np.int16
+    )
 
 
 @pytest.mark.parametrize("code", sorted(set(DTYPES.values())))
@@ -49,13 +56,21 @@ def test_arrays_go_round(tmp_path: Path, code: str) -> None:
 def goes_round(tmp_path: Path, code: str, shape: tuple[int, ...], mmap: bool) -> None:
     rng = np.random.default_rng(0)
     array = np.asarray(rng.integers(0, 2, shape)).astype(code)
-    layouts = {"c": array, "f": np.array(array, order="F"), "reversed": array[..., ::-1] if array.ndim else array}
+    layouts = {
+        "c": array,
+        "f": np.array(array, order="F"),
+        "reversed": array[..., ::-1] if array.ndim else array,
+    }
     layouts["big_endian"] = array.astype(array.dtype.newbyteorder(">"))
     save_arrays(tmp_path / "x", layouts)
     found, _ = load_arrays(tmp_path / "x", mmap=mmap)
     assert set(found) == set(layouts)
     for name, expected in layouts.items():
-        assert found[name].dtype == array.dtype and found[name].shape == shape and type(found[name]) is np.ndarray
+        assert (
+            found[name].dtype == array.dtype
+            and found[name].shape == shape
+            and type(found[name]) is np.ndarray
+        )
         np.testing.assert_array_equal(found[name], expected)
 
 
@@ -67,7 +82,8 @@ def test_equal_data_gives_equal_bytes(tmp_path: Path) -> None:
     assert data == (tmp_path / "2").read_bytes()
     start = 8 + struct.unpack("<Q", data[:8])[0]
     assert start % 8 == 0 and all(
-        e.start % np.dtype(DTYPES[e.dtype]).itemsize == 0 for e in SafetensorsFile(tmp_path / "1").values()
+        e.start % np.dtype(DTYPES[e.dtype]).itemsize == 0
+        for e in SafetensorsFile(tmp_path / "1").values()
     )
 
 
@@ -85,7 +101,9 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path: Path) -> None:
 
 def test_bfloat16_rounds_to_the_nearest_and_ties_to_even(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    bits = rng.integers(0, 0x7F00 << 16, 20_000).astype(np.uint32)  # positive, finite also when rounded up
+    bits = rng.integers(0, 0x7F00 << 16, 20_000).astype(
+        np.uint32
+    )  # positive, finite also when rounded up
     bits[:3] = 0x3F808000, 0x3F818000, 0x3F808001  # two ties, and just above one
     x = bits.view(np.float32)
     low = (bits >> 16 << 16).view(np.float32).astype(np.float64)
@@ -93,7 +111,9 @@ def test_bfloat16_rounds_to_the_nearest_and_ties_to_even(tmp_path: Path) -> None
     middle, even = (low + high) / 2, (bits >> 16) % 2 == 0
     up = (x > middle) | ((x == middle) & ~even)
     np.testing.assert_array_equal(to_bfloat16(x), (bits >> 16) + up)
-    write_safetensors(tmp_path / "x", {"a": x, "n": np.arange(3), "s": np.float64(1.0)}, dtype="bfloat16")
+    write_safetensors(
+        tmp_path / "x", {"a": x, "n": np.arange(3), "s": np.float64(1.0)}, dtype="bfloat16"
+    )
     file = SafetensorsFile(tmp_path / "x")
     assert {name: e.dtype for name, e in file.items()} == {"a": "BF16", "s": "BF16", "n": "I64"}
     np.testing.assert_array_equal(to_bfloat16(file.read("a")), to_bfloat16(x))
@@ -102,7 +122,10 @@ def test_bfloat16_rounds_to_the_nearest_and_ties_to_even(tmp_path: Path) -> None
 def test_half_precision_is_widened_on_request(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x", {"a": np.float32([1.5, 65504])}, dtype=np.float16)
     file = SafetensorsFile(tmp_path / "x")
-    assert file.read("a").dtype == np.float16 and file.read("a", np.float32).tolist() == [1.5, 65504]
+    assert file.read("a").dtype == np.float16 and file.read("a", np.float32).tolist() == [
+        1.5,
+        65504,
+    ]
 
 
 LIES: dict[str, tuple[Any, bytes, str]] = {
@@ -161,7 +184,9 @@ def test_a_header_of_gigabytes_is_not_read(tmp_path: Path) -> None:
 
 
 def test_dtypes_that_numpy_lacks(tmp_path: Path) -> None:
-    path = by_hand(tmp_path / "x", {"a": entry("F8_E4M3", (2,), 0, 2), "b": entry("U8", (2,), 2, 4)}, bytes(4))
+    path = by_hand(
+        tmp_path / "x", {"a": entry("F8_E4M3", (2,), 0, 2), "b": entry("U8", (2,), 2, 4)}, bytes(4)
+    )
     file = SafetensorsFile(path)
     assert file.read("b").tolist() == [0, 0]
     with pytest.raises(ValueError, match="x: a is F8_E4M3, a dtype that NumPy does not have"):
@@ -183,17 +208,28 @@ def test_a_mapped_array_outlives_the_replacement_of_its_file(tmp_path: Path) -> 
 def test_arrays_that_were_changed_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for dtype in (">f4", "<f4", "?", "c8", "i1"):
-        save_arrays(path, {"a": np.ones((2, 3), dtype)[:, ::2], "0-d": np.ones((), dtype), "empty": np.ones((0, 2))})
+        save_arrays(
+            path,
+            {
+                "a": np.ones((2, 3), dtype)[:, ::2],
+                "0-d": np.ones((), dtype),
+                "empty": np.ones((0, 2)),
+            },
+        )
         assert load_arrays(path)[1] == {}  # the checksum is nobody's
     save_arrays(path, {"a": np.ones((2, 3))}, {"note": [1, 2]})
     whole = path.read_bytes()
     places = [whole.index(b"[1, 2]") + 1, len(whole) - 1, len(whole) - 48]
     for place in places:
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match=f"^{path}: changed since it was written: its checksum is .*, expected"):
+        with pytest.raises(
+            ValueError, match=f"^{path}: changed since it was written: its checksum is .*, expected"
+        ):
             load_arrays(path)
     file = SafetensorsFile(path)
-    write_safetensors(path, {"a": file.read("a")}, {"note": "[3, 4]"})  # by another program: no checksum
+    write_safetensors(
+        path, {"a": file.read("a")}, {"note": "[3, 4]"}
+    )  # by another program: no checksum
     assert load_arrays(path)[1] == {"note": [3, 4]}
 
 
@@ -228,11 +264,22 @@ def test_numbers_that_are_not_aligned(tmp_path: Path) -> None:
 def test_numbers_that_are_finite(tmp_path: Path, dtype: str) -> None:
     """As numpy.isfinite says, in whichever block they are; large numbers are finite too."""
     size = 700_000
-    for place, value in ((0, 1), (size - 1, np.nan), (300_000, np.inf), (5, -np.inf), (9, 60_000), (7, 3e38)):
+    for place, value in (
+        (0, 1),
+        (size - 1, np.nan),
+        (300_000, np.inf),
+        (5, -np.inf),
+        (9, 60_000),
+        (7, 3e38),
+    ):
         if dtype == "int64" and not np.isfinite(value):
             continue
         array = np.zeros(size, dtype)
         with np.errstate(over="ignore"):
-            array[place] = np.asarray(value, "float64").astype(dtype) if value != 3e38 or dtype != "int64" else 2**62
+            array[place] = (
+                np.asarray(value, "float64").astype(dtype)
+                if value != 3e38 or dtype != "int64"
+                else 2**62
+            )
         write_safetensors(tmp_path / "x", {"a": array})
         assert SafetensorsFile(tmp_path / "x").is_finite("a") == np.isfinite(array).all()

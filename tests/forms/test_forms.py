@@ -58,7 +58,9 @@ OLDER = {
 UNDETERMINED = {np.linalg.cholesky, np.linalg.eigh, np.linalg.eigvalsh, np.linalg.svd}
 """Functions that presume a symmetric matrix, whose gradient is that of its symmetric part; and vectors up to a sign."""
 REFUSED = {
-    **dict.fromkeys(WRITING, "would lose its gradient|a leaf that requires gradients cannot be changed in place"),
+    **dict.fromkeys(
+        WRITING, "would lose its gradient|a leaf that requires gradients cannot be changed in place"
+    ),
     np.poly: "expected a vector of zeros",  # of a matrix its eigenvalues, which can be complex
     np.cross: "expected vectors of 3 elements",  # those of 2 are deprecated in NumPy
     **dict.fromkeys(
@@ -74,7 +76,9 @@ REFUSED = {
 
 
 TAKEN = {
-    **dict.fromkeys((np.sort, np.argsort), "can't be provided at the same time"),  # kind= and descending=
+    **dict.fromkeys(
+        (np.sort, np.argsort), "can't be provided at the same time"
+    ),  # kind= and descending=
     np.average: "division by zero|sum to zero",  # where the result has no elements
     np.polyfit: "float16 is unsupported",
     np.polyder: "could not be broadcast|only 0-dimensional",  # of a matrix, derived once more than returned; m of one element
@@ -89,7 +93,9 @@ TAKEN = {
 
 def is_refused_by_name(call: Call, error: Exception) -> bool:
     text = str(error).split("; got")[0]
-    return bool(re.search(REFUSED.get(call.function, "^$"), text)) or any(f"{name}=" in text for name in call.given)
+    return bool(re.search(REFUSED.get(call.function, "^$"), text)) or any(
+        f"{name}=" in text for name in call.given
+    )
 
 
 def outcome(call: Call, change: Any) -> Any:
@@ -98,13 +104,23 @@ def outcome(call: Call, change: Any) -> Any:
         warnings.simplefilter("ignore")
         try:
             return call.of(change)
-        except (ValueError, TypeError, IndexError, OverflowError, ZeroDivisionError, RuntimeError, AttributeError) as e:
+        except (
+            ValueError,
+            TypeError,
+            IndexError,
+            OverflowError,
+            ZeroDivisionError,
+            RuntimeError,
+            AttributeError,
+        ) as e:
             return e
 
 
 def flat(value: Any) -> list[Any]:
     """The arrays and numbers of a result, in order."""
-    return [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+    return (
+        [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+    )
 
 
 def plain(value: Any) -> Any:
@@ -129,21 +145,40 @@ def wrapped(tracked: bool, leaves: list[Tensor]) -> Any:
 def assert_alike(call: Call, found: Any, expected: Any, tracked: bool) -> None:
     if isinstance(expected, Exception):
         stumbles = re.search(TAKEN.get(call.function, "^$"), str(expected))
-        assert isinstance(found, Exception) or stumbles, f"{call}: NumPy raises {expected!r}, ours returns {found!r}"
+        assert isinstance(found, Exception) or stumbles, (
+            f"{call}: NumPy raises {expected!r}, ours returns {found!r}"
+        )
         return
     if isinstance(found, Exception):
-        assert tracked and is_refused_by_name(call, found), f"{call}: NumPy returns {expected!r}, ours raises {found!r}"
+        assert tracked and is_refused_by_name(call, found), (
+            f"{call}: NumPy returns {expected!r}, ours raises {found!r}"
+        )
         return
     ours, theirs = flat(found), flat(expected) if isinstance(found, (list, tuple)) else [expected]
-    inputs = [v for value in [*call.args, *call.kwargs.values()] for v in flat(value) if isinstance(v, np.ndarray)]
-    inputs += [np.zeros(0, kind) for name, kind in call.given.items() if name == "dtype" and kind is not None]
-    coarsest = min([v.itemsize for v in [*inputs, *map(np.asarray, theirs)] if v.dtype.kind == "f"], default=8)
+    inputs = [
+        v
+        for value in [*call.args, *call.kwargs.values()]
+        for v in flat(value)
+        if isinstance(v, np.ndarray)
+    ]
+    inputs += [
+        np.zeros(0, kind)
+        for name, kind in call.given.items()
+        if name == "dtype" and kind is not None
+    ]
+    coarsest = min(
+        [v.itemsize for v in [*inputs, *map(np.asarray, theirs)] if v.dtype.kind == "f"], default=8
+    )
     assert len(ours) == len(theirs), f"{call}: {len(ours)} results, expected {len(theirs)}"
     for y, e in zip(ours, theirs):
         y, e = np.asarray(plain(y)), np.asarray(e)
-        assert y.shape == e.shape and y.dtype == e.dtype, f"{call}: {y.dtype} {y.shape}, expected {e.dtype} {e.shape}"
+        assert y.shape == e.shape and y.dtype == e.dtype, (
+            f"{call}: {y.dtype} {y.shape}, expected {e.dtype} {e.shape}"
+        )
         if isinstance(call.function, np.ufunc) and call.kwargs.get("where", True) is not True:
-            y, e = (np.where(call.kwargs["where"], v, 0) for v in (y, e))  # the others are unset, or as out= had them
+            y, e = (
+                np.where(call.kwargs["where"], v, 0) for v in (y, e)
+            )  # the others are unset, or as out= had them
         tolerance = {2: 2e-2, 4: 1e-4}.get(coarsest, 1e-9) if e.dtype.kind == "f" else 0
         np.testing.assert_allclose(y, e, rtol=tolerance, atol=tolerance, err_msg=str(call))
 
@@ -158,9 +193,15 @@ def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random
     with np.errstate(all="ignore"):
         grads = mg.gradients(ys, leaves, gs, allow_unused=True)
     for x, g in zip(leaves, grads):
-        assert g is None or (g.shape == x.shape and g.dtype == x.dtype), f"{call}: gradient {g!r} of {x!r}"
-    arrays = [v for v in [*flat(call.args), *ys, *leaves] if isinstance(v, (np.ndarray, Tensor, int))]
-    if any(x.dtype != np.float64 for x in [*leaves, *ys]) or not all((np.abs(plain(v)) < 1e6).all() for v in arrays):
+        assert g is None or (g.shape == x.shape and g.dtype == x.dtype), (
+            f"{call}: gradient {g!r} of {x!r}"
+        )
+    arrays = [
+        v for v in [*flat(call.args), *ys, *leaves] if isinstance(v, (np.ndarray, Tensor, int))
+    ]
+    if any(x.dtype != np.float64 for x in [*leaves, *ys]) or not all(
+        (np.abs(plain(v)) < 1e6).all() for v in arrays
+    ):
         return
     vs = [rng.standard_normal(x.shape) for x in leaves]
     slope = sum(float((g.data * v).sum()) for g, v in zip(grads, vs) if g is not None)
@@ -176,11 +217,15 @@ def assert_gradient(call: Call, found: Any, leaves: list[Tensor], rng: np.random
             return value
 
         results = [np.asarray(y) for y in flat(outcome(call, change))]
-        results = [r for r, y in zip(results, flat(found)) if isinstance(y, Tensor) and y.requires_grad]
+        results = [
+            r for r, y in zip(results, flat(found)) if isinstance(y, Tensor) and y.requires_grad
+        ]
         return sum(float((r * g).sum()) for r, g in zip(results, gs))
 
     differences = [(moved(h) - moved(-h)) / (2 * h) for h in (1e-6, 2e-6)]
-    bend = (moved(2e-6) - 2 * moved(0.0) + moved(-2e-6)) / 4e-6  # a half of how much the slopes of the two sides differ
+    bend = (
+        moved(2e-6) - 2 * moved(0.0) + moved(-2e-6)
+    ) / 4e-6  # a half of how much the slopes of the two sides differ
     doubt = max(abs(differences[0] - differences[1]), abs(bend))
     if np.isfinite([slope, *differences]).all() and doubt < 1e-5 * (1 + abs(slope)):
         assert abs(slope - differences[0]) < 1e-3 * (1 + abs(slope)), (
@@ -196,7 +241,11 @@ def test_as_numpy(letter: str) -> None:
 def as_numpy(function: Any) -> None:
     if function in OLDER and BEFORE_2_4:
         return  # which takes other forms
-    start = int(np.random.default_rng().integers(2**32)) if INTENSE else zlib.crc32(function.__name__.encode())
+    start = (
+        int(np.random.default_rng().integers(2**32))
+        if INTENSE
+        else zlib.crc32(function.__name__.encode())
+    )
     draw = draw_ufunc_call if isinstance(function, np.ufunc) else draw_call
     for seed in range(start, start + CALLS):
         rng = np.random.default_rng(seed)
@@ -207,7 +256,10 @@ def hold(call: Call, rng: np.random.Generator) -> None:
     """Compare one call with NumPy's, with tensors that need gradients and with such that do not."""
     if call.function is np.interp and (np.diff(np.ravel(call.given["xp"]).astype(float)) < 0).any():
         return  # which NumPy does not look at, and answers in one way or another
-    if call.function is np.choose and np.abs(np.asarray(call.given["a"], float)).max(initial=0) > 1e6:
+    if (
+        call.function is np.choose
+        and np.abs(np.asarray(call.given["a"], float)).max(initial=0) > 1e6
+    ):
         return  # where it wraps, NumPy takes a step for each 1
     if call.function is np.polyfit and call.given["deg"] >= np.size(call.given["x"]):
         return  # as many coefficients as points, or more: what they are is rounding
@@ -227,22 +279,48 @@ def hold(call: Call, rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        Call(np.cov, [np.arange(9.0).reshape(3, 3) % 4 / 0.37], {"aweights": np.array([0.5, 1.2, 0.9]), "dtype": np.float32}),
-        *([
-            Call(np.cumulative_prod, [np.array([[2.0, 3.0]])], {"axis": (1,)}),
-            Call(np.cumulative_sum, [np.array(2.0)], {"axis": (0,)}),
-            Call(np.cumulative_sum, [np.array([2.0])], {"axis": (0,), "include_initial": True}),
-        ] if hasattr(np, "cumulative_sum") else []),  # since NumPy 2.1
+        Call(
+            np.cov,
+            [np.arange(9.0).reshape(3, 3) % 4 / 0.37],
+            {"aweights": np.array([0.5, 1.2, 0.9]), "dtype": np.float32},
+        ),
+        *(
+            [
+                Call(np.cumulative_prod, [np.array([[2.0, 3.0]])], {"axis": (1,)}),
+                Call(np.cumulative_sum, [np.array(2.0)], {"axis": (0,)}),
+                Call(np.cumulative_sum, [np.array([2.0])], {"axis": (0,), "include_initial": True}),
+            ]
+            if hasattr(np, "cumulative_sum")
+            else []
+        ),  # since NumPy 2.1
         Call(np.power, [np.array([True, False]), 2]),
         Call(np.pad, [np.zeros(0), [(1, 2)]], {"constant_values": np.array(1.5)}),
-        Call(np.var, [np.array([[-0.514]])], {"dtype": np.float32, "where": np.array([True]), "correction": 1}),
-        Call(np.cross, [np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0])], {"axis": None, "axisa": 0}),
+        Call(
+            np.var,
+            [np.array([[-0.514]])],
+            {"dtype": np.float32, "where": np.array([True]), "correction": 1},
+        ),
+        Call(
+            np.cross,
+            [np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0, 2.0])],
+            {"axis": None, "axisa": 0},
+        ),
         Call(np.linspace, [-1, np.array([0.6, 0.9]), 1], {"retstep": True, "axis": -1}),
         Call(np.linspace, [-1, np.array([0.6, 0.9]), 0], {"retstep": True}),
         Call(np.poly, [np.array([-0.196], np.float32)]),
-        Call(np.polydiv, [np.array([0.101, 0.84, 0.47], np.float16), np.array([-0.468, 0.272, -0.098], np.float16)]),
+        Call(
+            np.polydiv,
+            [
+                np.array([0.101, 0.84, 0.47], np.float16),
+                np.array([-0.468, 0.272, -0.098], np.float16),
+            ],
+        ),
         Call(np.ediff1d, [[-0.6, 0.1, -0.2]], {"to_begin": np.array([0.68, -0.06])}),
-        Call(np.histogram, [np.array([0.5], np.float32)], {"density": True, "weights": np.array([2.0], np.float32)}),
+        Call(
+            np.histogram,
+            [np.array([0.5], np.float32)],
+            {"density": True, "weights": np.array([2.0], np.float32)},
+        ),
         Call(np.pad, [np.ones((2, 2)), 0, "mean"], {"constant_values": (1, 2)}),
         Call(np.pad, [np.ones((2, 2)), 1, "edge"], {"constant_values": 1}),
         Call(np.polyder, [np.array([0.072]), np.array([1.0])]),
@@ -252,22 +330,39 @@ def hold(call: Call, rng: np.random.Generator) -> None:
         Call(np.pad, [np.array(-0.3), ((1, 0),), "edge"], {"constant_values": 0}),
         Call(np.cov, [np.array([[-0.2], [-0.6], [0.1]]), np.array([[-0.3, 0.1, 0.4]]), False]),
         Call(np.full_like, [np.array(-0.2), np.array(0.5)], {"order": "X"}),
-        Call(np.linalg.norm, [np.array([[1.674, 2.044, 0.194], [0.934, 0.564, 1.304]]), 1]),  # of two equal columns
+        Call(
+            np.linalg.norm, [np.array([[1.674, 2.044, 0.194], [0.934, 0.564, 1.304]]), 1]
+        ),  # of two equal columns
         Call(np.cov, [np.array([[-0.69]]), np.array([-0.562]), 4], {"aweights": np.array([0.914])}),
         Call(np.ldexp, [np.array([1.491, 0.011]), 1], {"dtype": np.float64}),
         Call(np.ldexp, [np.array([1.491, 0.011]), np.array([3, -1])], {"dtype": np.float32}),
-        Call(np.cov, [np.array([-0.67, 0.07, -0.3], np.float16)], {"aweights": np.array([0.4, 0.1, 0.8], np.float16), "dtype": np.float32}),
+        Call(
+            np.cov,
+            [np.array([-0.67, 0.07, -0.3], np.float16)],
+            {"aweights": np.array([0.4, 0.1, 0.8], np.float16), "dtype": np.float32},
+        ),
         Call(np.divide, [True, np.array(-0.023)], {"dtype": np.float32}),
-        Call(np.linalg.tensorsolve, [np.ones((1, 2, 2)) + np.eye(2), np.ones((2, 1)), np.array([0, 2])]),
+        Call(
+            np.linalg.tensorsolve,
+            [np.ones((1, 2, 2)) + np.eye(2), np.ones((2, 1)), np.array([0, 2])],
+        ),
         Call(np.nanprod, [np.full(30, -(2**62))], {"dtype": np.float32, "initial": np.array(0.0)}),
         Call(np.prod, [np.array([1e200, 1e200, 0.5])], {"initial": 1e-300}),
         Call(np.pad, [np.array(2, np.uint8), (1, 2)], {"constant_values": np.array(0.0)}),
-        Call(np.polyfit, [np.array([0.661, 0.291, 1.031], np.float16), np.array([4, 5, 3], np.uint8), 2], {"full": True}),
+        Call(
+            np.polyfit,
+            [np.array([0.661, 0.291, 1.031], np.float16), np.array([4, 5, 3], np.uint8), 2],
+            {"full": True},
+        ),
         Call(np.linalg.tensorsolve, [np.array([-0.357]), np.array([0.064])], {"axes": (0, 0)}),
-        Call(np.linalg.tensorsolve, [np.arange(36.0).reshape(2, 6, 3) ** 2 % 7, np.arange(6.0)], {"axes": (0, 2)}),
+        Call(
+            np.linalg.tensorsolve,
+            [np.arange(36.0).reshape(2, 6, 3) ** 2 % 7, np.arange(6.0)],
+            {"axes": (0, 2)},
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_long_runs_found(call: Call) -> None:
     if call.function is np.polyder and BEFORE_2_4:
         pytest.skip(f"NumPy {np.__version__} takes a vector of one number for a number")

@@ -34,7 +34,8 @@ def test_a_kernel_is_its_definition(name: str, data: Any) -> None:
 
     def results() -> tuple[Tensor, list[Any]]:
         operands = [
-            Tensor(x, True) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for x in sample.operands
+            Tensor(x, True) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+            for x in sample.operands
         ]
         y = info.call(*operands, **sample.options)
         g = np.random.default_rng(0).standard_normal(y.shape)
@@ -67,13 +68,17 @@ def test_all_or_some_within_the_block_only() -> None:
 def test_other_threads_keep_their_kernels() -> None:
     seen: list[set[str]] = []
     with mg.use_definitions():
-        thread = threading.Thread(target=lambda: seen.append(names_of(mg.gelu(Tensor(X, requires_grad=True)))))
+        thread = threading.Thread(
+            target=lambda: seen.append(names_of(mg.gelu(Tensor(X, requires_grad=True))))
+        )
         thread.start()
         thread.join()
     assert seen == [{"gelu"}]
 
 
 def test_names_that_are_no_kernels() -> None:
-    with pytest.raises(ValueError, match="use_definitions: no kernel is named softmax; there are .*linear"):
+    with pytest.raises(
+        ValueError, match="use_definitions: no kernel is named softmax; there are .*linear"
+    ):
         with mg.use_definitions("linear", "softmax"):
             pass

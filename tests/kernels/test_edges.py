@@ -58,10 +58,14 @@ def test_half_precision_is_the_exact_result_rounded(name: str) -> None:
         np.testing.assert_allclose(rounded, exact, rtol=2e-3, atol=2e-3 * size + 1e-7)
 
 
-@pytest.mark.parametrize("dtype,offset", [(np.float32, 1e7), (np.float32, -3e8), (np.float64, 1e15), (np.float32, 0.0)])
+@pytest.mark.parametrize(
+    "dtype,offset", [(np.float32, 1e7), (np.float32, -3e8), (np.float64, 1e15), (np.float32, 0.0)]
+)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_an_offset_of_all_logits_costs_no_digits(dtype: Any, offset: float, smoothing: float, weighted: bool) -> None:
+def test_an_offset_of_all_logits_costs_no_digits(
+    dtype: Any, offset: float, smoothing: float, weighted: bool
+) -> None:
     unit = float(np.spacing(dtype(abs(offset)))) if offset else 1.0  # steps that the offset leaves
     scores = unit * np.random.default_rng(2).integers(-2, 3, (6, 5)).astype(float)
     options: Any = {"label_smoothing": smoothing, "weight": np.arange(1.0, 6) if weighted else None}
@@ -80,7 +84,9 @@ def test_an_offset_of_all_logits_costs_no_digits(dtype: Any, offset: float, smoo
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("definition", [False, True])
-def test_an_ignored_row_may_hold_anything(bad: float, reduction: str, smoothing: float, definition: bool) -> None:
+def test_an_ignored_row_may_hold_anything(
+    bad: float, reduction: str, smoothing: float, definition: bool
+) -> None:
     scores, targets = normal(4, 3), np.array([2, -100, 0, -100])
     spoiled = scores.copy()
     spoiled[1], spoiled[3, 1] = bad, bad
@@ -100,7 +106,9 @@ def test_an_ignored_row_may_hold_anything(bad: float, reduction: str, smoothing:
         fused = mg.linear_cross_entropy(x.copy(), weight, None, targets, **options)
         x[1] = bad
         with np.errstate(invalid="ignore"):
-            assert mg.linear_cross_entropy(x, weight, None, targets, **options).item() == fused.item()
+            assert (
+                mg.linear_cross_entropy(x, weight, None, targets, **options).item() == fused.item()
+            )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -110,7 +118,10 @@ def test_logits_in_blocks_are_the_logits_of_all(rows: int, ignored: int, bias: b
     classes, d = 8000, 40
     targets = RNG.integers(0, classes, rows)
     targets[:ignored] = -100
-    leaves = [Tensor(normal(*shape), requires_grad=True) for shape in ((rows, d), (classes, d), (classes,))]
+    leaves = [
+        Tensor(normal(*shape), requires_grad=True)
+        for shape in ((rows, d), (classes, d), (classes,))
+    ]
     x, w, b = leaves if bias else (*leaves[:2], None)
     found = []
     for names in (["gelu"], ["linear_cross_entropy"]):
@@ -123,7 +134,10 @@ def test_logits_in_blocks_are_the_logits_of_all(rows: int, ignored: int, bias: b
 
 def test_the_fused_loss_holds_few_logits_at_a_time() -> None:
     """Beside the gradient of the weight, which it makes, no more than twice the memory of the weight."""
-    x, w = (Tensor(normal(*shape).astype(np.float32), requires_grad=True) for shape in ((1500, 128), (8192, 128)))
+    x, w = (
+        Tensor(normal(*shape).astype(np.float32), requires_grad=True)
+        for shape in ((1500, 128), (8192, 128))
+    )
     targets = RNG.integers(0, 8192, 1500)
     mg.linear_cross_entropy(x, w, None, targets)  # what is made once is there
     tracemalloc.start()
@@ -155,14 +169,19 @@ def test_gelu_far_out_is_x_or_nothing(approximate: str, dtype: Any) -> None:
     x = Tensor(np.array([-large, -1e30, -200, 200, 1e30, large], dtype), requires_grad=True)
     y = mg.gelu(x, approximate=approximate)
     np.testing.assert_array_equal(y.data, np.maximum(x.data, 0))
-    np.testing.assert_array_equal(mg.gradients(y, [x], np.ones(6, dtype))[0].data, [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(
+        mg.gradients(y, [x], np.ones(6, dtype))[0].data, [0, 0, 0, 1, 1, 1]
+    )
 
 
 def test_gelu_in_single_precision_keeps_the_digits_of_small_values() -> None:
     """x Φ(x) by the complementary error function of double precision; 1 + erf would lose them where x < 0."""
     x = np.linspace(-4, 6, 4001, dtype=np.float32)
     exact = [0.5 * float(v) * math.erfc(-float(v) / math.sqrt(2)) for v in x]
-    slope = [0.5 * math.erfc(-v / math.sqrt(2)) + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi) for v in x.tolist()]
+    slope = [
+        0.5 * math.erfc(-v / math.sqrt(2)) + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi)
+        for v in x.tolist()
+    ]
     leaf = Tensor(x, requires_grad=True)
     y = mg.gelu(leaf)
     np.testing.assert_allclose(y.data[x > 0], np.array(exact)[x > 0], rtol=3e-7)
@@ -183,11 +202,17 @@ def test_the_gradient_of_std_at_constants_is_zero(axis: Any, keepdims: bool) -> 
     np.testing.assert_allclose(g[1], (np.arange(4) - 1.5) / 4 / np.arange(4).std())
 
 
-@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2, "weight": [1.0, 2.0, 3.0], "reduction": "sum"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"label_smoothing": 0.2, "weight": [1.0, 2.0, 3.0], "reduction": "sum"}]
+)
 def test_cross_entropy_of_class_probabilities(options: Any) -> None:
     """Rows of one 1 are the classes themselves; by both operands it has its derivatives, the second ones too."""
     rng = np.random.default_rng(0)
-    x, classes, q = rng.standard_normal((4, 3)), np.array([0, 2, 1, 1]), rng.dirichlet(np.ones(3), 4)
+    x, classes, q = (
+        rng.standard_normal((4, 3)),
+        np.array([0, 2, 1, 1]),
+        rng.dirichlet(np.ones(3), 4),
+    )
     reduction = {**options, "reduction": "sum"}
     by_class, by_row = (mg.cross_entropy(x, y, **reduction) for y in (classes, np.eye(3)[classes]))
     np.testing.assert_allclose(by_class.data, by_row.data, rtol=1e-12)
@@ -204,14 +229,21 @@ def test_dropout_near_one_leaves_some_and_keeps_the_mean(p: float) -> None:
 def test_curvature_of_huber_where_nothing_is_lost() -> None:
     """d²/2 has second derivative 1 at 0, which |d|² as written does not."""
     for loss in (mg.huber_loss, mg.smooth_l1_loss):
-        assert mg.hessian(lambda x, loss=loss: loss(x, np.zeros(2), "sum"))(np.zeros(2)).data.tolist() == [
+        assert mg.hessian(lambda x, loss=loss: loss(x, np.zeros(2), "sum"))(
+            np.zeros(2)
+        ).data.tolist() == [
             [1, 0],
             [0, 1],
         ]
 
 
-@pytest.mark.parametrize("x", [-2.0, np.float64(-2.0), np.array(-2.0), np.array([-2.0, -1.0])], ids=repr)
+@pytest.mark.parametrize(
+    "x", [-2.0, np.float64(-2.0), np.array(-2.0), np.array([-2.0, -1.0])], ids=repr
+)
 def test_a_relu_comes_before_dropout_of_a_number_too(x: Any) -> None:
     assert not np.any(mg.relu_dropout(x, 0.1, generator=np.random.default_rng(0)).data)
     positive = mg.relu_dropout(-x, 0.1, generator=np.random.default_rng(0)).data
-    assert np.array_equal(positive, mg.dropout(-x, 0.1, generator=np.random.default_rng(0)).data) and positive.any()
+    assert (
+        np.array_equal(positive, mg.dropout(-x, 0.1, generator=np.random.default_rng(0)).data)
+        and positive.any()
+    )

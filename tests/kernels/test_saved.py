@@ -16,7 +16,9 @@ from minigrad.core.graph import Node, topological
 FOR_THE_DEFINITION = {
     ("attention", "mask"),  # booleans of the caller
     ("gelu", "x"),  # the slope is ready
-    *(("linear_cross_entropy", name) for name in ("x", "weight", "bias")),  # its gradients are ready, no others can be
+    *(
+        ("linear_cross_entropy", name) for name in ("x", "weight", "bias")
+    ),  # its gradients are ready, no others can be
 }
 """What only the definition reads, under `create_graph`."""
 
@@ -29,11 +31,17 @@ def spoiled(value: Any, way: int) -> Any:
         return value
     if value.dtype == bool:
         return ~value
-    return [np.full_like(value, np.nan if value.dtype.kind in "fc" else 0), np.zeros_like(value), -value - 1][way]
+    return [
+        np.full_like(value, np.nan if value.dtype.kind in "fc" else 0),
+        np.zeros_like(value),
+        -value - 1,
+    ][way]
 
 
 def holds_array(value: Any) -> bool:
-    return any(map(holds_array, value)) if isinstance(value, tuple) else isinstance(value, np.ndarray)
+    return (
+        any(map(holds_array, value)) if isinstance(value, tuple) else isinstance(value, np.ndarray)
+    )
 
 
 def answer(node: Node, rule: Any, g: np.ndarray, args: list[Any]) -> Any:
@@ -61,8 +69,10 @@ def test_every_array_that_is_kept_for_a_rule_is_read_by_it(info: OpInfo) -> None
     @given(data=st.data())
     def look(data: Any) -> None:
         sample = info.samples(Draw(data.draw))
-        operands = [Tensor(x, True) if np.asarray(x).dtype.kind == "f" and isinstance(x, np.ndarray) else x
-                    for x in sample.operands]  # fmt: skip
+        operands = [
+            Tensor(x, True) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
+            for x in sample.operands
+        ]
         results = info.call(*operands, **sample.options)
         results = results if isinstance(results, (list, tuple)) else [results]
         roots = [y._node for y in results if isinstance(y, Tensor) and y._node is not None]
@@ -74,8 +84,13 @@ def test_every_array_that_is_kept_for_a_rule_is_read_by_it(info: OpInfo) -> None
                     if holds_array(args[i]) and g.size:
                         key = (node.op.name, name)
                         for way in range(3) if not read.setdefault(key, False) else ():
-                            others = [spoiled(value, way) if i == j else value for j, value in enumerate(args)]
-                            read[key] = read[key] or not same(answer(node, rule, g, others), expected)
+                            others = [
+                                spoiled(value, way) if i == j else value
+                                for j, value in enumerate(args)
+                            ]
+                            read[key] = read[key] or not same(
+                                answer(node, rule, g, others), expected
+                            )
 
     look()
     unread = {key for key, was in read.items() if not was} - FOR_THE_DEFINITION

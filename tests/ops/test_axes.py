@@ -29,7 +29,12 @@ def _functions() -> dict[str, Any]:
     return {name: op.function for name, op in OPS.items()} | FUNCTIONS
 
 
-CALLS = [(n, p) for n, f in sorted(_functions().items()) for p in inspect.signature(f).parameters if p in AXES]
+CALLS = [
+    (n, p)
+    for n, f in sorted(_functions().items())
+    for p in inspect.signature(f).parameters
+    if p in AXES
+]
 
 
 @pytest.mark.parametrize("tracked", [False, True])
@@ -38,17 +43,26 @@ def test_axis_out_of_range(tracked: bool) -> None:
 
 
 def out_of_range(name: str, parameter: str, tracked: bool) -> None:
-    function, x = _functions()[name], mg.Tensor(X[:1] if name == "squeeze" else X, requires_grad=tracked)
+    function, x = (
+        _functions()[name],
+        mg.Tensor(X[:1] if name == "squeeze" else X, requires_grad=tracked),
+    )
     parameters = inspect.signature(function).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
 
     def call(axis: int) -> Any:
-        own = {**NEEDED, **({"index": np.zeros((3, 3), int)} if name == "gather" else {}), parameter: axis}
+        own = {
+            **NEEDED,
+            **({"index": np.zeros((3, 3), int)} if name == "gather" else {}),
+            parameter: axis,
+        }
         args = [x if own[n] is X else own[n] for n in required]
         return function(*args, **({} if parameter in required else {parameter: axis}))
 
     call(0 if parameter != "axis2" else 1)
     ndim = 3 if name in ("expand_dims", "stack") else 2
     for axis in (ndim, -ndim - 1):
-        with pytest.raises(np.exceptions.AxisError, match=f"axis {axis} is out of bounds.* dimension {ndim}"):
+        with pytest.raises(
+            np.exceptions.AxisError, match=f"axis {axis} is out of bounds.* dimension {ndim}"
+        ):
             call(axis)

@@ -23,14 +23,35 @@ from minigrad import Tensor
 ORDERS = (1, 2, 3)
 POINTS = np.arange(-6, 7)
 # row k: what the values at POINTS are weighted with to give the k-th derivative, for steps of length 1
-STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [[1 / 6.0**k] for k in range(13)]
+STENCIL = np.linalg.inv(np.vander(POINTS / 6.0, increasing=True)) * [
+    [1 / 6.0**k] for k in range(13)
+]
 
 # Where elements are equal, or at a kink, values can move smoothly (two that touch and part again, the middle one of
 # three), and no rule can tell along which: these ops are not begun from whole numbers.
 _CHOOSING = (
-    "quantile", "percentile", "median", "sort", "part", "top_k", "max", "min", "ptp", "clip", "abs", "relu", "elu",
-    "softplus", "sign", "heaviside", "norm", "huber", "smooth", "l1", "interp",
-)  # fmt: skip
+    "quantile",
+    "percentile",
+    "median",
+    "sort",
+    "part",
+    "top_k",
+    "max",
+    "min",
+    "ptp",
+    "clip",
+    "abs",
+    "relu",
+    "elu",
+    "softplus",
+    "sign",
+    "heaviside",
+    "norm",
+    "huber",
+    "smooth",
+    "l1",
+    "interp",
+)
 CHOOSING = {name for name in TABLE if any(word in name for word in _CHOOSING)}
 
 
@@ -40,7 +61,9 @@ class Step:
     No two elements move alike, so that a tie of several is a kink, which `problem` sees.
     """
 
-    def __init__(self, info: OpInfo, sample: Sample, rng: np.random.Generator, earlier: list[np.ndarray]) -> None:
+    def __init__(
+        self, info: OpInfo, sample: Sample, rng: np.random.Generator, earlier: list[np.ndarray]
+    ) -> None:
         self.info, self.sample = info, sample
         self.follow: dict[int, tuple[int, np.ndarray, np.ndarray, Any]] = {}
         for i, x in enumerate(sample.operands):
@@ -72,7 +95,11 @@ def _is_regular(info: OpInfo, operands: list[Any], options: dict[str, Any]) -> b
         return False
     if y.requires_grad:
         y.sum().backward()
-    return not any(np.isinf(t.grad.data).any() for t, moves in zip(tracked, moving) if moves and t.grad is not None)
+    return not any(
+        np.isinf(t.grad.data).any()
+        for t, moves in zip(tracked, moving)
+        if moves and t.grad is not None
+    )
 
 
 class Program:
@@ -80,20 +107,31 @@ class Program:
 
     def __init__(self, info: OpInfo, data: Any, whole: bool) -> None:
         draw = Draw(data.draw)
-        self.rng = np.random.default_rng([*info.name.encode(), draw.rng.integers(2**32)])  # no two ops meet the same
+        self.rng = np.random.default_rng(
+            [*info.name.encode(), draw.rng.integers(2**32)]
+        )  # no two ops meet the same
         self.x, self.v = self.rng.standard_normal((2, 5))
-        chosen = [TABLE[str(name)] for name in self.rng.choice(list(TABLE), int(self.rng.integers(3, 8)))]
+        chosen = [
+            TABLE[str(name)] for name in self.rng.choice(list(TABLE), int(self.rng.integers(3, 8)))
+        ]
         chosen.insert(int(self.rng.integers(0, len(chosen) + 1)), info)
         self.steps: list[Step] = []
         values: list[Any] = [self.x]
         for one in chosen:
             rounded = whole if one is info else bool(self.rng.random() < 0.3)
-            step = Step(one, self._start(one, draw, rounded), self.rng, [np.asarray(value) for value in values])
+            step = Step(
+                one,
+                self._start(one, draw, rounded),
+                self.rng,
+                [np.asarray(value) for value in values],
+            )
             results = step(values)
             if results and all(np.isfinite(y.data).all() for y in results):
                 self.steps.append(step)
                 values += [y.data for y in results]
-        self.weights = [self.rng.standard_normal(value.shape) / np.sqrt(value.size) for value in values]
+        self.weights = [
+            self.rng.standard_normal(value.shape) / np.sqrt(value.size) for value in values
+        ]
 
     def _start(self, info: OpInfo, draw: Draw, rounded: bool) -> Sample:
         sample = info.samples(draw)
@@ -122,14 +160,18 @@ class Program:
         every number on the way."""
         with mg.no_grad():
             found = {int(k): self.values(k * h) for k in {*np.outer(steps, POINTS).flat}}
-        rows = {k: np.concatenate([value.ravel() for value in values]) for k, values in found.items()}
+        rows = {
+            k: np.concatenate([value.ravel() for value in values]) for k, values in found.items()
+        }
         sizes = np.cumsum([w.size for w in self.weights])
         last = sizes[-4] if len(sizes) > 3 else 0
         weights = np.concatenate([w.ravel() for w in self.weights[-3:]])
         results = []
         for step in steps:
             y = np.array([rows[k] for k in step * POINTS])
-            slopes = np.array([STENCIL[k] @ y * math.factorial(k) / (step * h) ** k for k in ORDERS])
+            slopes = np.array(
+                [STENCIL[k] @ y * math.factorial(k) / (step * h) ** k for k in ORDERS]
+            )
             results.append((slopes[:, last:] @ weights, slopes))
         return results
 
@@ -139,20 +181,29 @@ class Program:
         y = self(t)
         for order in ORDERS:
             more = order < ORDERS[-1]
-            dy = mg.gradients(y, t, create_graph=more, allow_unused=True)[0] if y.requires_grad else None
+            dy = (
+                mg.gradients(y, t, create_graph=more, allow_unused=True)[0]
+                if y.requires_grad
+                else None
+            )
             y = Tensor(0.0) if dy is None else dy
             found.append(y.item())
         return np.array(found)
 
     def __repr__(self) -> str:
-        return " -> ".join(f"{s.info.name}({s.sample.operands}, {s.sample.options})" for s in self.steps)
+        return " -> ".join(
+            f"{s.info.name}({s.sample.operands}, {s.sample.options})" for s in self.steps
+        )
 
 
 def problem(program: Program) -> str | None:
     """What is wrong with the derivatives; None if nothing is, or if a value on the way is not smooth there."""
     try:
         (fine, every), (coarse, other) = program.differences(1, 2)
-    except (np.linalg.LinAlgError, ValueError):  # NaN on the way to a decomposition, or a value out of its range
+    except (
+        np.linalg.LinAlgError,
+        ValueError,
+    ):  # NaN on the way to a decomposition, or a value out of its range
         return None
     if not np.all(np.abs(every - other) <= 1e-3 * np.maximum(1.0, np.abs(every))):
         return None
@@ -166,7 +217,11 @@ def problem(program: Program) -> str | None:
 @pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
 @settings(
     max_examples=settings.default.max_examples // 6,  # type: ignore[union-attr]
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a program says what is wrong; to shrink it takes minutes
+    phases=[
+        Phase.explicit,
+        Phase.reuse,
+        Phase.generate,
+    ],  # a program says what is wrong; to shrink it takes minutes
 )
 @given(data=st.data())
 def test_third_derivatives_of_compositions(info: OpInfo, data: Any) -> None:

@@ -51,7 +51,10 @@ def test_sizes_and_dtypes() -> None:
     assert [getattr(X, name)().dtype for name in ("float", "double", "half", "long", "bool")] == [
         np.float32, np.float64, np.float16, np.int64, bool,
     ]  # fmt: skip
-    assert X.to("cpu") is X and X.to(np.float32).dtype == X.to(Tensor(np.float32(1))).dtype == np.float32
+    assert (
+        X.to("cpu") is X
+        and X.to(np.float32).dtype == X.to(Tensor(np.float32(1))).dtype == np.float32
+    )
     array = np.zeros(2)
     assert mg.from_numpy(array).data is array
     with pytest.raises(TypeError, match="from_numpy: expected an ndarray, got a list"):
@@ -63,8 +66,16 @@ def test_sizes_and_dtypes() -> None:
     [
         (lambda: X.max(dim=1), TypeError, "write x.max.axis=...., and x.argmax"),
         (lambda: X.sort(dim=1), TypeError, r"write np.sort\(x\) and np.argsort\(x\)"),
-        (lambda: X.sort(), mg.GradientError, r"sort: a leaf that requires gradients cannot be changed in place"),
-        (lambda: (X * 2).sort(), mg.GradientError, r"the gradient of x would be lost; write np.sort\(x\)"),
+        (
+            lambda: X.sort(),
+            mg.GradientError,
+            r"sort: a leaf that requires gradients cannot be changed in place",
+        ),
+        (
+            lambda: (X * 2).sort(),
+            mg.GradientError,
+            r"the gradient of x would be lost; write np.sort\(x\)",
+        ),
         (lambda: X.transpose(0, 1), ValueError, "write x.T"),
         (lambda: X.transpose(-2, -1), ValueError, "write x.T"),
         (lambda: X.std(dim=1), TypeError, "PyTorch divides by n - 1, NumPy by n"),
@@ -74,13 +85,23 @@ def test_sizes_and_dtypes() -> None:
         (lambda: X[None].transpose(0, 1), ValueError, "write swapaxes"),
         (lambda: X.view_as(X), AttributeError, "no `view_as`: write x.reshape.y.shape."),
         (lambda: X.to("cuda"), ValueError, "to: no device 'cuda'; everything is on the CPU"),
-        (lambda: X.to("quick"), TypeError, "to: expected a dtype, a tensor, or the device 'cpu', got 'quick'"),
-        (lambda: X.add_(1), AttributeError, "no `add_`: tensors are not changed in place; write x = x.add"),
+        (
+            lambda: X.to("quick"),
+            TypeError,
+            "to: expected a dtype, a tensor, or the device 'cpu', got 'quick'",
+        ),
+        (
+            lambda: X.add_(1),
+            AttributeError,
+            "no `add_`: tensors are not changed in place; write x = x.add",
+        ),
         (lambda: X.no_such_name, AttributeError, "no `no_such_name`"),
         (lambda: X.add(1, alpha=2), TypeError, "add: alpha= is not supported"),
     ],
 )
-def test_what_pytorch_means_otherwise_is_refused(call: Any, kind: type[Exception], message: str) -> None:
+def test_what_pytorch_means_otherwise_is_refused(
+    call: Any, kind: type[Exception], message: str
+) -> None:
     with pytest.raises(kind, match=message):
         call()
 
@@ -92,15 +113,24 @@ def test_missing_names_disturb_nothing() -> None:
 
 
 def test_complex_numbers_are_refused() -> None:
-    for call in (lambda: X * 1j, lambda: X + np.array(1j), lambda: X.astype(complex), lambda: np.where(X > 1, X, 1j)):
-        with pytest.raises(TypeError, match="the result is complex, and complex numbers have no gradients"):
+    for call in (
+        lambda: X * 1j,
+        lambda: X + np.array(1j),
+        lambda: X.astype(complex),
+        lambda: np.where(X > 1, X, 1j),
+    ):
+        with pytest.raises(
+            TypeError, match="the result is complex, and complex numbers have no gradients"
+        ):
             call()
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int64, bool, np.float32])
 def test_top_k_of_every_dtype(dtype: Any) -> None:
     x = np.array([3, 0, 127, 1, 127, 2]).astype(dtype)
-    x[1] = False if dtype is bool else np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
+    x[1] = (
+        False if dtype is bool else np.iinfo(dtype).min if np.dtype(dtype).kind in "iu" else -np.inf
+    )
     values, places = mg.top_k(x, 6)
     np.testing.assert_array_equal(values.data, np.sort(x)[::-1])
     np.testing.assert_array_equal(values.data, x[places])
@@ -118,14 +148,21 @@ def test_falling_order(dtype: Any) -> None:
         Tensor(x).argsort(dim=0, kind="stable", descending=True),
         mg.argsort(~x if x.dtype.kind != "f" else -x, 0, "stable"),
     )
-    np.testing.assert_array_equal(mg.sort(x, descending=True), np.take_along_axis(x, np.array(places), 1))
+    np.testing.assert_array_equal(
+        mg.sort(x, descending=True), np.take_along_axis(x, np.array(places), 1)
+    )
     np.testing.assert_array_equal(mg.sort([1.0, np.nan, 2.0], descending=True), [2.0, 1.0, np.nan])
 
 
 def test_lists_as_operands() -> None:
     rows = [[1.0, 2.0], [3.0, 5.0]]
     x = Tensor(np.eye(2), requires_grad=True)
-    for f in (lambda a: x @ a, lambda a: np.linalg.solve(a, x), lambda a: x * a, lambda a: np.einsum("ij,jk", a, x)):
+    for f in (
+        lambda a: x @ a,
+        lambda a: np.linalg.solve(a, x),
+        lambda a: x * a,
+        lambda a: np.einsum("ij,jk", a, x),
+    ):
         (found,), (expected,) = (mg.gradients(f(a).sum(), x) for a in (rows, np.array(rows)))
         np.testing.assert_array_equal(found.data, expected.data)
 

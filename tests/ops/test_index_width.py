@@ -46,8 +46,14 @@ def _careful(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of NumPy that converts to its own integers only what surely fits, on a machine where those have 32 bits."""
 
     def call(a: Any, i: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(i, np.ndarray) and i.dtype.kind in "iu" and not np.can_cast(i.dtype, np.int32):
-            raise TypeError(f"Cannot cast array data from {i.dtype} to int32 according to the rule 'safe'")
+        if (
+            isinstance(i, np.ndarray)
+            and i.dtype.kind in "iu"
+            and not np.can_cast(i.dtype, np.int32)
+        ):
+            raise TypeError(
+                f"Cannot cast array data from {i.dtype} to int32 according to the rule 'safe'"
+            )
         return function(a, i, *args, **options)
 
     return call
@@ -66,7 +72,12 @@ def test_indices_reach_numpy_in_the_width_of_the_machine(call: Any, monkeypatch:
         y = call(x, i.astype(dtype))
         np.testing.assert_array_equal(y.data, expected.data)
         if slope is not None:
-            saved = [v for node in topological([y._node]) for _, _, args in node.edges for v in _arrays(args)]
+            saved = [
+                v
+                for node in topological([y._node])
+                for _, _, args in node.edges
+                for v in _arrays(args)
+            ]
             assert all(v.dtype == np.int32 for v in saved if v.dtype.kind in "iu")
             np.testing.assert_array_equal(mg.gradients(y.sum(), x)[0].data, slope.data)
 
@@ -75,12 +86,22 @@ def _arrays(value: Any) -> list[np.ndarray]:
     """The arrays among what a rule reads."""
     if isinstance(value, np.ndarray):
         return [value]
-    parts = value if isinstance(value, tuple) else vars(value).values() if hasattr(value, "on_target") else ()
+    parts = (
+        value
+        if isinstance(value, tuple)
+        else vars(value).values()
+        if hasattr(value, "on_target")
+        else ()
+    )
     return [a for part in parts for a in _arrays(part)]
 
 
 def test_indices_that_do_not_fit_are_refused(monkeypatch: Any) -> None:
-    for width, far in ((np.int32, np.int64(2**32)), (np.int32, np.uint32(2**32 - 1)), (np.int64, np.uint64(2**64 - 1))):
+    for width, far in (
+        (np.int32, np.int64(2**32)),
+        (np.int32, np.uint32(2**32 - 1)),
+        (np.int64, np.uint64(2**64 - 1)),
+    ):
         monkeypatch.setattr(indexing, "INTP", width)
         with pytest.raises(IndexError, match="expected indices that fit into int"):
             mg.Tensor(np.arange(3.0), True)[np.array([far])]

@@ -20,7 +20,9 @@ from minigrad.core.graph import Node
 from minigrad.core.registry import FUNCTIONS, OPS
 
 every = pytest.mark.parametrize("info", TABLE.values(), ids=list(TABLE))
-paired = pytest.mark.parametrize("name", [n for n, o in OPS.items() if len(o.operands) == 2 and not o.variadic])
+paired = pytest.mark.parametrize(
+    "name", [n for n, o in OPS.items() if len(o.operands) == 2 and not o.variadic]
+)
 
 
 def test_table_names_every_op() -> None:
@@ -30,7 +32,11 @@ def test_table_names_every_op() -> None:
 
 def floats(sample: Sample) -> list[int]:
     """The operands that can have gradients."""
-    return [i for i, x in enumerate(sample.operands) if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    return [
+        i
+        for i, x in enumerate(sample.operands)
+        if isinstance(x, np.ndarray) and x.dtype.kind == "f"
+    ]
 
 
 def run(
@@ -44,7 +50,11 @@ def run(
 
 
 def tensors(result: Any) -> list[Tensor]:
-    return [y for y in (result if isinstance(result, (list, tuple)) else [result]) if isinstance(y, Tensor)]
+    return [
+        y
+        for y in (result if isinstance(result, (list, tuple)) else [result])
+        if isinstance(y, Tensor)
+    ]
 
 
 def cotangents(data: Any, ys: list[Tensor]) -> list[np.ndarray]:
@@ -100,7 +110,9 @@ def keeps_dtype(info: OpInfo, sample: Sample, dtype: Any, data: Any) -> None:
     assert all(y.dtype == dtype for y in live)
     if live:
         found = mg.gradients(live, leaves, cotangents(data, live), allow_unused=True)
-        assert all(g is None or (g.dtype == dtype and g.shape == x.shape) for g, x in zip(found, leaves))
+        assert all(
+            g is None or (g.dtype == dtype and g.shape == x.shape) for g, x in zip(found, leaves)
+        )
 
 
 def derivatives(info: OpInfo, sample: Sample) -> None:
@@ -132,7 +144,11 @@ def memory(info: OpInfo, sample: Sample, data: Any, layout: str) -> None:
     leaves, ys = run(info, sample)
     live = [y for y in ys if y.requires_grad]
     gs = cotangents(data, live)
-    found = mg.gradients(live, leaves, gs, allow_unused=True, retain_graph=True) if live else [None] * len(leaves)
+    found = (
+        mg.gradients(live, leaves, gs, allow_unused=True, retain_graph=True)
+        if live
+        else [None] * len(leaves)
+    )
     in_another_layout(info, sample, layout, ys, gs, found)
     arrays_as_operands(info, sample, gs, found)
     if live:
@@ -145,7 +161,10 @@ def in_another_layout(
     info: OpInfo, sample: Sample, layout: str, ys: list[Tensor], gs: list[np.ndarray], expected: Any
 ) -> None:
     """Read-only operands and cotangents in odd memory, which are as they were in the end."""
-    operands, odd = list(sample.operands), {i: awkward(sample.operands[i], layout) for i in floats(sample)}
+    operands, odd = (
+        list(sample.operands),
+        {i: awkward(sample.operands[i], layout) for i in floats(sample)},
+    )
     for i, x in odd.items():
         operands[i] = Tensor(x, requires_grad=True)  # shares the memory
     again = tensors(info.call(*operands, **sample.options))
@@ -170,7 +189,9 @@ def arrays_as_operands(info: OpInfo, sample: Sample, gs: list[np.ndarray], expec
             continue
         operands = list(sample.operands)
         operands[i] = Tensor(operands[i], requires_grad=True)
-        floating = [y for y in tensors(info.call(*operands, **sample.options)) if y.dtype.kind == "f"]
+        floating = [
+            y for y in tensors(info.call(*operands, **sample.options)) if y.dtype.kind == "f"
+        ]
         pairs = [(y, g) for y, g in zip(floating[-len(gs) :], gs) if y.requires_grad]
         (found,) = mg.gradients([y for y, _ in pairs], operands[i], [g for _, g in pairs])
         np.testing.assert_allclose(found.data, e.data, rtol=1e-10, atol=1e-12)
@@ -181,7 +202,9 @@ def broadcast_cotangent(leaves: list[Tensor], live: list[Tensor]) -> None:
     flat = [np.broadcast_to(np.float64(1.5), y.shape) for y in live]
     for y, g in zip(live, flat):
         y.backward(g, retain_graph=True)
-    expected = mg.gradients(live, leaves, [g.copy() for g in flat], allow_unused=True, retain_graph=True)
+    expected = mg.gradients(
+        live, leaves, [g.copy() for g in flat], allow_unused=True, retain_graph=True
+    )
     for x, e in zip(leaves, expected):
         assert (x.grad is None) == (e is None)
         if e is not None:
@@ -230,7 +253,10 @@ def memory_is_freed(info: OpInfo) -> None:
             text = repr(strategy)
             if text.startswith("lists"):
                 yield [2] * max(
-                    1, int(text.split("min_size=")[1].split(",")[0].rstrip(")")) if "min_size=" in text else 2
+                    1,
+                    int(text.split("min_size=")[1].split(",")[0].rstrip(")"))
+                    if "min_size=" in text
+                    else 2,
                 )
             elif text.startswith("integers"):
                 yield 7
@@ -291,9 +317,13 @@ def test_correlations_of_one_have_their_curvature() -> None:
     x, y = np.array([0.1, 0.7, 0.4]), Tensor(np.array([0.2, 1.4, 0.8]))
     for a in (x, x * 3, x + 0.1, x * 7 + 0.3):
         r = lambda v, y=y: np.corrcoef(v, y)[0, 1]
-        exact = lambda v, y=y: np.sum((v - v.mean()) * (y - y.mean())) / mg.norm(v - v.mean()) / mg.norm(y - y.mean())
+        exact = lambda v, y=y: (
+            np.sum((v - v.mean()) * (y - y.mean())) / mg.norm(v - v.mean()) / mg.norm(y - y.mean())
+        )
         assert r(a).item() <= 1
-        np.testing.assert_allclose(mg.hessian(r)(a).data, mg.hessian(exact)(a).data, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            mg.hessian(r)(a).data, mg.hessian(exact)(a).data, rtol=1e-6, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize("f", [np.std, np.nanstd, mg.norm], ids=lambda f: f.__name__)
@@ -305,10 +335,13 @@ def test_what_has_a_tip_there_has_derivatives_of_0(f: Any) -> None:
 def test_nan_and_infinity_keep_their_share() -> None:
     nan, inf = np.nan, np.inf
     for f, x, y, slopes in (
-        (np.max, [1, nan, nan, 3], nan, [0, 0.5, 0.5, 0]), (np.min, [nan, 3], nan, [1, 0]),
-        (np.median, [-inf, -1], -inf, [0.5, 0.5]), (np.median, [inf, 1, 2], 2, [0, 0, 1]),
-        (np.median, [1e308, 1.5e308, 1.2e308], 1.2e308, [0, 0, 1]), (np.nanmedian, [nan, 1, inf], inf, [0, 0.5, 0.5]),
-    ):  # fmt: skip
+        (np.max, [1, nan, nan, 3], nan, [0, 0.5, 0.5, 0]),
+        (np.min, [nan, 3], nan, [1, 0]),
+        (np.median, [-inf, -1], -inf, [0.5, 0.5]),
+        (np.median, [inf, 1, 2], 2, [0, 0, 1]),
+        (np.median, [1e308, 1.5e308, 1.2e308], 1.2e308, [0, 0, 1]),
+        (np.nanmedian, [nan, 1, inf], inf, [0, 0.5, 0.5]),
+    ):
         t = Tensor(np.array(x, float), requires_grad=True)
         value = f(t)
         value.backward()

@@ -82,7 +82,9 @@ def test_gradients_computed_in_the_optimizers_array_are_those_computed_elsewhere
 
 @pytest.mark.parametrize("rows", [5, 300])
 @pytest.mark.parametrize("padding", [None, 4])
-def test_looked_up_rows_get_their_gradients_in_the_optimizers_array(rows: int, padding: int | None) -> None:
+def test_looked_up_rows_get_their_gradients_in_the_optimizers_array(
+    rows: int, padding: int | None
+) -> None:
     rng = np.random.default_rng(6)
     table = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
     optimizer = optim.SGD([table], lr=0.0)
@@ -112,7 +114,9 @@ def test_float32_stays_float32_in_the_optimizer() -> None:
     adam = optim.AdamW([p], lr=0.1, clip_norm=1.0)
     p.grad = np.ones(3, np.float32)
     adam.step()
-    assert p.dtype == np.float32 and all(a.dtype == np.float32 for a in adam.state_dict()["arrays"].values())
+    assert p.dtype == np.float32 and all(
+        a.dtype == np.float32 for a in adam.state_dict()["arrays"].values()
+    )
 
 
 def test_mixed_dtypes_and_groups() -> None:
@@ -146,16 +150,22 @@ def test_optimizer_errors() -> None:
         optim.Adam([p, p])
     with pytest.raises(ValueError, match="Adam: expected a finite lr >= 0, got -1"):
         optim.Adam([p], lr=-1)
-    with pytest.raises(ValueError, match=r"Adam: expected a finite betas\[0\] >= 0 and < 1, got 1.0"):
+    with pytest.raises(
+        ValueError, match=r"Adam: expected a finite betas\[0\] >= 0 and < 1, got 1.0"
+    ):
         optim.Adam([p], betas=(1.0, 0.9))
-    with pytest.raises(ValueError, match=r"Adam: unknown settings \['learning_rate'\] in a parameter group"):
+    with pytest.raises(
+        ValueError, match=r"Adam: unknown settings \['learning_rate'\] in a parameter group"
+    ):
         optim.Adam([{"params": [p], "learning_rate": 1}])
     with pytest.raises(ValueError, match="SGD: nesterov needs a momentum"):
         optim.SGD([p], lr=1, nesterov=True)
     before = p.data.copy()
     sgd = optim.SGD([p], lr=1.0, clip_norm=1.0)
     p.grad = np.array([np.nan, 1.0])
-    with pytest.raises(FloatingPointError, match="the norm of the gradients is nan; detect_anomaly"):
+    with pytest.raises(
+        FloatingPointError, match="the norm of the gradients is nan; detect_anomaly"
+    ):
         sgd.step()
     np.testing.assert_array_equal(p.data, before)
     model = nn.Linear(2, 2)
@@ -191,7 +201,9 @@ kinds = pytest.mark.parametrize("kind", KINDS, ids=["sgd", "momentum", "adam", "
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("options", [{}, {"clip_norm": 1.0}, {"weight_decay": 0.1}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_gradient_that_is_not_finite_changes_nothing(kind: Any, value: float, options: Any, dtype: Any) -> None:
+def test_a_gradient_that_is_not_finite_changes_nothing(
+    kind: Any, value: float, options: Any, dtype: Any
+) -> None:
     ps = [Tensor(np.ones(3, dtype), requires_grad=True) for _ in range(2)]
     for skip in (False, True):
         optimizer = kind(ps, skip_nonfinite=skip, **options)
@@ -200,7 +212,9 @@ def test_a_gradient_that_is_not_finite_changes_nothing(kind: Any, value: float, 
         if skip:
             assert not np.isfinite(optimizer.step()) and optimizer.skipped == 1
         else:
-            with pytest.raises(FloatingPointError, match="the norm of the gradients is (nan|inf); detect_anomaly"):
+            with pytest.raises(
+                FloatingPointError, match="the norm of the gradients is (nan|inf); detect_anomaly"
+            ):
                 optimizer.step()
         assert all(p.tolist() == [1, 1, 1] for p in ps)
         np.testing.assert_equal(optimizer.state_dict(), before)
@@ -226,7 +240,9 @@ def test_settings_that_cannot_be(name: str, where: str) -> None:
 def refused(name: str, value: Any, where: str) -> None:
     p = Tensor(np.ones(2), requires_grad=True)
     make: Any = (
-        (lambda ps, **o: optim.SGD(ps, **{"lr": 0.1, "momentum": 0.5} | o)) if name == "momentum" else optim.Adam
+        (lambda ps, **o: optim.SGD(ps, **{"lr": 0.1, "momentum": 0.5} | o))
+        if name == "momentum"
+        else optim.Adam
     )
     value = (0.9, value) if name == "betas" else value
     if name == "clip_norm" and (value is None or where != "argument"):
@@ -255,7 +271,9 @@ def refused(name: str, value: Any, where: str) -> None:
         assert p.tolist() == [1, 1]
 
 
-@pytest.mark.parametrize("betas", [(0.9,), (0.9, 0.99, 0.999), 0.9, "ab", (), (1.0, 0.9), (-0.1, 0.9), ("a", "b")])
+@pytest.mark.parametrize(
+    "betas", [(0.9,), (0.9, 0.99, 0.999), 0.9, "ab", (), (1.0, 0.9), (-0.1, 0.9), ("a", "b")]
+)
 def test_betas_are_two_numbers(betas: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"AdamW: expected .*betas"):
         optim.AdamW([Tensor(np.ones(1), requires_grad=True)], betas=betas)
@@ -268,12 +286,18 @@ def test_states_that_do_not_fit() -> None:
     adam.step()
     good = copy.deepcopy(adam.state_dict())
     for change, message in [
-        (lambda s: s["arrays"].__setitem__("0.exp_avg", np.array([1, np.nan])), "0.exp_avg holds numbers that are not"),
+        (
+            lambda s: s["arrays"].__setitem__("0.exp_avg", np.array([1, np.nan])),
+            "0.exp_avg holds numbers that are not",
+        ),
         (lambda s: s["arrays"].__setitem__("0.exp_avg", np.zeros(3)), "expected arrays"),
         (lambda s: s["arrays"].pop("0.exp_avg"), "expected arrays"),
         (lambda s: s["groups"][0].pop("eps"), "expected settings"),
         (lambda s: s["groups"][0].__setitem__("steps", -1), "expected steps >= 0, got -1"),
-        (lambda s: s["groups"][0].__setitem__("steps", 1.5), "expected a whole number for steps, got 1.5"),
+        (
+            lambda s: s["groups"][0].__setitem__("steps", 1.5),
+            "expected a whole number for steps, got 1.5",
+        ),
     ]:
         bad = copy.deepcopy(good)
         change(bad)
@@ -284,9 +308,13 @@ def test_states_that_do_not_fit() -> None:
 
 def test_float16_parameters_are_refused_with_a_reason() -> None:
     p = Tensor(np.ones(2, np.float16), requires_grad=True)
-    with pytest.raises(TypeError, match=r"Adam: a parameter of shape \(2,\) is float16.*train in float32"):
+    with pytest.raises(
+        TypeError, match=r"Adam: a parameter of shape \(2,\) is float16.*train in float32"
+    ):
         optim.Adam([p])
-    optim.Adam([Tensor(np.ones(2, np.float16)), Tensor(np.ones(2), requires_grad=True)])  # frozen ones may be
+    optim.Adam(
+        [Tensor(np.ones(2, np.float16)), Tensor(np.ones(2), requires_grad=True)]
+    )  # frozen ones may be
 
 
 def test_gradients_are_forgotten_or_filled_with_zeros() -> None:
@@ -304,7 +332,9 @@ def test_gradients_are_forgotten_or_filled_with_zeros() -> None:
     assert p.tolist() == [-0.5, -0.5]
 
 
-def test_building_an_optimizer_changes_nothing_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_building_an_optimizer_changes_nothing_for_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     import minigrad.runtime
 
     def called() -> bool:
@@ -391,7 +421,9 @@ def test_values_loaded_into_a_model_are_those_the_optimizer_goes_on_from() -> No
 @pytest.mark.parametrize("kind", ["Adam", "AdamW", "SGD"])
 def test_state_is_exchanged_with_pytorch(kind: str) -> None:
     torch = pytest.importorskip("torch")
-    options = {"lr": 0.1, "weight_decay": 0.05} | ({"momentum": 0.9} if kind == "SGD" else {"betas": (0.8, 0.9)})
+    options = {"lr": 0.1, "weight_decay": 0.05} | (
+        {"momentum": 0.9} if kind == "SGD" else {"betas": (0.8, 0.9)}
+    )
     rng = np.random.default_rng(0)
     starts = [rng.standard_normal(shape) for shape in ((2, 3), (4,))]
     frozen = Tensor(np.ones(2))

@@ -14,14 +14,16 @@ from minigrad import Tensor, optim
 
 def test_schedules() -> None:
     noam = optim.noam_schedule(512, 4000)
-    assert noam(1) == pytest.approx(512**-0.5 * 4000**-1.5) and noam(4000) == pytest.approx((512 * 4000) ** -0.5)
+    assert noam(1) == pytest.approx(512**-0.5 * 4000**-1.5) and noam(4000) == pytest.approx(
+        (512 * 4000) ** -0.5
+    )
     assert noam(16000) == pytest.approx(noam(4000) / 2)
     root = optim.inverse_sqrt_schedule(100)
     assert (root(50), root(100), root(400)) == (0.5, 1.0, 0.5)
     cosine = optim.cosine_schedule(110, 10, final=0.1)
-    assert (cosine(5), cosine(10), cosine(60)) == pytest.approx((0.5, 1.0, 0.55)) and cosine(110) == cosine(
-        200
-    ) == pytest.approx(0.1)
+    assert (cosine(5), cosine(10), cosine(60)) == pytest.approx((0.5, 1.0, 0.55)) and cosine(
+        110
+    ) == cosine(200) == pytest.approx(0.1)
     line = optim.linear_schedule(100)
     assert (line(0), line(50), line(100)) == (1.0, 0.5, 0.0)
     p = Tensor(np.ones(1), requires_grad=True)
@@ -46,7 +48,10 @@ PYTORCHS: list[tuple[str, dict[str, Any]]] = [
     ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2, "eta_min": 0.01}),
     ("CosineAnnealingWarmRestarts", {"T_0": 4}),
     ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20}),
-    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "pct_start": 0.5, "anneal_strategy": "linear"}),
+    (
+        "OneCycleLR",
+        {"max_lr": 2.0, "total_steps": 20, "pct_start": 0.5, "anneal_strategy": "linear"},
+    ),
 ]
 
 
@@ -54,7 +59,9 @@ PYTORCHS: list[tuple[str, dict[str, Any]]] = [
 def test_schedules_by_pytorchs_names_are_pytorchs(name: str, options: Any) -> None:
     torch = pytest.importorskip("torch")
     ours = optim.SGD([{"params": [leaf()]}, {"params": [leaf()], "lr": 0.1}], lr=0.5)
-    theirs = torch.optim.SGD([{"params": [torch.ones(1)]}, {"params": [torch.ones(1)], "lr": 0.1}], lr=0.5)
+    theirs = torch.optim.SGD(
+        [{"params": [torch.ones(1)]}, {"params": [torch.ones(1)], "lr": 0.1}], lr=0.5
+    )
     mine = getattr(optim, name)(ours, **options)
     its = getattr(torch.optim.lr_scheduler, name)(
         theirs, **options, **{"cycle_momentum": False} if "Cycle" in name else {}
@@ -75,16 +82,28 @@ def test_schedules_by_pytorchs_names_are_pytorchs(name: str, options: Any) -> No
     again = getattr(optim, name)(ours, **options)
     again.load_state_dict(mine.state_dict())
     assert again.lr == rates[2] and again.count == 3
-    numbers = {n: value for n, value in options.items() if isinstance(value, (int, float)) and hasattr(its, n)}
+    numbers = {
+        n: value
+        for n, value in options.items()
+        if isinstance(value, (int, float)) and hasattr(its, n)
+    }
     assert {n: getattr(mine, n) for n in numbers} == numbers
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda schedule: pickle.loads(pickle.dumps(schedule))])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda schedule: pickle.loads(pickle.dumps(schedule))]
+)
 @pytest.mark.parametrize(
     "name,options",
     [(n, o) for n, o in PYTORCHS if n != "LambdaLR"]
-    + [("Schedule", {"factor": optim.noam_schedule(8, 4)}), ("Schedule", {"factor": optim.inverse_sqrt_schedule(4)})]
-    + [("Schedule", {"factor": make(20, 3, 0.1)}) for make in (optim.cosine_schedule, optim.linear_schedule)],
+    + [
+        ("Schedule", {"factor": optim.noam_schedule(8, 4)}),
+        ("Schedule", {"factor": optim.inverse_sqrt_schedule(4)}),
+    ]
+    + [
+        ("Schedule", {"factor": make(20, 3, 0.1)})
+        for make in (optim.cosine_schedule, optim.linear_schedule)
+    ],
 )
 def test_copies_of_schedules_go_on_by_themselves(name: str, options: Any, copied: Any) -> None:
     optimizer = optim.SGD([leaf()], lr=0.5)
@@ -107,7 +126,9 @@ def test_one_schedule_after_another_is_pytorchs() -> None:
     from torch.optim import lr_scheduler as their
 
     ours, theirs = optim.SGD([leaf()], lr=0.5), torch.optim.SGD([torch.ones(1)], lr=0.5)
-    mine = optim.SequentialLR(ours, [optim.LinearLR(ours, 0.1, total_iters=4), optim.ExponentialLR(ours, 0.8)], [4])
+    mine = optim.SequentialLR(
+        ours, [optim.LinearLR(ours, 0.1, total_iters=4), optim.ExponentialLR(ours, 0.8)], [4]
+    )
     its = their.SequentialLR(
         theirs, [their.LinearLR(theirs, 0.1, total_iters=4), their.ExponentialLR(theirs, 0.8)], [4]
     )
@@ -157,19 +178,49 @@ def leaf() -> Tensor:
             lambda o: optim.cosine_schedule(10, 10),
             "cosine_schedule: expected a warmup shorter than total, got warmup=10",
         ),
-        (lambda o: optim.linear_schedule(10, 20), "linear_schedule: expected a warmup shorter than total"),
+        (
+            lambda o: optim.linear_schedule(10, 20),
+            "linear_schedule: expected a warmup shorter than total",
+        ),
         (lambda o: optim.linear_schedule(0), "linear_schedule: expected total >= 1, got 0"),
-        (lambda o: optim.cosine_schedule(10.5), "cosine_schedule: expected a whole number for total, got 10.5"),
-        (lambda o: optim.inverse_sqrt_schedule(0), "inverse_sqrt_schedule: expected warmup >= 1, got 0"),
+        (
+            lambda o: optim.cosine_schedule(10.5),
+            "cosine_schedule: expected a whole number for total, got 10.5",
+        ),
+        (
+            lambda o: optim.inverse_sqrt_schedule(0),
+            "inverse_sqrt_schedule: expected warmup >= 1, got 0",
+        ),
         (lambda o: optim.noam_schedule(512, -1), "noam_schedule: expected warmup >= 1, got -1"),
-        (lambda o: optim.Schedule(o, lambda step: float("nan")), "Schedule: expected a finite learning rate at step 1"),
-        (lambda o: optim.Schedule(o, lambda step: -1.0), "Schedule: expected a finite learning rate at step 1 >= 0"),
-        (lambda o: optim.LambdaLR(o, [abs, abs]), "LambdaLR: expected one function, or 1 for 1 groups, got 2"),
+        (
+            lambda o: optim.Schedule(o, lambda step: float("nan")),
+            "Schedule: expected a finite learning rate at step 1",
+        ),
+        (
+            lambda o: optim.Schedule(o, lambda step: -1.0),
+            "Schedule: expected a finite learning rate at step 1 >= 0",
+        ),
+        (
+            lambda o: optim.LambdaLR(o, [abs, abs]),
+            "LambdaLR: expected one function, or 1 for 1 groups, got 2",
+        ),
         (lambda o: optim.StepLR(o, 0), "StepLR: expected step_size >= 1, got 0"),
-        (lambda o: optim.OneCycleLR(o, 1.0, 10, anneal_strategy="sine"), "expected anneal_strategy 'cos' or 'linear'"),
-        (lambda o: optim.OneCycleLR(o, 1.0, 10).set(12), "OneCycleLR: epoch 11 is past the 10 steps it was made for"),
-        (lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]), "expected one milestone less than schedulers"),
-        (lambda o: optim.ReduceLROnPlateau(o, "least"), "ReduceLROnPlateau: expected mode 'min' or 'max'"),
+        (
+            lambda o: optim.OneCycleLR(o, 1.0, 10, anneal_strategy="sine"),
+            "expected anneal_strategy 'cos' or 'linear'",
+        ),
+        (
+            lambda o: optim.OneCycleLR(o, 1.0, 10).set(12),
+            "OneCycleLR: epoch 11 is past the 10 steps it was made for",
+        ),
+        (
+            lambda o: optim.SequentialLR(o, [optim.StepLR(o, 1)], [1]),
+            "expected one milestone less than schedulers",
+        ),
+        (
+            lambda o: optim.ReduceLROnPlateau(o, "least"),
+            "ReduceLROnPlateau: expected mode 'min' or 'max'",
+        ),
     ],
 )
 def test_schedules_that_cannot_be(make: Any, message: str) -> None:

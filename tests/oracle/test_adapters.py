@@ -12,15 +12,25 @@ from published import batch, make
 import nn
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # PEFT and transformers warn of one another
 
 TARGETS: dict[str, tuple[list[str], tuple[str, ...], Any]] = {
     "llama": (["q_proj", "v_proj"], ("q_proj", "v_proj"), "CAUSAL_LM"),
     "gpt2": (["c_attn", "c_fc"], ("q_proj", "k_proj", "v_proj", "linear1"), "CAUSAL_LM"),
-    "gpt_neox": (["query_key_value", "dense"], ("q_proj", "k_proj", "v_proj", "out_proj"), "CAUSAL_LM"),
-    "bert, classes": (["query", "value", "output.dense"], ("q_proj", "out_proj", "linear2", "dense"), "SEQ_CLS"),
+    "gpt_neox": (
+        ["query_key_value", "dense"],
+        ("q_proj", "k_proj", "v_proj", "out_proj"),
+        "CAUSAL_LM",
+    ),
+    "bert, classes": (
+        ["query", "value", "output.dense"],
+        ("q_proj", "out_proj", "linear2", "dense"),
+        "SEQ_CLS",
+    ),
     "roberta, classes": (["query"], ("q_proj",), "SEQ_CLS"),
     "mpnet, classes": (["q", "o"], ("q_proj", "out_proj"), "SEQ_CLS"),
     "marian": (["q_proj", "fc1"], ("q_proj", "linear1"), "SEQ_2_SEQ_LM"),
@@ -39,7 +49,9 @@ def logits(model: Any, theirs: bool) -> np.ndarray:
     if theirs:
         extra = {"decoder_input_ids": torch.tensor(ids)} if model.config.is_encoder_decoder else {}
         with torch.no_grad():
-            return model(input_ids=torch.tensor(ids), attention_mask=torch.ones(3, 9).long(), **extra).logits.numpy()
+            return model(
+                input_ids=torch.tensor(ids), attention_mask=torch.ones(3, 9).long(), **extra
+            ).logits.numpy()
     full = np.ones(ids.shape, bool)
     return (model(ids, ids, full) if isinstance(model, nn.Transformer) else model(ids, full)).data
 
@@ -76,7 +88,11 @@ def test_we_read_what_peft_writes(peft: Any, tmp_path: Path, name: str, rslora: 
     nn.merge_lora(ours)
     np.testing.assert_allclose(logits(ours, False), expected, rtol=1e-4, atol=1e-4)
     nn.save(tmp_path / "merged", ours)
-    merged = type(make(transformers, torch, name)).from_pretrained(tmp_path / "merged", dtype=torch.float32).eval()
+    merged = (
+        type(make(transformers, torch, name))
+        .from_pretrained(tmp_path / "merged", dtype=torch.float32)
+        .eval()
+    )
     np.testing.assert_allclose(logits(merged, True), expected, rtol=1e-4, atol=1e-4)
 
 
@@ -91,7 +107,9 @@ def test_peft_reads_what_we_write(peft: Any, tmp_path: Path, name: str) -> None:
     theirs = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     expected = logits(ours, False)
     np.testing.assert_allclose(logits(theirs, True), expected, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(logits(theirs.merge_and_unload(), True), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        logits(theirs.merge_and_unload(), True), expected, rtol=1e-4, atol=1e-4
+    )
     again = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base"))
     np.testing.assert_allclose(logits(again, False), expected, rtol=1e-5, atol=1e-5)
     assert (tmp_path / "adapter/adapter_config.json").is_file()
@@ -102,16 +120,23 @@ def test_maps_that_come_whole(peft: Any, tmp_path: Path, whole: str) -> None:
     """They are trained, and written again."""
     base = make(transformers, torch, "llama")
     base.save_pretrained(tmp_path / "base")
-    settings = peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=[whole], task_type="CAUSAL_LM")
+    settings = peft.LoraConfig(
+        r=2, target_modules=["q_proj"], modules_to_save=[whole], task_type="CAUSAL_LM"
+    )
     theirs = peft.get_peft_model(base, settings).eval()
     with torch.no_grad():
         for n, parameter in theirs.named_parameters():
             if "lora_" in n or "modules_to_save" in n:
                 parameter.normal_(0, 0.3)
     theirs.save_pretrained(tmp_path / "adapter")
-    ours, expected = nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base")), logits(theirs, True)
+    ours, expected = (
+        nn.load_adapter(tmp_path / "adapter", nn.load(tmp_path / "base")),
+        logits(theirs, True),
+    )
     np.testing.assert_allclose(logits(ours, False), expected, rtol=1e-4, atol=1e-4)
     assert {n for n, p in ours.named_parameters() if p.requires_grad and ".lora_" not in n}
     nn.save_adapter(tmp_path / "again", ours)
-    again = peft.PeftModel.from_pretrained(make(transformers, torch, "llama"), tmp_path / "again").eval()
+    again = peft.PeftModel.from_pretrained(
+        make(transformers, torch, "llama"), tmp_path / "again"
+    ).eval()
     np.testing.assert_allclose(logits(again, True), expected, rtol=1e-4, atol=1e-4)

@@ -21,7 +21,14 @@ torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not in
 scipy = pytest.importorskip("scipy", reason="scipy is not installed")
 special = pytest.importorskip("scipy.special")
 
-OLDER = {"names", "rename", "align_to", "align_as", "refine_names", "has_names"}  # named axes, which PyTorch dropped
+OLDER = {
+    "names",
+    "rename",
+    "align_to",
+    "align_as",
+    "refine_names",
+    "has_names",
+}  # named axes, which PyTorch dropped
 NAMES = sorted({name for name in dir(torch.Tensor) if not name.startswith("_")} | OLDER)
 
 
@@ -77,18 +84,29 @@ def public(module: ModuleType) -> list[str]:
     """The names of a module of PyTorch that are its own."""
     found = {name: getattr(module, name, None) for name in dir(module) if not name.startswith("_")}
     home = {
-        name: v.__name__ if isinstance(v, ModuleType) else getattr(v, "__module__", None) for name, v in found.items()
+        name: v.__name__ if isinstance(v, ModuleType) else getattr(v, "__module__", None)
+        for name, v in found.items()
     }
-    own = [name for name in found if (home[name] or "torch").startswith(("torch", "_VariableFunctions"))]
+    own = [
+        name
+        for name in found
+        if (home[name] or "torch").startswith(("torch", "_VariableFunctions"))
+    ]
     path = torch.__path__ if module is torch else ()
-    parts = [part.name for part in pkgutil.iter_modules(path)]  # some are only there once they are imported
+    parts = [
+        part.name for part in pkgutil.iter_modules(path)
+    ]  # some are only there once they are imported
     names = {*own, *(name for name in parts if not name.startswith("_"))}
     return sorted(names - {"TYPE_CHECKING", "Tensor", "inf", "torch"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize(("theirs", "ours", "name"), MODULES, ids=lambda m: getattr(m, "__name__", m))
-def test_every_name_of_pytorchs_modules_is_here_or_says_what_to_write(theirs: Any, ours: Any, name: str) -> None:
+@pytest.mark.parametrize(
+    ("theirs", "ours", "name"), MODULES, ids=lambda m: getattr(m, "__name__", m)
+)
+def test_every_name_of_pytorchs_modules_is_here_or_says_what_to_write(
+    theirs: Any, ours: Any, name: str
+) -> None:
     names = public(theirs)
     silent = [n for n in names if n not in vars(ours) and not missing.advice(name, n)]
     assert not silent and len(names) > 15
@@ -103,7 +121,12 @@ TABLES = {**missing.TORCH, **missing.DATA, **missing.NN, **missing.FUNCTIONAL, *
 
 
 def test_what_is_here_is_in_no_table() -> None:
-    for table, home in ((missing.TORCH, mg), (missing.NN, nn), (missing.DATA, nn), (missing.FUNCTIONAL, nn.functional)):
+    for table, home in (
+        (missing.TORCH, mg),
+        (missing.NN, nn),
+        (missing.DATA, nn),
+        (missing.FUNCTIONAL, nn.functional),
+    ):
         assert not table.keys() & vars(home).keys()
     assert not missing.OPTIM.keys() & vars(mg.optim).keys()
 
@@ -115,9 +138,19 @@ def test_advice_for_layers_computes_what_pytorchs_do(name: str) -> None:
     x = np.linspace(-4, 8, 30).reshape(3, 10)
     given = {"Softmin": (-1,), "Threshold": (0.3, 2.0)}.get(name, ())
     expected = getattr(torch.nn, name)(*given).double()(torch.tensor(x)).detach().numpy()
-    names = {"x": Tensor(x), "minigrad": mg, "np": np, "nn": nn, "weight": 0.25, "threshold": 0.3, "value": 2.0}
+    names = {
+        "x": Tensor(x),
+        "minigrad": mg,
+        "np": np,
+        "nn": nn,
+        "weight": 0.25,
+        "threshold": 0.3,
+        "value": 2.0,
+    }
     found = eval(missing.NN[name].partition(", which")[0], names)
-    np.testing.assert_allclose((found(Tensor(x)) if callable(found) else found).data, expected, atol=1e-7)
+    np.testing.assert_allclose(
+        (found(Tensor(x)) if callable(found) else found).data, expected, atol=1e-7
+    )
 
 
 X = np.array([[0.9, 0.2, 0.4], [0.3, 0.8, 0.6], [0.5, 0.7, 0.95]])

@@ -138,7 +138,9 @@ WITH_TOOLS = [
 ODD = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
 
 
-@pytest.mark.parametrize("template", [CHATML, LLAMA, QWEN, MISTRAL], ids=["chatml", "llama", "qwen", "mistral"])
+@pytest.mark.parametrize(
+    "template", [CHATML, LLAMA, QWEN, MISTRAL], ids=["chatml", "llama", "qwen", "mistral"]
+)
 def test_chats_are_those_of_transformers(tmp_path: Path, template: str) -> None:
     text_files(tmp_path, chat_template=template, bos_token="[CLS]")
     text = nn.text.load(tmp_path)
@@ -155,7 +157,9 @@ def test_chats_are_those_of_transformers(tmp_path: Path, template: str) -> None:
         ]
     for messages, reply, variables in cases:
         try:
-            expected = oracle.apply_chat_template(messages, tokenize=False, add_generation_prompt=reply, **variables)
+            expected = oracle.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=reply, **variables
+            )
         except Exception as error:
             with pytest.raises(ValueError, match=f"the chat template refuses: {error}"):
                 text.chat(messages, reply=reply, **variables)

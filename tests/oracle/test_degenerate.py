@@ -22,7 +22,9 @@ ZERO = np.diag([3.0, 1.0, 0.0])
 WEIGHTS = RNG.standard_normal((3, 3))
 
 
-def gradients(ours: Callable[[Any], Any], theirs: Callable[[Any], Any], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def gradients(
+    ours: Callable[[Any], Any], theirs: Callable[[Any], Any], x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     leaf = torch.tensor(x, requires_grad=True)
     theirs(leaf).backward()
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -40,7 +42,9 @@ UNIQUE: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any], np.ndarray]]
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("ours", "theirs", "x"), [case[1:] for case in UNIQUE], ids=[case[0] for case in UNIQUE])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "x"), [case[1:] for case in UNIQUE], ids=[case[0] for case in UNIQUE]
+)
 def test_what_is_unique_has_its_derivative(ours: Any, theirs: Any, x: np.ndarray) -> None:
     found, expected = gradients(ours, theirs, x)
     assert np.isfinite(expected).all()
@@ -53,7 +57,11 @@ VECTORS: list[tuple[str, Callable[[Any], Any], Callable[[Any], Any], np.ndarray]
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("ours", "theirs", "x"), [case[1:] for case in VECTORS], ids=[case[0] for case in VECTORS])
-def test_vectors_that_are_not_unique_have_no_number_for_a_derivative(ours: Any, theirs: Any, x: np.ndarray) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs", "x"), [case[1:] for case in VECTORS], ids=[case[0] for case in VECTORS]
+)
+def test_vectors_that_are_not_unique_have_no_number_for_a_derivative(
+    ours: Any, theirs: Any, x: np.ndarray
+) -> None:
     found, expected = gradients(ours, theirs, x)
     assert not np.isfinite(expected).all() and not np.isfinite(found).all()

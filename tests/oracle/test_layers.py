@@ -50,7 +50,11 @@ def paired(ours: nn.Module, theirs: Any) -> list[tuple[Tensor, Any]]:
         (nn.Linear(4, 6, dtype=float), torch.nn.Linear(4, 6), (2, 3, 4)),
         (nn.Linear(4, 6, bias=False, dtype=float), torch.nn.Linear(4, 6, bias=False), (4,)),
         (nn.LayerNorm(5, dtype=float), torch.nn.LayerNorm(5), (2, 3, 5)),
-        (nn.LayerNorm(5, eps=0.1, bias=False, dtype=float), torch.nn.LayerNorm(5, eps=0.1, bias=False), (3, 5)),
+        (
+            nn.LayerNorm(5, eps=0.1, bias=False, dtype=float),
+            torch.nn.LayerNorm(5, eps=0.1, bias=False),
+            (3, 5),
+        ),
         (nn.RMSNorm(5, eps=1e-3, dtype=float), torch.nn.RMSNorm(5, eps=1e-3), (2, 3, 5)),
         (nn.BatchNorm1d(5, dtype=float), torch.nn.BatchNorm1d(5), (7, 5)),
     ],
@@ -77,15 +81,22 @@ def test_embedding() -> None:
     agree(paired(ours, theirs), ours(ids), theirs(t(ids)))
 
 
-@pytest.mark.parametrize("name", ["relu", "gelu", "gelu_tanh", "silu", "elu", "leaky_relu", "tanh", "sigmoid"])
+@pytest.mark.parametrize(
+    "name", ["relu", "gelu", "gelu_tanh", "silu", "elu", "leaky_relu", "tanh", "sigmoid"]
+)
 def test_activations(name: str) -> None:
     x = leaf(4, 5)
-    theirs = {"gelu_tanh": lambda v: F.gelu(v, approximate="tanh"), "tanh": torch.tanh, "sigmoid": torch.sigmoid}
+    theirs = {
+        "gelu_tanh": lambda v: F.gelu(v, approximate="tanh"),
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+    }
     agree([x], nn.activation_named(name)(x[0]), theirs.get(name, getattr(F, name, None))(x[1]))
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"label_smoothing": 0.1}, {"weight": True}, {"weight": True, "label_smoothing": 0.2}]
+    "options",
+    [{}, {"label_smoothing": 0.1}, {"weight": True}, {"weight": True, "label_smoothing": 0.2}],
 )
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy(options: dict[str, Any], reduction: str) -> None:
@@ -93,13 +104,18 @@ def test_cross_entropy(options: dict[str, Any], reduction: str) -> None:
     weight = rng.uniform(0.5, 2, 5) if options.get("weight") else None
     ours = mg.cross_entropy(x[0], targets, **{**options, "weight": weight}, reduction=reduction)
     theirs = F.cross_entropy(
-        x[1], t(targets), **{**options, "weight": None if weight is None else t(weight)}, reduction=reduction
+        x[1],
+        t(targets),
+        **{**options, "weight": None if weight is None else t(weight)},
+        reduction=reduction,
     )
     agree([x], ours, theirs)
 
 
 def their_attention(ours: nn.MultiHeadAttention, **options: Any) -> Any:
-    theirs = torch.nn.MultiheadAttention(ours.d_model, ours.num_heads, batch_first=True, **options).double()
+    theirs = torch.nn.MultiheadAttention(
+        ours.d_model, ours.num_heads, batch_first=True, **options
+    ).double()
     layers = (ours.q_proj, ours.k_proj, ours.v_proj)
     with torch.no_grad():
         if theirs.in_proj_weight is not None:
@@ -119,16 +135,33 @@ def test_multi_head_attention(which: str, sizes: dict[str, int]) -> None:
     """PyTorch's masks have the opposite polarity."""
     ours = nn.MultiHeadAttention(8, 4, **sizes, dtype=float)
     theirs = their_attention(ours, kdim=sizes.get("key_size"), vdim=sizes.get("value_size"))
-    q, k, v = leaf(2, 5, 8), leaf(2, 5, sizes.get("key_size", 8)), leaf(2, 5, sizes.get("value_size", 8))
-    padding = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool) if which in ("padding", "both") else None
-    mask = {"causal": nn.causal_mask(5), "both": nn.causal_mask(5), "any": rng.random((5, 5)) < 0.7}.get(which)
+    q, k, v = (
+        leaf(2, 5, 8),
+        leaf(2, 5, sizes.get("key_size", 8)),
+        leaf(2, 5, sizes.get("value_size", 8)),
+    )
+    padding = (
+        np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool) if which in ("padding", "both") else None
+    )
+    mask = {
+        "causal": nn.causal_mask(5),
+        "both": nn.causal_mask(5),
+        "any": rng.random((5, 5)) < 0.7,
+    }.get(which)
     if mask is not None:
         mask[:, 0] = True  # a row of nothing is NaN there
     run = lambda: theirs(
-        q[1], k[1], v[1], key_padding_mask=None if padding is None else t(~padding),
-        attn_mask=None if mask is None else t(~mask), average_attn_weights=False,
-    )  # fmt: skip
-    outer = [(ours.out_proj.weight, theirs.out_proj.weight), (ours.out_proj.bias, theirs.out_proj.bias)]
+        q[1],
+        k[1],
+        v[1],
+        key_padding_mask=None if padding is None else t(~padding),
+        attn_mask=None if mask is None else t(~mask),
+        average_attn_weights=False,
+    )
+    outer = [
+        (ours.out_proj.weight, theirs.out_proj.weight),
+        (ours.out_proj.bias, theirs.out_proj.bias),
+    ]
     allowed = mask if padding is None else padding[:, None, None] & (True if mask is None else mask)
     agree([q, k, v, *outer], ours(q[0], k[0], v[0], allowed), run()[0])
     with nn.record_attention(ours) as recorded:
@@ -139,7 +172,9 @@ def test_multi_head_attention(which: str, sizes: dict[str, int]) -> None:
     layers = (ours.q_proj, ours.k_proj, ours.v_proj)
     found = mg.gradients(got, [p for layer in layers for p in (layer.weight, layer.bias)], g)
     names = ["in_proj_weight"] if not sizes else ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
-    *by_weight, by_bias = torch.autograd.grad(y, [*(getattr(theirs, n) for n in names), theirs.in_proj_bias], t(g))
+    *by_weight, by_bias = torch.autograd.grad(
+        y, [*(getattr(theirs, n) for n in names), theirs.in_proj_bias], t(g)
+    )
     by_weight = by_weight[0].chunk(3) if not sizes else by_weight
     for i, (w, b) in enumerate(zip(by_weight, by_bias.chunk(3))):
         np.testing.assert_allclose(found[2 * i].data, w.numpy(), rtol=1e-9, atol=1e-10)
@@ -152,9 +187,10 @@ def test_multi_head_attention(which: str, sizes: dict[str, int]) -> None:
 def their_name(name: str) -> str:
     """The name in torch.nn.Transformer of a parameter of our Encoder or Decoder."""
     for ours, theirs in (
-        ("self_attention.out_proj", "self_attn.out_proj"), ("cross_attention.out_proj", "multihead_attn.out_proj"),
+        ("self_attention.out_proj", "self_attn.out_proj"),
+        ("cross_attention.out_proj", "multihead_attn.out_proj"),
         ("feed_forward.linear", "linear"),
-    ):  # fmt: skip
+    ):
         name = name.replace(ours, theirs)
     return name
 
@@ -167,7 +203,8 @@ class Theirs(torch.nn.Module):
         c = ours.config
         self.c = c
         self.source, self.target = (
-            torch.nn.Embedding(n, c.d_model, padding_idx=0) for n in (c.source_vocab_size, c.target_vocab_size)
+            torch.nn.Embedding(n, c.d_model, padding_idx=0)
+            for n in (c.source_vocab_size, c.target_vocab_size)
         )
         options = {
             "dim_feedforward": c.d_ff,
@@ -195,9 +232,13 @@ class Theirs(torch.nn.Module):
         for side in ("encoder", "decoder"):
             for name, p in getattr(ours, side).named_parameters():
                 if any(f"{x}_proj." in name for x in "qkv"):
-                    block = name.replace("self_attention", "self_attn").replace("cross_attention", "multihead_attn")
+                    block = name.replace("self_attention", "self_attn").replace(
+                        "cross_attention", "multihead_attn"
+                    )
                     stem, _, kind = block.rpartition(".")
-                    joined.setdefault(f"{side}.{stem.rpartition('.')[0]}.in_proj_{kind}", []).append(p.data)
+                    joined.setdefault(
+                        f"{side}.{stem.rpartition('.')[0]}.in_proj_{kind}", []
+                    ).append(p.data)
                 else:
                     arrays[f"{side}.{their_name(name)}"] = p.data
         arrays |= {name: np.concatenate(parts) for name, parts in joined.items()}
@@ -209,7 +250,9 @@ class Theirs(torch.nn.Module):
         padding = source == 0
         memory = self.encoder(embed(self.source, source), src_key_padding_mask=padding)
         causal = torch.triu(torch.ones(target.shape[1], target.shape[1], dtype=torch.bool), 1)
-        x = self.decoder(embed(self.target, target), memory, tgt_mask=causal, memory_key_padding_mask=padding)
+        x = self.decoder(
+            embed(self.target, target), memory, tgt_mask=causal, memory_key_padding_mask=padding
+        )
         return self.output(x)
 
     def gradients(self, ours: nn.Transformer) -> dict[str, np.ndarray]:
@@ -220,10 +263,14 @@ class Theirs(torch.nn.Module):
         for side in ("encoder", "decoder"):
             for name, _ in getattr(ours, side).named_parameters():
                 if any(f"{x}_proj." in name for x in "qkv"):
-                    block = name.replace("self_attention", "self_attn").replace("cross_attention", "multihead_attn")
+                    block = name.replace("self_attention", "self_attn").replace(
+                        "cross_attention", "multihead_attn"
+                    )
                     stem, _, kind = block.rpartition(".")
                     stem, _, which = stem.rpartition(".")
-                    found[f"{side}.{name}"] = np.split(own[f"{side}.{stem}.in_proj_{kind}"], 3)["qkv".index(which[0])]
+                    found[f"{side}.{name}"] = np.split(own[f"{side}.{stem}.in_proj_{kind}"], 3)[
+                        "qkv".index(which[0])
+                    ]
                 else:
                     found[f"{side}.{name}"] = own[f"{side}.{their_name(name)}"]
         return found
@@ -253,7 +300,9 @@ def test_whole_model_and_all_gradients(norm_first: bool, activation: str) -> Non
     source, target = batch()
     y, their_y = ours(source, target[:, :-1]), theirs(t(source), t(target[:, :-1]))
     np.testing.assert_allclose(y.data, their_y.detach().numpy(), rtol=1e-9, atol=1e-11)
-    loss = F.cross_entropy(their_y.reshape(-1, 23), t(target[:, 1:]).reshape(-1), ignore_index=0, label_smoothing=0.1)
+    loss = F.cross_entropy(
+        their_y.reshape(-1, 23), t(target[:, 1:]).reshape(-1), ignore_index=0, label_smoothing=0.1
+    )
     loss.backward()
     mine = ours.loss(source, target, 0.1)
     assert mine.item() == pytest.approx(loss.item(), rel=1e-12)
@@ -270,7 +319,9 @@ def test_whole_model_and_all_gradients(norm_first: bool, activation: str) -> Non
     [("float64", 1e-9, False), ("float64", 1e-9, True), ("float32", 1e-3, True)],
     ids=["post", "pre", "pre in float32"],
 )
-def test_a_hundred_training_steps_follow_the_same_curve(dtype: str, tolerance: float, norm_first: bool) -> None:
+def test_a_hundred_training_steps_follow_the_same_curve(
+    dtype: str, tolerance: float, norm_first: bool
+) -> None:
     ours, theirs = model_pair(norm_first, "relu", dtype)
     settings = {"lr": 1e-3, "betas": (0.9, 0.98), "eps": 1e-9}
     adam, their_adam = (
@@ -286,7 +337,9 @@ def test_a_hundred_training_steps_follow_the_same_curve(dtype: str, tolerance: f
         norm = adam.step()
         their_adam.zero_grad()
         y = theirs(t(source), t(target[:, :-1]))
-        loss = F.cross_entropy(y.reshape(-1, 23), t(target[:, 1:]).reshape(-1), ignore_index=0, label_smoothing=0.1)
+        loss = F.cross_entropy(
+            y.reshape(-1, 23), t(target[:, 1:]).reshape(-1), ignore_index=0, label_smoothing=0.1
+        )
         loss.backward()
         their_norm = torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
         their_adam.step()
@@ -302,9 +355,17 @@ def test_a_hundred_training_steps_follow_the_same_curve(dtype: str, tolerance: f
 OPTIMIZERS = [
     (optim.SGD, torch.optim.SGD, {"lr": 0.1}),
     (optim.SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
-    (optim.SGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    (
+        optim.SGD,
+        torch.optim.SGD,
+        {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+    ),
     (optim.Adam, torch.optim.Adam, {"lr": 0.01}),
-    (optim.Adam, torch.optim.Adam, {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1}),
+    (
+        optim.Adam,
+        torch.optim.Adam,
+        {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-3, "weight_decay": 0.1},
+    ),
     (optim.AdamW, torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
 ]
 
@@ -317,7 +378,9 @@ def test_optimizers(ours: Any, theirs: Any, settings: dict[str, Any]) -> None:
     leaves = [Tensor(x.copy(), requires_grad=True) for x in starts]
     their_leaves = [t(x, True) for x in starts]
     mine = ours([{"params": leaves[:2]}, {"params": leaves[2:], "lr": 0.003}], **settings)
-    other = theirs([{"params": their_leaves[:2]}, {"params": their_leaves[2:], "lr": 0.003}], **settings)
+    other = theirs(
+        [{"params": their_leaves[:2]}, {"params": their_leaves[2:], "lr": 0.003}], **settings
+    )
     for step in range(12):
         mine.zero_grad()
         other.zero_grad()
@@ -343,6 +406,8 @@ def test_clip_grad_norm() -> None:
         for (p, q), g in zip((ours, theirs), gs):
             p.grad, q.grad = g.copy(), t(g)
         norm = optim.clip_grad_norm_([ours[0], theirs[0]], 1.0)
-        assert norm == pytest.approx(torch.nn.utils.clip_grad_norm_([ours[1], theirs[1]], 1.0).item())
+        assert norm == pytest.approx(
+            torch.nn.utils.clip_grad_norm_([ours[1], theirs[1]], 1.0).item()
+        )
         for p, q in (ours, theirs):
             np.testing.assert_allclose(p.grad.data, q.grad.numpy(), rtol=1e-12)

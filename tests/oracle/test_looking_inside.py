@@ -12,7 +12,9 @@ from published import batch, make
 import nn
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 
 
 def both(path: Path, name: str) -> tuple[Any, Any]:
@@ -41,7 +43,9 @@ def test_attention_and_hidden_states(tmp_path: Path, name: str) -> None:
         real = np.broadcast_to(mask[:, None, :, None], found.shape)
         np.testing.assert_allclose(found[real], weights.numpy()[real], atol=1e-5)
     states = [h for name, found in hidden.items() for h in found if not name.endswith("norm")]
-    before_last = states[:-1] if isinstance(ours, nn.LanguageModel) else states  # theirs ends behind the last norm
+    before_last = (
+        states[:-1] if isinstance(ours, nn.LanguageModel) else states
+    )  # theirs ends behind the last norm
     if name.startswith("albert"):
         before_last = before_last[1:]  # theirs begins behind the projection
     for found, state in zip(before_last, expected.hidden_states[name.startswith("albert") :]):
@@ -55,7 +59,11 @@ def test_attention_of_translators(tmp_path: Path, name: str) -> None:
     source, target = ids[0], ids[2, :5]
     start = np.array([[ours.config.bos_id, *target[:-1]]])
     with torch.no_grad():
-        expected = theirs(torch.tensor(source[None]), decoder_input_ids=torch.tensor(start), output_attentions=True)
+        expected = theirs(
+            torch.tensor(source[None]),
+            decoder_input_ids=torch.tensor(start),
+            output_attentions=True,
+        )
     maps = nn.attention_maps(ours, source, target)
     for kind in ("encoder", "decoder", "cross"):
         weights = getattr(expected, f"{kind}_attentions")
@@ -74,12 +82,18 @@ def test_attributions(tmp_path: Path, name: str) -> None:
     embed = theirs.get_input_embeddings()
     scale = ours.config.embedding_factor if translates else 1.0
     x = (embed(torch.tensor(source[None])) * scale).detach().requires_grad_()
-    y = embed(torch.tensor(target[None])).detach().requires_grad_()  # which their decoder scales by itself
+    y = (
+        embed(torch.tensor(target[None])).detach().requires_grad_()
+    )  # which their decoder scales by itself
     given = {"inputs_embeds": x} | ({"decoder_inputs_embeds": y} if translates else {})
     logits = theirs(**given).logits[0]
     (logits[-1] if logits.ndim == 2 else logits)[1].backward()
     expected = [(z.grad * z)[0].sum(-1).detach().numpy() for z in ([x, y] if translates else [x])]
-    found = nn.attribute(ours, source, 1, target=target) if translates else [nn.attribute(ours, source, 1)]
+    found = (
+        nn.attribute(ours, source, 1, target=target)
+        if translates
+        else [nn.attribute(ours, source, 1)]
+    )
     for own, other in zip(found, expected):
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
 
@@ -90,16 +104,25 @@ def test_attention_in_pictures_and_in_the_explorer(tmp_path: Path, name: str) ->
     _, ours = both(tmp_path / "model", name)
     ids = np.array([5, 9, 7, 4])
     words = ["the", "cat", "sat", "down"]
-    target = {"target": ids[:3], "target_tokens": words[:3]} if isinstance(ours, nn.Transformer) else {}
+    target = (
+        {"target": ids[:3], "target_tokens": words[:3]} if isinstance(ours, nn.Transformer) else {}
+    )
     page = nn.explore(ours, ids, words, path=tmp_path / "page.html", **target)
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page
     kinds = ("encoder", "decoder", "cross") if target else ("self",)
     assert [f'"name": "{kind}"' in page for kind in kinds] == [True] * len(kinds)
     with nn.record_attention(ours) as recorded:
         ours(*([ids[None], ids[None, :3]] if target else [ids[None]]))
-    own = [w[0] for name, found in recorded.items() for w in found if name.startswith(("encoder", "layers"))]
+    own = [
+        w[0]
+        for name, found in recorded.items()
+        for w in found
+        if name.startswith(("encoder", "layers"))
+    ]
     grid = nn.plots.attention_grid(own, words, words, "heads", tmp_path / "grid.png")
     drawn = [np.asarray(axes.images[0].get_array()) for axes in grid.axes if axes.images]
     np.testing.assert_allclose(drawn, np.concatenate(own), atol=1e-6)
     nn.plots.attention_heatmap(own[0][0], words, words, path=tmp_path / "map.png")
-    assert (tmp_path / "grid.png").stat().st_size > 1000 and (tmp_path / "map.png").stat().st_size > 1000
+    assert (tmp_path / "grid.png").stat().st_size > 1000 and (
+        tmp_path / "map.png"
+    ).stat().st_size > 1000

@@ -29,19 +29,39 @@ LOSSES: dict[str, tuple[Make, Any, Any]] = {  # what makes it, predictions, targ
     "MSE": (lambda nn, a, **k: nn.MSELoss(**k), NUMBERS, PROBABILITIES),
     "L1": (lambda nn, a, **k: nn.L1Loss(**k), NUMBERS, PROBABILITIES),
     "smooth L1": (lambda nn, a, **k: nn.SmoothL1Loss(beta=0.7, **k), NUMBERS, PROBABILITIES),
-    "smooth L1, beta 0": (lambda nn, a, **k: nn.SmoothL1Loss(beta=0.0, **k), NUMBERS, PROBABILITIES),
+    "smooth L1, beta 0": (
+        lambda nn, a, **k: nn.SmoothL1Loss(beta=0.0, **k),
+        NUMBERS,
+        PROBABILITIES,
+    ),
     "Huber": (lambda nn, a, **k: nn.HuberLoss(delta=0.7, **k), NUMBERS, PROBABILITIES),
     "BCE": (lambda nn, a, **k: nn.BCELoss(a(WEIGHT), **k), PROBABILITIES, ROWS),
-    "BCE at 0 and 1": (lambda nn, a, **k: nn.BCELoss(**k), np.array([0.0, 1, 0.5]), np.array([1.0, 0, 1])),
+    "BCE at 0 and 1": (
+        lambda nn, a, **k: nn.BCELoss(**k),
+        np.array([0.0, 1, 0.5]),
+        np.array([1.0, 0, 1]),
+    ),
     "BCE with logits": (lambda nn, a, **k: nn.BCEWithLogitsLoss(**k), NUMBERS, PROBABILITIES),
     "BCE with logits, weights": (
         lambda nn, a, **k: nn.BCEWithLogitsLoss(a(WEIGHT), pos_weight=a(WEIGHT[::-1].copy()), **k),
         NUMBERS,
         PROBABILITIES,
     ),
-    "BCE with logits, far out": (lambda nn, a, **k: nn.BCEWithLogitsLoss(**k), NUMBERS * 400, ROWS.round()),
-    "cross-entropy": (lambda nn, a, **k: nn.CrossEntropyLoss(a(WEIGHT), label_smoothing=0.1, **k), NUMBERS, LABELS),
-    "cross-entropy, ignored 2": (lambda nn, a, **k: nn.CrossEntropyLoss(ignore_index=2, **k), NUMBERS, LABELS.clip(0)),
+    "BCE with logits, far out": (
+        lambda nn, a, **k: nn.BCEWithLogitsLoss(**k),
+        NUMBERS * 400,
+        ROWS.round(),
+    ),
+    "cross-entropy": (
+        lambda nn, a, **k: nn.CrossEntropyLoss(a(WEIGHT), label_smoothing=0.1, **k),
+        NUMBERS,
+        LABELS,
+    ),
+    "cross-entropy, ignored 2": (
+        lambda nn, a, **k: nn.CrossEntropyLoss(ignore_index=2, **k),
+        NUMBERS,
+        LABELS.clip(0),
+    ),
     "cross-entropy, probabilities": (lambda nn, a, **k: nn.CrossEntropyLoss(**k), NUMBERS, ROWS),
     "cross-entropy, probabilities, all": (
         lambda nn, a, **k: nn.CrossEntropyLoss(a(WEIGHT), label_smoothing=0.3, **k),
@@ -50,7 +70,11 @@ LOSSES: dict[str, tuple[Make, Any, Any]] = {  # what makes it, predictions, targ
     ),
     "NLL": (lambda nn, a, **k: nn.NLLLoss(a(WEIGHT), **k), np.log(ROWS), LABELS),
     "KL": (lambda nn, a, **k: nn.KLDivLoss(**k), np.log(ROWS), np.where(ROWS < 0.1, 0, ROWS)),
-    "KL, log": (lambda nn, a, **k: nn.KLDivLoss(log_target=True, **k), np.log(ROWS), np.log(ROWS[::-1])),
+    "KL, log": (
+        lambda nn, a, **k: nn.KLDivLoss(log_target=True, **k),
+        np.log(ROWS),
+        np.log(ROWS[::-1]),
+    ),
 }
 
 
@@ -64,7 +88,9 @@ NO_SLOPE = ("BCE at 0 and 1", "KL")
 def test_losses(name: str, reduction: str) -> None:
     make, predictions, targets = LOSSES[name]
     if reduction == "batchmean" and not name.startswith("KL"):
-        with pytest.raises(ValueError, match="expected reduction 'mean', 'sum' or 'none', got 'batchmean'"):
+        with pytest.raises(
+            ValueError, match="expected reduction 'mean', 'sum' or 'none', got 'batchmean'"
+        ):
             make(nn, np.asarray, reduction=reduction)(predictions, targets)
         return
     both = targets.dtype.kind == "f" and name not in NO_SLOPE
@@ -72,14 +98,18 @@ def test_losses(name: str, reduction: str) -> None:
     ours = [Tensor(x, requires_grad=True) for x in inputs]
     theirs = [torch.tensor(x, requires_grad=True) for x in inputs]
     y = make(nn, np.asarray, reduction=reduction)(*ours, *([] if both else [targets]))
-    their_y = make(torch.nn, torch.tensor, reduction=reduction)(*theirs, *([] if both else [torch.tensor(targets)]))
+    their_y = make(torch.nn, torch.tensor, reduction=reduction)(
+        *theirs, *([] if both else [torch.tensor(targets)])
+    )
     agree(list(zip(ours, theirs)), y, their_y, 1e-12, of_gradients=1e-8)
 
 
 def test_targets_of_other_kinds() -> None:
     """Whole numbers and booleans as binary targets; what is ignored may be infinite."""
     whole, x = PROBABILITIES > 0.5, Tensor(NUMBERS, requires_grad=True)
-    expected = torch.nn.functional.binary_cross_entropy_with_logits(torch.tensor(NUMBERS), torch.tensor(whole * 1.0))
+    expected = torch.nn.functional.binary_cross_entropy_with_logits(
+        torch.tensor(NUMBERS), torch.tensor(whole * 1.0)
+    )
     for targets in (whole, whole.astype(int), whole.astype(np.float32)):
         loss = mg.binary_cross_entropy_with_logits(x, targets)
         assert loss.dtype == np.float64 and loss.item() == pytest.approx(expected.item())
@@ -94,7 +124,9 @@ def test_targets_of_other_kinds() -> None:
 @pytest.mark.parametrize("targets", [LABELS, ROWS], ids=["classes", "probabilities"])
 @pytest.mark.parametrize("smoothing", [-0.1, 1.5])
 def test_label_smoothing_is_from_0_to_1(targets: Any, smoothing: float) -> None:
-    with pytest.raises(ValueError, match=f"cross_entropy: expected 0 <= label_smoothing <= 1, got {smoothing}"):
+    with pytest.raises(
+        ValueError, match=f"cross_entropy: expected 0 <= label_smoothing <= 1, got {smoothing}"
+    ):
         mg.cross_entropy(NUMBERS, targets, label_smoothing=smoothing)
 
 
@@ -105,7 +137,9 @@ def test_binary_cross_entropy_takes_probabilities_alone(outside: float) -> None:
 
 
 def test_weights_are_buffers() -> None:
-    ours, theirs = (n.CrossEntropyLoss(a(WEIGHT)) for n, a in ((nn, np.asarray), (torch.nn, torch.tensor)))
+    ours, theirs = (
+        n.CrossEntropyLoss(a(WEIGHT)) for n, a in ((nn, np.asarray), (torch.nn, torch.tensor))
+    )
     assert list(ours.state_dict()) == list(theirs.state_dict()) == ["weight"]
     assert ours.float().weight.dtype == np.float32 and not nn.CrossEntropyLoss().state_dict()
 
@@ -123,14 +157,25 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
         lambda F, q, k, v, a: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.7),
         [X, Y, Z],
     ),
-    "attention, mask": (lambda F, q, k, v, a: F.scaled_dot_product_attention(q, k, v, a(ALLOWED)), [X, Y, Z]),
-    "attention, numbers": (lambda F, q, k, v, a: F.scaled_dot_product_attention(q, k, v, a(ALLOWED * 2.0)), [X, Y, Z]),
+    "attention, mask": (
+        lambda F, q, k, v, a: F.scaled_dot_product_attention(q, k, v, a(ALLOWED)),
+        [X, Y, Z],
+    ),
+    "attention, numbers": (
+        lambda F, q, k, v, a: F.scaled_dot_product_attention(q, k, v, a(ALLOWED * 2.0)),
+        [X, Y, Z],
+    ),
     "normalize": (lambda F, x, a: F.normalize(x), [X]),
     "normalize, 1-norm": (lambda F, x, a: F.normalize(x, p=1.0, dim=-1), [X]),
-    "cosine_similarity": (lambda F, x, y, a: F.cosine_similarity(x, y, dim=-1), [X, X[::-1, ::-1].copy()]),
+    "cosine_similarity": (
+        lambda F, x, y, a: F.cosine_similarity(x, y, dim=-1),
+        [X, X[::-1, ::-1].copy()],
+    ),
     "softmax": (lambda F, x, a: F.softmax(x, dim=1) + F.log_softmax(x, dim=0), [X]),
     "activations": (
-        lambda F, x, a: F.relu(x) + F.gelu(x) * F.silu(x) + F.elu(x) + F.leaky_relu(x, 0.3) + F.softplus(x),
+        lambda F, x, a: (
+            F.relu(x) + F.gelu(x) * F.silu(x) + F.elu(x) + F.leaky_relu(x, 0.3) + F.softplus(x)
+        ),
         [X],
     ),
     "squashing": (lambda F, x, a: F.sigmoid(x) + F.logsigmoid(x) * F.tanh(x), [X]),
@@ -149,7 +194,9 @@ def test_functional(name: str) -> None:
 
 
 def test_functional_refuses_what_it_cannot_mean() -> None:
-    with pytest.raises(ValueError, match=r"normalized_shape to be the length of the last axis, got \(3, 4\)"):
+    with pytest.raises(
+        ValueError, match=r"normalized_shape to be the length of the last axis, got \(3, 4\)"
+    ):
         nn.functional.layer_norm(X, (3, 4))
     with pytest.raises(ValueError, match="expected attn_mask or is_causal, not both"):
         nn.functional.scaled_dot_product_attention(X, Y, Z, ALLOWED, is_causal=True)
@@ -169,12 +216,20 @@ def test_every_loss_and_function_is_compared() -> None:
 @pytest.mark.parametrize("shape", [(2, 3, 4), (5,), (2, 0, 3)])
 def test_small_layers(shape: tuple[int, ...]) -> None:
     x = rng.standard_normal(shape)
-    pairs = [(nn.Identity(7, anything=1), torch.nn.Identity(7, anything=1)), (nn.LogSigmoid(), torch.nn.LogSigmoid())]
-    pairs += [(nn.LogSoftmax(dim=-1), torch.nn.LogSoftmax(dim=-1)), (nn.ReLU(inplace=True), torch.nn.ReLU())]
+    pairs = [
+        (nn.Identity(7, anything=1), torch.nn.Identity(7, anything=1)),
+        (nn.LogSigmoid(), torch.nn.LogSigmoid()),
+    ]
+    pairs += [
+        (nn.LogSoftmax(dim=-1), torch.nn.LogSoftmax(dim=-1)),
+        (nn.ReLU(inplace=True), torch.nn.ReLU()),
+    ]
     if len(shape) == 3:
         pairs += [(nn.Flatten(), torch.nn.Flatten()), (nn.Flatten(0, 1), torch.nn.Flatten(0, 1))]
     for ours, theirs in pairs:
-        np.testing.assert_allclose(np.asarray(ours(Tensor(x))), theirs(torch.tensor(x)).numpy(), atol=1e-15)
+        np.testing.assert_allclose(
+            np.asarray(ours(Tensor(x))), theirs(torch.tensor(x)).numpy(), atol=1e-15
+        )
 
 
 def test_a_linear_layer_starts_within_its_bounds() -> None:
@@ -199,6 +254,8 @@ def test_zero_grad() -> None:
 
 
 def test_learning_rate_schedules_bear_the_names_that_people_know() -> None:
-    ours = {name for name in mg.optim.schedules.__all__ if name.endswith(("LR", "Restarts", "Plateau"))}
+    ours = {
+        name for name in mg.optim.schedules.__all__ if name.endswith(("LR", "Restarts", "Plateau"))
+    }
     assert ours <= set(dir(torch.optim.lr_scheduler)) and len(ours) >= 12
     assert mg.optim.lr_scheduler is mg.optim.schedules

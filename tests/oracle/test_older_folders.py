@@ -12,14 +12,19 @@ import pytest
 import nn
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's tokenizers are the oracle")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's tokenizers are the oracle"
+)
 
 END = "<|endoftext|>"
 ROBERTA = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "cls_token": "<s>", "unk_token": "<unk>",
            "pad_token": "<pad>", "mask_token": "<mask>"}  # fmt: skip
 OPT = {"bos_token": "</s>", "eos_token": "</s>", "unk_token": "</s>", "pad_token": "<pad>"}
 BYTES: dict[str, tuple[str, dict[str, Any]]] = {
-    "gpt2": ("gpt2", {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "eos_token": END, "unk_token": END}),
+    "gpt2": (
+        "gpt2",
+        {"tokenizer_class": "GPT2Tokenizer", "bos_token": END, "eos_token": END, "unk_token": END},
+    ),
     "opt": ("opt", {"tokenizer_class": "GPT2Tokenizer", "add_bos_token": True, **OPT}),
     "roberta": ("roberta", {"tokenizer_class": "RobertaTokenizer", **ROBERTA}),
     "bart": ("bart", {"tokenizer_class": "BartTokenizer", **ROBERTA}),
@@ -28,14 +33,29 @@ BYTES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 WORDS = {"bert": {}, "cased": {"do_lower_case": False}, "accents": {"strip_accents": False},
          "whole Chinese": {"tokenize_chinese_chars": False}}  # fmt: skip
-PARTS = [*"the cat sat ,.!éÜ漢字🙂\n", "the", " cat", "  ", END, "<s>", "</s>", "<pad>", "<mask>", "[MASK]", "[SEP]"]
+PARTS = [
+    *"the cat sat ,.!éÜ漢字🙂\n",
+    "the",
+    " cat",
+    "  ",
+    END,
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<mask>",
+    "[MASK]",
+    "[SEP]",
+]
 
 
 def check(path: Path) -> None:
     """The same ids of random texts, one or two in a row, and the same texts of these ids."""
     ours, theirs = nn.text.load(path), transformers.AutoTokenizer.from_pretrained(path)
     rng = np.random.default_rng(0)
-    texts = ["".join(PARTS[i] for i in rng.integers(len(PARTS), size=n)) for n in rng.integers(0, 12, 100)]
+    texts = [
+        "".join(PARTS[i] for i in rng.integers(len(PARTS), size=n))
+        for n in rng.integers(0, 12, 100)
+    ]
     for text in texts:
         ids = theirs(text).input_ids
         assert ours.encode(text) == ids, text
@@ -79,5 +99,7 @@ def test_words(tmp_path: Path, name: str) -> None:
     ]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **WORDS[name]}))
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", **WORDS[name]})
+    )
     check(tmp_path)

@@ -116,19 +116,29 @@ def converted(value: Any, leaves: dict[Any, mg.Tensor]) -> Any:
 
 
 def array(y: Any) -> np.ndarray:
-    return np.asarray(y.data if isinstance(y, mg.Tensor) else y.numpy(force=True) if isinstance(y, torch.Tensor) else y)
+    return np.asarray(
+        y.data
+        if isinstance(y, mg.Tensor)
+        else y.numpy(force=True)
+        if isinstance(y, torch.Tensor)
+        else y
+    )
 
 
 def results(y: Any) -> list[Any]:
     """What an op returns as a flat list: only what is floating, where something is."""
-    flat = [result for part in y for result in results(part)] if isinstance(y, (list, tuple)) else [y]
+    flat = (
+        [result for part in y for result in results(part)] if isinstance(y, (list, tuple)) else [y]
+    )
     return [result for result in flat if array(result).dtype.kind == "f"] or flat
 
 
 def assert_equal(found: np.ndarray, expected: np.ndarray, what: str) -> None:
     assert found.shape == expected.shape, f"{what}: shape {found.shape}, expected {expected.shape}"
     if expected.dtype.kind == "f":
-        assert found.dtype == expected.dtype, f"{what}: dtype {found.dtype}, expected {expected.dtype}"
+        assert found.dtype == expected.dtype, (
+            f"{what}: dtype {found.dtype}, expected {expected.dtype}"
+        )
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8, err_msg=what)
 
 

@@ -52,7 +52,9 @@ def test_a_multilayer_perceptron() -> None:
     their_model, model = theirs.MLP(2, 16, 3).double(), ours.MLP(2, 16, 3).double()
     model.load_state_dict(their_model.state_dict())
     (their_x, their_y), (x, y) = theirs.spirals(20), ours.spirals(20)
-    np.testing.assert_allclose(x.data, their_x.numpy(), atol=1e-5)  # linspace there is in single precision
+    np.testing.assert_allclose(
+        x.data, their_x.numpy(), atol=1e-5
+    )  # linspace there is in single precision
     np.testing.assert_array_equal(y.data, their_y.numpy())
     data = their_x.double(), their_y
     expected = theirs.train(their_model, *data, 20)
@@ -67,7 +69,9 @@ def test_a_small_vision_transformer() -> None:
     theirs, ours = both("vit")
     torch.manual_seed(1)
     their_model, model = theirs.ViT().double(), ours.ViT().double()
-    shapes = [{name: tuple(p.shape) for name, p in m.named_parameters()} for m in (model, their_model)]
+    shapes = [
+        {name: tuple(p.shape) for name, p in m.named_parameters()} for m in (model, their_model)
+    ]
     assert shapes[0] == shapes[1]
     model.load_state_dict(their_model.state_dict())
     x, y = torch.randn(12, 3, 8, 8, dtype=torch.float64), torch.arange(12) % 4

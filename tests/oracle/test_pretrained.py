@@ -15,10 +15,28 @@ from minigrad.files.safetensors import SafetensorsFile
 from nn.models.pretrained.families import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 
-GENERATES = [name for name in MODELS if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"]
-IN_FLOAT32 = {"gemma", "gpt_neox", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3", "t5", "marian", "m2m_100"}
+GENERATES = [
+    name
+    for name in MODELS
+    if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"
+]
+IN_FLOAT32 = {
+    "gemma",
+    "gpt_neox",
+    "llama",
+    "mistral",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+    "t5",
+    "marian",
+    "m2m_100",
+}
 """Families whose norms, rotations or sines transformers computes in float32 whatever the model's dtype is."""
 
 
@@ -40,13 +58,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_logits(folders: Any, name: str) -> None:
     theirs, path = folders(name)
     expected, found, real = results(torch, theirs, nn.load(path))
-    np.testing.assert_allclose(found.data[real], expected.detach().numpy()[real], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        found.data[real], expected.detach().numpy()[real], rtol=1e-5, atol=1e-5
+    )
     if name.partition(",")[0] not in IN_FLOAT32:
         try:
             expected, found, real = results(torch, theirs.double(), nn.load(path, dtype="float64"))
         finally:
             theirs.float()
-        np.testing.assert_allclose(found.data[real], expected.detach().numpy()[real], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(
+            found.data[real], expected.detach().numpy()[real], rtol=1e-10, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -74,27 +96,41 @@ def test_gradients(folders: Any, name: str) -> None:
             continue
         parts = [np.zeros(own[o].shape) if own[o].grad is None else own[o].grad for o in place.ours]
         grad = grads.get(their_name, np.zeros(()))
-        largest = max(np.abs(grad).max(), 1e-3 * most)  # the gradient of a key's bias is zero but for rounding
-        np.testing.assert_allclose(place.join(parts) / largest, grad / largest, atol=1e-5, err_msg=their_name)
+        largest = max(
+            np.abs(grad).max(), 1e-3 * most
+        )  # the gradient of a key's bias is zero but for rounding
+        np.testing.assert_allclose(
+            place.join(parts) / largest, grad / largest, atol=1e-5, err_msg=their_name
+        )
 
 
 def test_that_the_gradients_of_all_are_compared(folders: Any) -> None:
     for name in ("bert, classes", "vit, classes", "gpt2", "qwen3", "bart"):
         theirs, path = folders(name)
-        assert {name_in_file(theirs, n) for n, _ in theirs.named_parameters()} <= set(nn.load(path).origin.places)
+        assert {name_in_file(theirs, n) for n, _ in theirs.named_parameters()} <= set(
+            nn.load(path).origin.places
+        )
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_saved_again(folders: Any, tmp_path: Path, name: str) -> None:
     theirs, path = folders(name)
     nn.save(tmp_path / "x", nn.load(path))
-    assert (tmp_path / "x" / "model.safetensors").read_bytes() == (path / "model.safetensors").read_bytes()
-    again, report = type(theirs).from_pretrained(tmp_path / "x", output_loading_info=True, dtype=torch.float32)
+    assert (tmp_path / "x" / "model.safetensors").read_bytes() == (
+        path / "model.safetensors"
+    ).read_bytes()
+    again, report = type(theirs).from_pretrained(
+        tmp_path / "x", output_loading_info=True, dtype=torch.float32
+    )
     assert not any(report.values()), report
     assert again.config.to_diff_dict() == theirs.config.to_diff_dict() | {
         "dtype": "float32",
         "architectures": [type(theirs).__name__],
-    } | {k: v for k, v in again.config.to_diff_dict().items() if k in ("_name_or_path", "torch_dtype")}
+    } | {
+        k: v
+        for k, v in again.config.to_diff_dict().items()
+        if k in ("_name_or_path", "torch_dtype")
+    }
 
 
 def train_theirs(
@@ -105,7 +141,11 @@ def train_theirs(
     cross = torch.nn.functional.cross_entropy
     if isinstance(ours, nn.Transformer):
         logits = model(**tensor, decoder_input_ids=torch.tensor(target[:, :-1])).logits
-        return cross(logits.flatten(0, 1), torch.tensor(target[:, 1:]).flatten(), ignore_index=ours.config.pad_id)
+        return cross(
+            logits.flatten(0, 1),
+            torch.tensor(target[:, 1:]).flatten(),
+            ignore_index=ours.config.pad_id,
+        )
     logits = model(**tensor).logits
     if isinstance(ours, nn.LanguageModel):
         goals = np.where(mask[:, 1:] & mask[:, :-1], ids[:, 1:], -100)
@@ -141,7 +181,9 @@ def test_twenty_steps_of_adamw(tmp_path: Path, name: str) -> None:
     target = rng.integers(3, 48, (3, 6))
     target[2, 4:] = getattr(theirs.config, "pad_token_id", None) or 0
     wide = {"masked": 48, "tokens": 3}.get(name.partition(", ")[2], 0)
-    labels = np.where(mask, rng.integers(0, wide, ids.shape), -100) if wide else rng.integers(0, 3, 3)
+    labels = (
+        np.where(mask, rng.integers(0, wide, ids.shape), -100) if wide else rng.integers(0, 3, 3)
+    )
     optimizer = torch.optim.AdamW(
         [p for p in theirs.parameters() if p.requires_grad], lr=0.01, weight_decay=0.01, fused=True
     )
@@ -183,7 +225,9 @@ def test_greedy_and_beam_tokens(folders: Any, name: str, beams: int) -> None:
         "length_penalty": 1.0,
     }
     if isinstance(ours, nn.Transformer):
-        made = theirs.generate(torch.tensor(ids), attention_mask=torch.tensor(mask).long(), **options)
+        made = theirs.generate(
+            torch.tensor(ids), attention_mask=torch.tensor(mask).long(), **options
+        )
         found = nn.generate(ours, source=ids, num_beams=beams, max_len=8)
         skip = 1
     else:
@@ -206,7 +250,8 @@ def test_a_batch_is_its_rows_and_the_cache_changes_nothing(folders: Any, name: s
     if isinstance(ours, nn.Transformer):
         together = nn.generate(ours, source=ids, max_len=6, eos=None)
         assert together == [
-            nn.generate(ours, source=row[real][None], max_len=6, eos=None)[0] for row, real in zip(ids, mask)
+            nn.generate(ours, source=row[real][None], max_len=6, eos=None)[0]
+            for row, real in zip(ids, mask)
         ]
         target = np.array([[ours.config.bos_id, *tokens] for tokens in together])
         logits = ours(ids, target, mask).data
@@ -215,12 +260,17 @@ def test_a_batch_is_its_rows_and_the_cache_changes_nothing(folders: Any, name: s
         together = nn.generate(ours, rows, max_len=6, eos=None)
         assert together == [nn.generate(ours, row, max_len=6, eos=None) for row in rows]
         logits = np.stack(
-            [ours(np.array([row + tokens])).data[0, len(row) - 1 :] for row, tokens in zip(rows, together)]
+            [
+                ours(np.array([row + tokens])).data[0, len(row) - 1 :]
+                for row, tokens in zip(rows, together)
+            ]
         )
     assert together == logits[:, :6].argmax(-1).tolist()  # without a cache: all at once
 
 
-@pytest.mark.parametrize("name", [n for n in GENERATES if not n.startswith(("marian", "bart", "mbart", "m2m", "t5"))])
+@pytest.mark.parametrize(
+    "name", [n for n in GENERATES if not n.startswith(("marian", "bart", "mbart", "m2m", "t5"))]
+)
 def test_left_padding(folders: Any, name: str) -> None:
     theirs, path = folders(name)
     ours = nn.load(path)

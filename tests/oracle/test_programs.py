@@ -15,7 +15,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from programs import KINKED, SMOOTH, Frozen, Ours, Theirs, is_settled, paired, picked, reduced, torch, view
+from programs import (
+    KINKED,
+    SMOOTH,
+    Frozen,
+    Ours,
+    Theirs,
+    is_settled,
+    paired,
+    picked,
+    reduced,
+    torch,
+    view,
+)
 
 from minigrad.core.errors import GradientError
 from minigrad.core.graph import topological
@@ -61,13 +73,17 @@ class Program:
             if isinstance(ours, ERRORS):
                 self.tally["refused by both"] += 1
                 return None
-            assert re.search(THEIRS, str(found[1])), f"{self}: PyTorch refuses {found[1]!r}, ours does not"
+            assert re.search(THEIRS, str(found[1])), (
+                f"{self}: PyTorch refuses {found[1]!r}, ours does not"
+            )
             self.tally["refused by PyTorch alone"] += 1
             if isinstance(truth, ERRORS):
                 raise StopIteration
             del self.worlds[1], found[1]
         elif isinstance(ours, ERRORS):
-            allowed = isinstance(truth, ERRORS) or re.search(LOUD, str(ours)) or len(self.worlds) == 2
+            allowed = (
+                isinstance(truth, ERRORS) or re.search(LOUD, str(ours)) or len(self.worlds) == 2
+            )
             assert allowed, f"{self}: ours refuses {ours!r}, PyTorch does not"
             self.tally["refused by ours alone"] += 1
             raise StopIteration
@@ -102,7 +118,9 @@ class Program:
             m.values[i] = m.values[i].detach()
 
     def agree(self, a: np.ndarray, b: np.ndarray) -> None:
-        assert a.shape == b.shape and a.dtype == b.dtype, f"{self}: {a.dtype} {a.shape}, expected {b.dtype} {b.shape}"
+        assert a.shape == b.shape and a.dtype == b.dtype, (
+            f"{self}: {a.dtype} {a.shape}, expected {b.dtype} {b.shape}"
+        )
         if not np.isfinite(b).all() or np.abs(b).max(initial=0) > 1e9:
             raise StopIteration
         size = max(1.0, np.abs(b).max(initial=0))
@@ -148,7 +166,11 @@ class Program:
             kinked = KINKED if is_settled(x) else SMOOTH
             lists: list[Any] = [SMOOTH, kinked, view, picked, reduced]
             chosen = lists[kind - 4]
-            single = chosen[int(self.r.integers(len(chosen)))] if isinstance(chosen, list) else chosen(self.r, x)
+            single = (
+                chosen[int(self.r.integers(len(chosen)))]
+                if isinstance(chosen, list)
+                else chosen(self.r, x)
+            )
             apply = lambda m: single(m, m.values[i])
         if apply is None:
             return
@@ -162,13 +184,17 @@ class Program:
         """`t += u` and its kind, by a value or a number, sometimes under no_grad."""
         i, j = self.one(), self.one()
         assert i is not None
-        if any(m.aliases(i) != self.worlds[-1].aliases(i) for m in self.worlds):  # np.flip gives a view, for one
+        if any(
+            m.aliases(i) != self.worlds[-1].aliases(i) for m in self.worlds
+        ):  # np.flip gives a view, for one
             return
         symbol = ["add", "sub", "mul"][int(self.r.integers(3))]
         number, free = float(self.r.integers(1, 3)), bool(self.r.random() < 0.5)
         by_number = symbol == "mul" or self.r.random() < 0.4
         act = lambda m: m.write(i, number if by_number else m.values[j], symbol)
-        if self.take(f"write {symbol} into {i}", lambda m: _without(m, lambda: act(m)) if free else act(m)):
+        if self.take(
+            f"write {symbol} into {i}", lambda m: _without(m, lambda: act(m)) if free else act(m)
+        ):
             self.same_ties(i)
             self.agree_everywhere()
 
@@ -179,7 +205,11 @@ class Program:
             self.add(f"the gradient of {i}", lambda m: m.values[i].grad)
         if kind == 0:
             self.add(f"detach {i}", lambda m: m.values[i].detach())
-        elif kind == 1 and self.worlds[0].values[i].is_leaf and all(m.aliases(i) == {i} for m in self.worlds):
+        elif (
+            kind == 1
+            and self.worlds[0].values[i].is_leaf
+            and all(m.aliases(i) == {i} for m in self.worlds)
+        ):
             self.take(f"requires_grad_ {i}", lambda m: m.values[i].requires_grad_() is not None)
         elif self.higher and not self.worlds[0].values[i].is_leaf:
             return
@@ -205,7 +235,11 @@ class Program:
     def gradients(self) -> None:
         """Gradients of one or two values by one or two others, which are values again."""
         ys, xs = ({self.one(True) for _ in range(self.r.integers(1, 3))} - {None} for _ in range(2))
-        xs = {x for x in xs - ys if x is not None and (self.worlds[0].values[x].is_leaf or not self.higher)}
+        xs = {
+            x
+            for x in xs - ys
+            if x is not None and (self.worlds[0].values[x].is_leaf or not self.higher)
+        }
         if not ys or not xs:
             return
         gs = [self.r.standard_normal(tuple(self.worlds[0].values[y].shape)) for y in ys]
@@ -246,7 +280,9 @@ class Program:
         try:
             for _ in range(3):
                 self.leaf()
-            for kind in self.r.choice(6, int(self.r.integers(4, 14)), p=[0.06, 0.66, 0.1, 0.07, 0.03, 0.08]):
+            for kind in self.r.choice(
+                6, int(self.r.integers(4, 14)), p=[0.06, 0.66, 0.1, 0.07, 0.03, 0.08]
+            ):
                 kinds[kind]()
             self.to_third_order()
         except (StopIteration, GradientError):  # refused in a walk, or beyond what numbers hold
@@ -263,7 +299,9 @@ def _or_zeros(m: Any, g: Any, x: Any) -> Any:
 
 
 def _slope(m: Any, y: Any, x: Any) -> Any:
-    return _or_zeros(m, m.grad([y], [x], [np.ones(tuple(y.shape))], create_graph=True, retain_graph=True)[0], x)
+    return _or_zeros(
+        m, m.grad([y], [x], [np.ones(tuple(y.shape))], create_graph=True, retain_graph=True)[0], x
+    )
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -275,5 +313,12 @@ def test_programs(part: int, tell: Callable[[str], None]) -> None:
         warnings.simplefilter("ignore")
         for seed in range(start, start + PROGRAMS):
             Program(seed, tally).run()
-    tell(f"programs beside PyTorch: {PROGRAMS}; " + ", ".join(f"{count:,} {name}" for name, count in tally.items()))
-    assert tally["derivatives of order 3"] > PROGRAMS / 8 and tally["refused by both"] and tally["gradients"]
+    tell(
+        f"programs beside PyTorch: {PROGRAMS}; "
+        + ", ".join(f"{count:,} {name}" for name, count in tally.items())
+    )
+    assert (
+        tally["derivatives of order 3"] > PROGRAMS / 8
+        and tally["refused by both"]
+        and tally["gradients"]
+    )

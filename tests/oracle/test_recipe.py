@@ -31,11 +31,23 @@ def recipe() -> ModuleType:
 def made() -> tuple[nn.Transformer, PairBatches]:
     mg.manual_seed(0)
     config = nn.TransformerConfig(
-        VOCAB, VOCAB, 16, 2, 2, 2, 32, dropout=0.0, tie="all", output_bias=False, max_len=64, dtype="float64"
+        VOCAB,
+        VOCAB,
+        16,
+        2,
+        2,
+        2,
+        32,
+        dropout=0.0,
+        tie="all",
+        output_bias=False,
+        max_len=64,
+        dtype="float64",
     )
     rng = np.random.default_rng(0)
     sides = [
-        (rng.integers(4, VOCAB, rng.integers(2, 9)), rng.integers(4, VOCAB, rng.integers(2, 9))) for _ in range(90)
+        (rng.integers(4, VOCAB, rng.integers(2, 9)), rng.integers(4, VOCAB, rng.integers(2, 9)))
+        for _ in range(90)
     ]
     pairs = [([*a.tolist(), 2], [1, *b.tolist(), 2]) for a, b in sides]
     return nn.Transformer(config), PairBatches(pairs, 120, seed=1)
@@ -48,6 +60,8 @@ def test_the_first_updates_follow_the_curve_of_pytorch(recipe: ModuleType) -> No
         recipe.our_step(ours, 0.005, WARMUP),
         recipe.torch_step(recipe.TorchTransformer(ours), 0.005, WARMUP),
     ]
-    curve = np.array([[step(*batch) for step in steps] for epoch in range(8) for batch in batches.epoch(epoch)])
+    curve = np.array(
+        [[step(*batch) for step in steps] for epoch in range(8) for batch in batches.epoch(epoch)]
+    )
     assert len(curve) > 50 and curve[-8:].mean() < 0.95 * curve[:8].mean()
     np.testing.assert_allclose(curve[:, 0], curve[:, 1], rtol=1e-7)

@@ -11,14 +11,19 @@ import pytest
 
 from minigrad.files.safetensors import SafetensorsFile, write_safetensors
 
-safetensors = pytest.importorskip("safetensors", reason="the reference library is the oracle; it is not installed")
+safetensors = pytest.importorskip(
+    "safetensors", reason="the reference library is the oracle; it is not installed"
+)
 reference = pytest.importorskip("safetensors.numpy")
 
 CODES = ("?", "u1", "i1", "<u2", "<i2", "<f2", "<u4", "<i4", "<f4", "<u8", "<i8", "<f8", "<c8")
 
 
 def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    names = [f"layer.{i}.wéight" + '"' * int(i % 3 == 0) for i in rng.permutation(int(rng.integers(1, 7)))]
+    names = [
+        f"layer.{i}.wéight" + '"' * int(i % 3 == 0)
+        for i in rng.permutation(int(rng.integers(1, 7)))
+    ]
     shapes = [rng.integers(0, 4, int(rng.integers(0, 4))).tolist() for _ in names]
     return {
         n: np.asarray(rng.integers(0, 100, tuple(shape))).astype(CODES[rng.integers(len(CODES))])
@@ -84,7 +89,9 @@ def test_what_the_reference_refuses_we_refuse(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     agreed = [0, 0]
     for _ in range(1500):
-        (tmp_path / "x").write_bytes(damaged(rng, reference.save(random_arrays(rng), {"format": "pt"})))
+        (tmp_path / "x").write_bytes(
+            damaged(rng, reference.save(random_arrays(rng), {"format": "pt"}))
+        )
         try:
             with safetensors.safe_open(str(tmp_path / "x"), "numpy") as file:
                 theirs = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

@@ -53,7 +53,9 @@ CIRCLE = lambda x: (x**2).sum() - 3.0
 CALLS: dict[str, Callable[[], Any]] = {
     "minimize, BFGS, jac=": minimum(method="BFGS", jac=gradient, tol=1e-10),
     "minimize, CG, jac=": minimum(method="CG", jac=gradient, tol=1e-9),
-    "minimize, L-BFGS-B, jac=True": minimum(fun=both, method="L-BFGS-B", jac=True, bounds=BOUNDS, tol=1e-14),
+    "minimize, L-BFGS-B, jac=True": minimum(
+        fun=both, method="L-BFGS-B", jac=True, bounds=BOUNDS, tol=1e-14
+    ),
     "minimize, TNC, jac=True": minimum(
         fun=both, method="TNC", jac=True, bounds=BOUNDS, tol=1e-14, options={"maxfun": 4000}
     ),
@@ -62,7 +64,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "minimize, trust-ncg, hessp=": minimum(method="trust-ncg", jac=gradient, hessp=hessp),
     "minimize, trust-krylov, hessp=": minimum(method="trust-krylov", jac=gradient, hessp=hessp),
     "minimize, SLSQP, constraint": minimum(
-        method="SLSQP", jac=gradient, tol=1e-12, constraints={"type": "eq", "fun": CIRCLE, "jac": mg.grad(CIRCLE)}
+        method="SLSQP",
+        jac=gradient,
+        tol=1e-12,
+        constraints={"type": "eq", "fun": CIRCLE, "jac": mg.grad(CIRCLE)},
     ),
     "minimize, trust-constr": minimum(
         method="trust-constr",
@@ -72,12 +77,18 @@ CALLS: dict[str, Callable[[], Any]] = {
             CIRCLE, 0, 0, jac=mg.grad(CIRCLE), hess=lambda x, v: v[0] * mg.hessian(CIRCLE)(x)
         ),
     ),
-    "least_squares": lambda: (optimize.least_squares(residuals, np.ones(3), jac=mg.jacobian(residuals)).x, TRUE),
+    "least_squares": lambda: (
+        optimize.least_squares(residuals, np.ones(3), jac=mg.jacobian(residuals)).x,
+        TRUE,
+    ),
     "least_squares, lm": lambda: (
         optimize.least_squares(residuals, np.ones(3), jac=mg.jacobian(residuals), method="lm").x,
         TRUE,
     ),
-    "leastsq": lambda: (optimize.leastsq(residuals, np.ones(3), Dfun=mg.jacobian(residuals))[0], TRUE),
+    "leastsq": lambda: (
+        optimize.leastsq(residuals, np.ones(3), Dfun=mg.jacobian(residuals))[0],
+        TRUE,
+    ),
     "curve_fit": lambda: (
         optimize.curve_fit(
             lambda t, a, b, c: a * np.exp(-b * t) + c,
@@ -88,7 +99,10 @@ CALLS: dict[str, Callable[[], Any]] = {
         )[0],
         TRUE,
     ),
-    "root, hybr": lambda: (optimize.root(system, np.zeros(2), jac=mg.jacobian(system)).x, [0.8411639, 0.1588361]),
+    "root, hybr": lambda: (
+        optimize.root(system, np.zeros(2), jac=mg.jacobian(system)).x,
+        [0.8411639, 0.1588361],
+    ),
     "root, lm, from integers": lambda: (
         optimize.root(system, [0, 0], jac=mg.jacobian(system), method="lm").x,
         [0.8411639, 0.1588361],
@@ -97,10 +111,16 @@ CALLS: dict[str, Callable[[], Any]] = {
         optimize.root(lambda x: (system(x), mg.jacobian(system)(x)), np.zeros(2), jac=True).x,
         [0.8411639, 0.1588361],
     ),
-    "fsolve": lambda: (optimize.fsolve(system, np.zeros(2), fprime=mg.jacobian(system)), [0.8411639, 0.1588361]),
+    "fsolve": lambda: (
+        optimize.fsolve(system, np.zeros(2), fprime=mg.jacobian(system)),
+        [0.8411639, 0.1588361],
+    ),
     "newton": lambda: (
         optimize.newton(
-            lambda x: x**3 - 2, 1.0, fprime=mg.grad(lambda x: x**3 - 2), fprime2=mg.grad(mg.grad(lambda x: x**3 - 2))
+            lambda x: x**3 - 2,
+            1.0,
+            fprime=mg.grad(lambda x: x**3 - 2),
+            fprime2=mg.grad(mg.grad(lambda x: x**3 - 2)),
         ),
         2 ** (1 / 3),
     ),
@@ -114,10 +134,17 @@ CALLS: dict[str, Callable[[], Any]] = {
         ).root,
         np.log(3),
     ),
-    "fmin_l_bfgs_b": lambda: (optimize.fmin_l_bfgs_b(both, START, pgtol=1e-10, factr=10)[0], np.ones(3)),
+    "fmin_l_bfgs_b": lambda: (
+        optimize.fmin_l_bfgs_b(both, START, pgtol=1e-10, factr=10)[0],
+        np.ones(3),
+    ),
     "basinhopping": lambda: (
         optimize.basinhopping(
-            both, START, niter=2, rng=0, minimizer_kwargs={"method": "L-BFGS-B", "jac": True, "tol": 1e-14}
+            both,
+            START,
+            niter=2,
+            rng=0,
+            minimizer_kwargs={"method": "L-BFGS-B", "jac": True, "tol": 1e-14},
         ).x,
         np.ones(3),
     ),
@@ -173,7 +200,9 @@ def test_a_gaussian_process_fitted_by_minimize() -> None:
         return y @ np.linalg.solve(k, y) / 2 + np.linalg.slogdet(k)[1] / 2
 
     found = [
-        optimize.minimize(mg.value_and_grad(f), np.zeros(3), jac=True, method="L-BFGS-B", tol=1e-12).x
+        optimize.minimize(
+            mg.value_and_grad(f), np.zeros(3), jac=True, method="L-BFGS-B", tol=1e-12
+        ).x
         for f in (by_factor, by_determinant)
     ]
     np.testing.assert_allclose(found[0], found[1], atol=1e-4)
@@ -217,15 +246,21 @@ def test_special_functions_have_derivatives_of_second_order(name: str) -> None:
     def closed(*xs: Any) -> Any:
         return f(*[dict(zip(known, xs)).get(i, x) for i, x in enumerate(operands)])
 
-    np.testing.assert_array_equal(closed(*[mg.Tensor(operands[i], True) for i in known]).data, f(*operands))
-    assert mg.gradcheck(closed, [operands[i] for i in known])  # the second derivative is only held to the first
+    np.testing.assert_array_equal(
+        closed(*[mg.Tensor(operands[i], True) for i in known]).data, f(*operands)
+    )
+    assert mg.gradcheck(
+        closed, [operands[i] for i in known]
+    )  # the second derivative is only held to the first
     assert mg.gradgradcheck(closed, [operands[i] for i in known])
     for i in set(range(len(operands))) - set(known):
         with pytest.raises(TypeError, match="its derivative by . is not known"):
             f(*[mg.Tensor(x, i == k) for k, x in enumerate(operands)])
 
 
-@pytest.mark.parametrize(("f", "edge"), [(special.xlogy, 0.0), (special.xlog1py, -1.0)], ids=["xlogy", "xlog1py"])
+@pytest.mark.parametrize(
+    ("f", "edge"), [(special.xlogy, 0.0), (special.xlog1py, -1.0)], ids=["xlogy", "xlog1py"]
+)
 def test_a_logarithm_times_nothing(f: Any, edge: float) -> None:
     """By the factor the derivative is the logarithm, also at 0, but for that of 0 (or less), which does not count."""
     a, b = np.array([0.0, 0.0, 0.0, 0.0, 2.0]), edge + np.array([0.0, -0.5, 0.5, 3.0, 3.0])
@@ -252,4 +287,7 @@ class _Beta:
 
 
 def test_other_functions_of_the_same_name_are_not_taken_for_scipys() -> None:
-    assert mg.ops.scipy_special.op_of(_Beta) is None and mg.ops.scipy_special.op_of(special.beta) is not None
+    assert (
+        mg.ops.scipy_special.op_of(_Beta) is None
+        and mg.ops.scipy_special.op_of(special.beta) is not None
+    )

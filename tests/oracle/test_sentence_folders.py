@@ -15,11 +15,15 @@ import nn
 from minigrad.files.safetensors import write_safetensors
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
-transformers = pytest.importorskip("transformers", reason="Hugging Face's models are the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 
 SENTENCES = ["the cat sat on the mat", "why", "", "where is the dog on the grass and who ran on it"]
-MEAN, CLS, LAST = ({"embedding_dimension": 16, "pooling_mode": mode} for mode in ("mean", "cls", "lasttoken"))
+MEAN, CLS, LAST = (
+    {"embedding_dimension": 16, "pooling_mode": mode} for mode in ("mean", "cls", "lasttoken")
+)
 QUERY = {"prompts": {"query": "why is it ", "document": ""}}
 OLD = {
     "word_embedding_dimension": 16, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True,
@@ -70,10 +74,17 @@ def folder(path: Path, kind: str) -> Any:
     bare = getattr(theirs, theirs.base_model_prefix, theirs)
     bare.save_pretrained(path)
     config = json.loads((path / "config.json").read_text())
-    write(path / "config.json", config | {"architectures": [type(theirs).__name__.replace("Model", "ForMaskedLM")]})
+    write(
+        path / "config.json",
+        config | {"architectures": [type(theirs).__name__.replace("Model", "ForMaskedLM")]},
+    )
     side = "left" if kind.startswith("Qwen") else "right"
     text_files(path, words=words_of(bare), padding_side=side, model_max_length=10)
-    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"{i}_{k}", k) for i, k in enumerate(after, 2))]
+    modules = [
+        ("", "Transformer"),
+        ("1_Pooling", "Pooling"),
+        *((f"{i}_{k}", k) for i, k in enumerate(after, 2)),
+    ]
     write(path / "modules.json", [{"idx": i, "name": str(i), "path": p, "type": type_of(k, kind == "saved anew")}
                                   for i, (p, k) in enumerate(modules)])  # fmt: skip
     write(path / "1_Pooling/config.json", pooling)
@@ -84,7 +95,10 @@ def folder(path: Path, kind: str) -> Any:
         draw = np.random.default_rng(0).standard_normal
         arrays = {"linear.weight": draw((5, 16)).astype("f4"), "linear.bias": draw(5).astype("f4")}
         write_safetensors(path / "2_Dense/model.safetensors", arrays)
-    for file, data in (("config_sentence_transformers.json", settings), ("sentence_bert_config.json", of_tokens)):
+    for file, data in (
+        ("config_sentence_transformers.json", settings),
+        ("sentence_bert_config.json", of_tokens),
+    ):
         if data:
             write(path / file, data)
     return bare
@@ -96,12 +110,17 @@ def expected(theirs: Any, path: Path, kind: str, prompt: str) -> np.ndarray:
     words = words_of(theirs)
     ids_of = {word: i for i, word in enumerate(words)}
     most = min(of_tokens.get("max_seq_length", 10), 38)
-    rows = [[words.index("[CLS]"), *[ids_of.get(w, 3) for w in (prompt + s).split()][: most - 2], 2] for s in SENTENCES]
+    rows = [
+        [words.index("[CLS]"), *[ids_of.get(w, 3) for w in (prompt + s).split()][: most - 2], 2]
+        for s in SENTENCES
+    ]
     width = max(map(len, rows))
     real = np.array([[0] * (width - len(r)) + [1] * len(r) for r in rows])
     ids = np.array([[words.index("[PAD]")] * (width - len(r)) + r for r in rows])
     if not kind.startswith("Qwen"):
-        ids, real = (np.array([np.roll(z, -(width - len(r))) for z, r in zip(x, rows)]) for x in (ids, real))
+        ids, real = (
+            np.array([np.roll(z, -(width - len(r))) for z, r in zip(x, rows)]) for x in (ids, real)
+        )
     with torch.no_grad():
         x = theirs(torch.tensor(ids), attention_mask=torch.tensor(real)).last_hidden_state.numpy()
     if pooling is LAST:

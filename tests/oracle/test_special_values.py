@@ -21,15 +21,17 @@ VALUES = np.array([-np.inf, -2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 3.0, 40.
 PAIRS = [
     a.ravel()
     for a in np.meshgrid(
-        [-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan], [-1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan]
+        [-np.inf, -1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
+        [-1.0, 0.0, 0.5, 1.0, 2.0, np.inf, np.nan],
     )
 ]
 
 Function = Callable[..., Any]
 _rows = lambda m, *xs: m.stack([*xs, xs[0]], -1)
 _from_one = lambda ours, theirs: (
-    (lambda x: ours(x, np.ones(x.shape), reduction="none")), (lambda x: theirs(x, torch.ones_like(x), reduction="none")),
-)  # fmt: skip
+    (lambda x: ours(x, np.ones(x.shape), reduction="none")),
+    (lambda x: theirs(x, torch.ones_like(x), reduction="none")),
+)
 _both = lambda f: ((lambda *xs: f(mg, *xs)), (lambda *xs: f(torch, *xs)))
 _OF_ONE = """abs exp expm1 log log1p log2 log10 sqrt rsqrt square reciprocal sin cos tan arcsin arccos arctan sinh cosh
 tanh arcsinh arccosh arctanh sign relu sigmoid erf sinc exp2 deg2rad nan_to_num"""
@@ -105,7 +107,11 @@ def test_derivatives_at_special_values(name: str) -> None:
     nan = np.any(np.isnan(arrays), axis=0)
     for by, e in expected.items():
         y, e = found[by].data, e.detach().numpy(force=True)
-        asked = ~skip & np.isfinite(e) & ~(nan & np.isnan(y)) | (np.isinf(e) & ~np.isnan(y) & (by == "") & ~skip)
+        asked = ~skip & np.isfinite(e) & ~(nan & np.isnan(y)) | (
+            np.isinf(e) & ~np.isnan(y) & (by == "") & ~skip
+        )
         wrong = asked & ~np.isclose(y, e, rtol=1e-7, atol=1e-9)
         places = [[float(v) for v in at] for at in zip(*[a[wrong] for a in arrays])]
-        assert not wrong.any(), f"{name}, derivative {by!r} at {places}: {y[wrong]}, expected {e[wrong]}"
+        assert not wrong.any(), (
+            f"{name}, derivative {by!r} at {places}: {y[wrong]}, expected {e[wrong]}"
+        )

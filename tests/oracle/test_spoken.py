@@ -29,7 +29,12 @@ TRACKED = {
     "A": SQUARE @ SQUARE.T + np.eye(3), "v": rng.uniform(0.2, 0.9, 4), "w": rng.uniform(0.2, 0.9, 3),
     "w4": rng.uniform(0.2, 0.9, 4), "s": np.array(0.7), "t": rng.uniform(0.2, 0.9, (2, 3, 4)),
 }  # fmt: skip
-FREE = {"m": rng.random((3, 4)) < 0.6, "k": np.argsort(X, 1)[:, :2], "c": np.array([1, 0, 1, 0]), "np": np}
+FREE = {
+    "m": rng.random((3, 4)) < 0.6,
+    "k": np.argsort(X, 1)[:, :2],
+    "c": np.array([1, 0, 1, 0]),
+    "np": np,
+}
 REFUSALS = (TypeError, ValueError, AttributeError, mg.GradientError, UserWarning)
 EXPRESSIONS = [e for groups in (NUMPY, IDIOMS) for group in groups.values() for e in group]
 NUMPY_VERSION = np.lib.NumpyVersion(np.__version__)
@@ -39,7 +44,9 @@ SPOKEN = [e for group in TORCH.values() for e in group]
 
 
 def flat(value: Any) -> list[Any]:
-    return [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+    return (
+        [part for v in value for part in flat(v)] if isinstance(value, (list, tuple)) else [value]
+    )
 
 
 def on_arrays(text: str, step: float = 0.0, along: Any = None) -> list[Any]:
@@ -48,7 +55,10 @@ def on_arrays(text: str, step: float = 0.0, along: Any = None) -> list[Any]:
 
 
 def leaves_at(step: float = 0.0, along: Any = None) -> dict[str, Tensor]:
-    return {name: Tensor(x + step * along[name] if along else x, requires_grad=True) for name, x in TRACKED.items()}
+    return {
+        name: Tensor(x + step * along[name] if along else x, requires_grad=True)
+        for name, x in TRACKED.items()
+    }
 
 
 def tracked(value: Any) -> list[Tensor]:
@@ -58,7 +68,9 @@ def tracked(value: Any) -> list[Tensor]:
 def slope_of(results: list[Tensor], leaves: dict[str, Tensor], along: Any, gs: list[Any]) -> Tensor:
     """The derivative of the results, weighted with gs, in a direction; it can be differentiated again."""
     grads = mg.gradients(results, list(leaves.values()), gs, create_graph=True, allow_unused=True)
-    return Tensor(0.0) + sum((g * along[name]).sum() for name, g in zip(leaves, grads) if g is not None)
+    return Tensor(0.0) + sum(
+        (g * along[name]).sum() for name, g in zip(leaves, grads) if g is not None
+    )
 
 
 def agree(found: list[Any], expected: list[Any]) -> None:
@@ -68,14 +80,18 @@ def agree(found: list[Any], expected: list[Any]) -> None:
             np.testing.assert_allclose(np.asarray(getattr(f, "data", f)), e, rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore:.int...of a tensor")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore:.int...of a tensor"
+)
 @pytest.mark.parametrize("group", {**NUMPY, **IDIOMS})
 def test_as_numpy(group: str) -> None:
     each([*NUMPY.get(group, []), *IDIOMS.get(group, [])], as_numpy)
 
 
 def as_numpy(text: str) -> None:
-    if SINCE.get(text, "2.0.0") > NUMPY_VERSION or not all(hasattr(np, n) for n in re.findall(r"\bnp\.(\w+)", text)):
+    if SINCE.get(text, "2.0.0") > NUMPY_VERSION or not all(
+        hasattr(np, n) for n in re.findall(r"\bnp\.(\w+)", text)
+    ):
         return  # this NumPy does not have it yet
     rng = np.random.default_rng(zlib.crc32(text.encode()))
     expected = on_arrays(text)
@@ -92,7 +108,9 @@ def as_numpy(text: str) -> None:
     if not results:
         return
     along = {name: rng.standard_normal(x.shape) for name, x in TRACKED.items()}
-    along["A"] = along["A"] + along["A"].T  # the derivatives of functions of symmetric matrices are symmetric
+    along["A"] = (
+        along["A"] + along["A"].T
+    )  # the derivatives of functions of symmetric matrices are symmetric
     gs = [rng.standard_normal(f.shape).astype(f.dtype) for f in results]
     derivative = slope_of(results, leaves, along, gs)
     slope = derivative.item()
@@ -126,8 +144,14 @@ def as_pytorch(text: str, torch: Any) -> None:
         (mg, nn, lambda a: Tensor(a, requires_grad=True)),
     ):
         names = {name: made(x) for name, x in TRACKED.items()}
-        names |= {"index": library.tensor(FREE["k"]), "labels": library.tensor([0, 2, 1]), "array": np.ones(2)}
-        run = lambda names=names, library=library, layers=layers: eval(text, {**names, "torch": library, "nn": layers})
+        names |= {
+            "index": library.tensor(FREE["k"]),
+            "labels": library.tensor([0, 2, 1]),
+            "array": np.ones(2),
+        }
+        run = lambda names=names, library=library, layers=layers: eval(
+            text, {**names, "torch": library, "nn": layers}
+        )
         if library is mg and text in LEFT and text not in OTHERWISE:
             with pytest.raises(REFUSALS, match=r"\w"):
                 run()
@@ -142,16 +166,27 @@ def as_pytorch(text: str, torch: Any) -> None:
     assert len(flat(ours)) == len(flat(theirs))
     for f, e in pairs:
         if isinstance(e, torch.Tensor):
-            np.testing.assert_allclose(np.asarray(getattr(f, "data", f)), e.detach().numpy(), rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(
+                np.asarray(getattr(f, "data", f)), e.detach().numpy(), rtol=1e-5, atol=1e-7
+            )
         elif isinstance(e, (int, float, bool)):
             assert f == pytest.approx(e)
-    tracked = [(f, e) for f, e in pairs if isinstance(e, torch.Tensor) and e.requires_grad and e.grad_fn is not None]
+    tracked = [
+        (f, e)
+        for f, e in pairs
+        if isinstance(e, torch.Tensor) and e.requires_grad and e.grad_fn is not None
+    ]
     if tracked and "nn.Linear" not in text:
         gs = [rng.standard_normal(f.shape).astype(f.dtype) for f, _ in tracked]
         leaves = [name for name in TRACKED if their_names[name].requires_grad]
-        found = mg.gradients([f for f, _ in tracked], [names[n] for n in leaves], gs, allow_unused=True)
+        found = mg.gradients(
+            [f for f, _ in tracked], [names[n] for n in leaves], gs, allow_unused=True
+        )
         expected = torch.autograd.grad(
-            [e for _, e in tracked], [their_names[n] for n in leaves], [*map(torch.tensor, gs)], allow_unused=True
+            [e for _, e in tracked],
+            [their_names[n] for n in leaves],
+            [*map(torch.tensor, gs)],
+            allow_unused=True,
         )
         for g, e in zip(found, expected):
             if e is not None:
@@ -170,4 +205,6 @@ def test_the_page_is_up_to_date(tmp_path: Path) -> None:
     command = [sys.executable, spoken.__file__, str(tmp_path / "numpy.md")]
     subprocess.run(command, check=True, cwd=ROOT)
     made = (tmp_path / "numpy.md").read_text(encoding="utf-8")
-    assert made == (ROOT / "docs" / "numpy.md").read_text(encoding="utf-8"), f"run {' '.join(command[1:])}"
+    assert made == (ROOT / "docs" / "numpy.md").read_text(encoding="utf-8"), (
+        f"run {' '.join(command[1:])}"
+    )

@@ -38,23 +38,41 @@ def mpiexec() -> str | None:
     """The launcher beside this Python, or on the path; None if it or mpi4py is missing."""
     if importlib.util.find_spec("mpi4py") is None or not hasattr(os, "fork"):
         return None
-    return shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    return shutil.which(
+        "mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    )
 
 
-under_mpiexec = pytest.mark.skipif(mpiexec() is None, reason="needs mpiexec and mpi4py: pip install mpi4py mpich")
+under_mpiexec = pytest.mark.skipif(
+    mpiexec() is None, reason="needs mpiexec and mpi4py: pip install mpi4py mpich"
+)
 
 
 def start(size: int, *words: Any) -> subprocess.Popen[str]:
     """A job of so many ranks, each with one thread, since cores are fewer than ranks."""
-    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+    env = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "error",
+    }
     env |= {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
     }
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [env.get("PYTHONPATH")])])
-    command = [str(mpiexec()), "-n", str(size), sys.executable, str(ROOT / "tests/support/ranks.py"), *map(str, words)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        str(mpiexec()),
+        "-n",
+        str(size),
+        sys.executable,
+        str(ROOT / "tests/support/ranks.py"),
+        *map(str, words),
+    ]
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(size: int, *words: Any, code: int = 0) -> tuple[str, str]:
@@ -100,7 +118,9 @@ def assert_equal_to_rounding(trainer: nn.Trainer, out: Path) -> None:
 
 
 @under_mpiexec
-def test_runs_of_two_ranks_equal_those_of_one_process(two_ranks: Path, one_process: dict[str, nn.Trainer]) -> None:
+def test_runs_of_two_ranks_equal_those_of_one_process(
+    two_ranks: Path, one_process: dict[str, nn.Trainer]
+) -> None:
     """Steps in all forms; sentences of which each rank reads its own, from memory and from a file; lists; an objective's
     own split."""
     for kind, trainer in one_process.items():
@@ -108,7 +128,9 @@ def test_runs_of_two_ranks_equal_those_of_one_process(two_ranks: Path, one_proce
 
 
 @under_mpiexec
-def test_runs_of_three_ranks_equal_those_of_one_process(one_process: dict[str, nn.Trainer], tmp_path: Path) -> None:
+def test_runs_of_three_ranks_equal_those_of_one_process(
+    one_process: dict[str, nn.Trainer], tmp_path: Path
+) -> None:
     run(3, "whole_runs", tmp_path, "file", "list", "steps")
     for kind in ("file", "list"):
         assert_equal_to_rounding(one_process[kind], tmp_path / kind)
@@ -142,7 +164,9 @@ def folder(tmp_path: Path) -> Path:
                               scale_embedding=False, activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0)  # fmt: skip
     nn.save(tmp_path / "encoder", nn.EncoderModel(config, np.random.default_rng(0)))
     tokenizer.save(str(tmp_path / "encoder/tokenizer.json"))
-    (tmp_path / "encoder/tokenizer_config.json").write_text('{"pad_token": "[PAD]", "eos_token": "[SEP]"}')
+    (tmp_path / "encoder/tokenizer_config.json").write_text(
+        '{"pad_token": "[PAD]", "eos_token": "[SEP]"}'
+    )
     (tmp_path / "labels.tsv").write_text(
         "".join(f"{a} {b}\t{'same' if a == b else 'other'}\n" for a in words for b in words)
     )
@@ -166,14 +190,19 @@ def test_all_examples_that_train_run_under_mpiexec(folder: Path) -> None:
         "texts held out; saved",
     ):
         assert out.count(words) == 1, out
-    assert all((folder / "out" / name).is_dir() for name in ("classify", "char_gpt", "toy", "multi30k", "fine_tune"))
+    assert all(
+        (folder / "out" / name).is_dir()
+        for name in ("classify", "char_gpt", "toy", "multi30k", "fine_tune")
+    )
 
 
 # -- faults ------------------------------------------------------------------------------------------
 
 
 @under_mpiexec
-def test_a_killed_rank_ends_the_job_and_the_run_goes_on_bit_for_bit(two_ranks: Path, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_the_job_and_the_run_goes_on_bit_for_bit(
+    two_ranks: Path, tmp_path: Path
+) -> None:
     """Rank and step are drawn anew each time; with dropout, whose random numbers are part of the state."""
     rank, step = np.random.default_rng().integers([2, 6]).tolist()
     began = time.monotonic()
@@ -220,14 +249,20 @@ def test_what_differs_between_ranks_is_found(tmp_path: Path) -> None:
     assert found.keys() == ranks.CHANGES.keys()
     assert found.pop("function") == "step 1: the batch of rank 0 is not that of the other ranks"
     for change, text in found.items():
-        assert re.fullmatch(rf"{names.get(change, change)}: .* on rank 1 \(\S+\), but .* on rank 0 \(\S+\); .*", text)
+        assert re.fullmatch(
+            rf"{names.get(change, change)}: .* on rank 1 \(\S+\), but .* on rank 0 \(\S+\); .*",
+            text,
+        )
 
 
 @under_mpiexec
 def test_two_jobs_in_one_folder_are_refused(tmp_path: Path) -> None:
     with nn.train.RunDirectory(tmp_path):
         _, err = run(2, "resumed_run", tmp_path, code=1)
-    assert err == f"error: {tmp_path}: another run is at work in this directory; wait for it, or take another\n"
+    assert (
+        err
+        == f"error: {tmp_path}: another run is at work in this directory; wait for it, or take another\n"
+    )
 
 
 @under_mpiexec
@@ -243,7 +278,9 @@ def test_ctrl_c_stops_all_ranks_between_two_steps(tmp_path: Path) -> None:
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    step = re.search(rf"^stopped at step (\d+); the state is in {tmp_path / 'run'}$", err, re.MULTILINE)
+    step = re.search(
+        rf"^stopped at step (\d+); the state is in {tmp_path / 'run'}$", err, re.MULTILINE
+    )
     assert process.returncode == 130 and step
     assert load_arrays(tmp_path / "run/last.safetensors")[1]["trainer"]["step"] == int(step[1])
 
@@ -251,9 +288,14 @@ def test_ctrl_c_stops_all_ranks_between_two_steps(tmp_path: Path) -> None:
 def test_going_on_with_another_number_of_ranks_says_what_changes(tmp_path: Path) -> None:
     ranks.trainer(tmp_path, "pairs", max_steps=2, accumulate=1).fit()
     again = ranks.trainer(tmp_path, "pairs", max_steps=3, accumulate=1, parallel=2)
-    with pytest.warns(UserWarning, match="begun on 1 ranks of 1 processes, goes on with 1 of 2: the batches stay, but"):
+    with pytest.warns(
+        UserWarning,
+        match="begun on 1 ranks of 1 processes, goes on with 1 of 2: the batches stay, but",
+    ):
         again.fit(resume=True)
-    ranks.trainer(tmp_path, "pairs", max_steps=4, accumulate=1, parallel=2).fit(resume=True)  # without a word
+    ranks.trainer(tmp_path, "pairs", max_steps=4, accumulate=1, parallel=2).fit(
+        resume=True
+    )  # without a word
 
 
 # -- launchers ---------------------------------------------------------------------------------------
@@ -290,7 +332,9 @@ def test_ranks_share_the_cores_of_their_machine(monkeypatch: pytest.MonkeyPatch)
     for local, cores in (("1", 8), ("2", 4), ("3", 2), ("9", 1)):
         in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "9", "MPI_LOCALNRANKS": local})
         assert available_cores() == cores
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})  # the launcher has bound this rank
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: {0, 1}
+    )  # the launcher has bound this rank
     in_job(monkeypatch, {"PMI_RANK": "0", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "4"})
     assert available_cores() == 2
 
@@ -302,22 +346,35 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_pa
     job.begin.cache_clear()
     job.world.cache_clear()
     with pytest.raises(
-        MissingExtraError, match=r"^a run of several ranks \(mpiexec, srun\) needs mpi4py: pip install mpi4py mpich$"
+        MissingExtraError,
+        match=r"^a run of several ranks \(mpiexec, srun\) needs mpi4py: pip install mpi4py mpich$",
     ):
         ranks.trainer(tmp_path, "pairs")
-    ranks.trainer(tmp_path, "pairs", parallel=mg.parallel.Alone, max_steps=1).fit()  # ranks that are kept apart
+    ranks.trainer(
+        tmp_path, "pairs", parallel=mg.parallel.Alone, max_steps=1
+    ).fit()  # ranks that are kept apart
 
 
 @under_mpiexec
 def test_a_launcher_of_another_mpi_is_told(tmp_path: Path) -> None:
     """Its ranks would each see themselves alone, and train the same thing side by side."""
     variables = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "4"}
-    if "open" in subprocess.run([str(mpiexec()), "--version"], capture_output=True, text=True).stdout.lower():
+    if (
+        "open"
+        in subprocess.run(
+            [str(mpiexec()), "--version"], capture_output=True, text=True
+        ).stdout.lower()
+    ):
         variables = {"PMI_RANK": "0", "PMI_SIZE": "4"}
     code = "from minigrad.parallel import job; job.world()"
     env = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-    assert "the launcher started 4 processes, but MPI sees 1: the launcher belongs to another MPI" in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert (
+        "the launcher started 4 processes, but MPI sees 1: the launcher belongs to another MPI"
+        in done.stderr
+    )
 
 
 # -- parts -------------------------------------------------------------------------------------------
@@ -338,7 +395,12 @@ def test_leaves_are_told_of_as_soon_as_their_gradients_are_whole() -> None:
     sent: list[tuple[int, np.ndarray]] = []
     numbers = {leaf._node: i for i, leaf in enumerate(leaves) if leaf._needed_node("test")}
     loss()._send_back(on_leaf=lambda node: sent.append((numbers[node], np.array(node.grad))))
-    assert [number for number, _ in sent] == [3, 2, 1, 0] or [number for number, _ in sent] == [3, 2, 0, 1]
+    assert [number for number, _ in sent] == [3, 2, 1, 0] or [number for number, _ in sent] == [
+        3,
+        2,
+        0,
+        1,
+    ]
     early = [leaf.grad.numpy().copy() for leaf in leaves]
     for leaf in leaves:
         leaf.grad = None
@@ -372,7 +434,9 @@ def test_buckets_are_whole_parameters_from_the_last_to_the_first() -> None:
     sizes = [3, 5, 2, 2, 1]
     parameters = [Tensor(np.zeros(n), True) for n in sizes]
     sent: list[int] = []
-    buckets = Buckets(optim.SGD(parameters, lr=1.0), lambda part: sent.append(len(part)), 4 * 8, overlap=False)
+    buckets = Buckets(
+        optim.SGD(parameters, lr=1.0), lambda part: sent.append(len(part)), 4 * 8, overlap=False
+    )
     buckets.gather()
     buckets.send_rest()
     assert sent == [5, 5, 3] and (buckets.bytes, buckets.count) == (13 * 8, 3)

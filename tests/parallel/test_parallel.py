@@ -23,9 +23,13 @@ from minigrad import DataParallel, Tensor, optim, parallel, runtime
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 
 
-def model_and_optimizer(seed: int = 0, dropout: float = 0.0, **options: Any) -> tuple[nn.Transformer, optim.Adam]:
+def model_and_optimizer(
+    seed: int = 0, dropout: float = 0.0, **options: Any
+) -> tuple[nn.Transformer, optim.Adam]:
     mg.manual_seed(seed)
-    model = nn.Transformer(nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=8, dtype="float64"))
+    model = nn.Transformer(
+        nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=8, dtype="float64")
+    )
     return model, optim.Adam(model.parameters(), lr=1e-2, **options)
 
 
@@ -42,11 +46,16 @@ def split(whole: tuple[np.ndarray, ...], parts: int) -> list[tuple[np.ndarray, .
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("small", [True, False], ids=["alone", "together"])
-def test_steps_equal_those_of_one_process(monkeypatch: pytest.MonkeyPatch, processes: int, small: bool) -> None:
+def test_steps_equal_those_of_one_process(
+    monkeypatch: pytest.MonkeyPatch, processes: int, small: bool
+) -> None:
     """Clipping, several batches to a step and an odd number of rows among them."""
     monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if small else 0)
     monkeypatch.setattr(optim.optimizer, "BLOCK", 100)
-    (model, adam), (other, plain) = model_and_optimizer(clip_norm=0.5), model_and_optimizer(clip_norm=0.5)
+    (model, adam), (other, plain) = (
+        model_and_optimizer(clip_norm=0.5),
+        model_and_optimizer(clip_norm=0.5),
+    )
     with DataParallel(adam, lambda s: model.loss(*s, reduction="sum") / 30, processes) as together:
         for step in range(3):
             plain.zero_grad()
@@ -58,8 +67,14 @@ def test_steps_equal_those_of_one_process(monkeypatch: pytest.MonkeyPatch, proce
             assert together.step() == pytest.approx(plain.step(), rel=1e-12)
             for (name, p), q in zip(model.named_parameters(), other.parameters()):
                 np.testing.assert_allclose(p.data, q.data, rtol=1e-9, atol=1e-10, err_msg=name)
-                np.testing.assert_allclose(p.grad.data, q.grad.data, rtol=1e-9, atol=1e-10, err_msg=name)
-    assert model(*[side[:, :5] for side in batch(0)]).shape == (6, 5, 9)  # the parameters outlive the processes
+                np.testing.assert_allclose(
+                    p.grad.data, q.grad.data, rtol=1e-9, atol=1e-10, err_msg=name
+                )
+    assert model(*[side[:, :5] for side in batch(0)]).shape == (
+        6,
+        5,
+        9,
+    )  # the parameters outlive the processes
 
 
 def test_runs_repeat_and_shards_draw_differently() -> None:
@@ -182,7 +197,8 @@ def parameter_and_optimizer() -> tuple[Tensor, optim.SGD]:
 
 
 @pytest.mark.parametrize(
-    "processes, message", [(1.5, "whole number for processes, got 1.5"), ("2", "got '2'"), (True, "got True")]
+    "processes, message",
+    [(1.5, "whole number for processes, got 1.5"), ("2", "got '2'"), (True, "got True")],
 )
 def test_processes_are_a_whole_number(processes: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
@@ -202,7 +218,9 @@ def test_a_second_one_on_the_same_optimizer_is_refused() -> None:
     with DataParallel(sgd, lambda s: p.sum()) as first:
         first.backward([0, 0])
         second = DataParallel(sgd, lambda s: p.sum())
-        with pytest.raises(RuntimeError, match=r"another one has processes for this optimizer; close\(\) it first"):
+        with pytest.raises(
+            RuntimeError, match=r"another one has processes for this optimizer; close\(\) it first"
+        ):
             second.backward([0, 0])
         assert first.step() == pytest.approx(8**0.5)
     second.backward([0, 0])
@@ -215,7 +233,9 @@ def test_the_optimizers_own_step_is_refused_while_others_hold_gradients() -> Non
     p, sgd = parameter_and_optimizer()
     with DataParallel(sgd, lambda s: p.sum()) as together:
         together.backward([0, 0])
-        with pytest.raises(RuntimeError, match="call step\\(\\) of the DataParallel, not the optimizer's"):
+        with pytest.raises(
+            RuntimeError, match="call step\\(\\) of the DataParallel, not the optimizer's"
+        ):
             sgd.step()
         together.step()
     sgd.zero_grad()
@@ -263,8 +283,12 @@ CHANGES: dict[str, Any] = {
     "a setting": lambda m: setattr(m, "factor", 5.0),
     "eval": lambda m: m.eval(),
     "a buffer": lambda m: setattr(m, "mask", np.array([0.0, 1.0])),
-    "a buffer, loaded": lambda m: m.load_state_dict({**m.state_dict(), "mask": np.array([0.0, 1.0])}),
-    "weights, loaded": lambda m: m.load_state_dict({**m.state_dict(), "weight": np.array([4.0, 1.0])}),
+    "a buffer, loaded": lambda m: m.load_state_dict(
+        {**m.state_dict(), "mask": np.array([0.0, 1.0])}
+    ),
+    "weights, loaded": lambda m: m.load_state_dict(
+        {**m.state_dict(), "weight": np.array([4.0, 1.0])}
+    ),
     "a setting of a part": lambda m: setattr(m.inner, "factor", 2.0),
     "a part": lambda m: setattr(m, "inner", Doubled()),
     "a hook": lambda m: m.register_forward_hook(lambda module, args, result: result * 7.0),
@@ -301,7 +325,9 @@ def test_changes_of_a_model_reach_all_processes(change: str, held: str) -> None:
         assert together._workers[0][0].pid == process  # what is as it was needs no new copies
         CHANGES[change](model)
         if change != "weights, loaded":
-            with pytest.raises(RuntimeError, match="the model changed between the batches of one step"):
+            with pytest.raises(
+                RuntimeError, match="the model changed between the batches of one step"
+            ):
                 together.backward([0, 0], add=True)
         losses = together.backward([0, 0])
         assert losses[0] == losses[1] == loss(0).item()
@@ -330,12 +356,16 @@ def in_a_thread(function: Any) -> BaseException | None:
 
 def test_each_part_of_a_batch_draws_other_numbers() -> None:
     """From the default generator, and from one that a module was made with."""
-    draws = mg.Tensor(np.zeros(4), requires_grad=True)  # a gradient is the only way out of another process
+    draws = mg.Tensor(
+        np.zeros(4), requires_grad=True
+    )  # a gradient is the only way out of another process
     module = nn.Dropout(0.5, np.random.Generator(np.random.PCG64(3)))
 
     def loss(shard: int) -> mg.Tensor:
         found = np.zeros(4)
-        found[2 * shard : 2 * shard + 2] = [g.random() for g in (mg.default_generator(), module.generator)]
+        found[2 * shard : 2 * shard + 2] = [
+            g.random() for g in (mg.default_generator(), module.generator)
+        ]
         return (draws * found).sum()
 
     seen = []
@@ -352,12 +382,21 @@ def test_each_part_of_a_batch_draws_other_numbers() -> None:
 
 def test_two_threads_are_refused() -> None:
     (p, sgd), (q, other) = parameter_and_optimizer(), parameter_and_optimizer()
-    with DataParallel(sgd, lambda s: p.sum()) as first, DataParallel(other, lambda s: q.sum()) as second:
+    with (
+        DataParallel(sgd, lambda s: p.sum()) as first,
+        DataParallel(other, lambda s: q.sum()) as second,
+    ):
         first.backward([0, 0])
         for error, message in [
-            (in_a_thread(lambda: first.backward([0, 0])), "started by another thread; use it in one thread only"),
+            (
+                in_a_thread(lambda: first.backward([0, 0])),
+                "started by another thread; use it in one thread only",
+            ),
             (in_a_thread(first.step), "started by another thread"),
-            (in_a_thread(lambda: second.backward([0, 0])), "another thread has one with processes; fork from one"),
+            (
+                in_a_thread(lambda: second.backward([0, 0])),
+                "another thread has one with processes; fork from one",
+            ),
         ]:
             assert isinstance(error, RuntimeError) and message in str(error)
         first.step()
@@ -395,7 +434,9 @@ def test_a_killed_process_is_one_line(monkeypatch: pytest.MonkeyPatch, when: str
         r"DataParallel: process \d+, .* was killed by SIGKILL, as the system does when memory runs out",
         str(found.value),
     )
-    assert found.value.__context__ is None  # Python 3.13 would tell of the buffer that its frames hold
+    assert (
+        found.value.__context__ is None
+    )  # Python 3.13 would tell of the buffer that its frames hold
     assert together._workers == []
     before = p.tolist()
     together.backward(["lives", "lives"])  # with new processes
@@ -526,7 +567,11 @@ def test_work_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         if part < 2:
             both.wait(timeout=10)  # only two at once go on
         inner = runtime.in_parallel(lambda x: (x, threading.get_ident()), [part, -part])
-        return inner == [(x, threading.get_ident()) for x in (part, -part)], part, mg.is_grad_enabled()
+        return (
+            inner == [(x, threading.get_ident()) for x in (part, -part)],
+            part,
+            mg.is_grad_enabled(),
+        )
 
     with mg.no_grad():
         assert runtime.in_parallel(run, range(5)) == [(True, part, False) for part in range(5)]

@@ -108,10 +108,15 @@ def test_efficiency_and_what_raises_it() -> None:
         assert k == 1 or scale.efficiency(2.0 * (k - 1), communication) < 0.9
 
 
-def test_the_table_has_every_network_and_a_thousand_nodes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_every_network_and_a_thousand_nodes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rows = scale.table("small", 10_000_000, 0.1)
-    assert {(row["network"], row["nodes"]) for row in rows} >= {(n.name, 1000) for n in scale.NETWORKS}
+    assert {(row["network"], row["nodes"]) for row in rows} >= {
+        (n.name, 1000) for n in scale.NETWORKS
+    }
     assert all(
-        0 < row["efficiency"] <= row["overlapped"] <= 1 and row["sixteen_bit"] >= row["efficiency"] for row in rows
+        0 < row["efficiency"] <= row["overlapped"] <= 1 and row["sixteen_bit"] >= row["efficiency"]
+        for row in rows
     )
     assert capsys.readouterr().out.count("\n") == len(rows) + 4

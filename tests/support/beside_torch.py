@@ -30,4 +30,6 @@ def agree(
     found = mg.gradients(y, [mine for mine, _ in leaves], g)
     expected = torch.autograd.grad(their_y, [theirs for _, theirs in leaves], torch.tensor(g))
     for a, b in zip(found, expected):
-        np.testing.assert_allclose(a.data, b.numpy(), rtol=of_gradients or tolerance, atol=tolerance)
+        np.testing.assert_allclose(
+            a.data, b.numpy(), rtol=of_gradients or tolerance, atol=tolerance
+        )

@@ -59,8 +59,13 @@ class Judge:
         self.wrong: list[str] = []
 
     def case(
-        self, what: str, read: Callable[[], Any], right: Callable[[Any], bool], named: str | None, free: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        what: str,
+        read: Callable[[], Any],
+        right: Callable[[Any], bool],
+        named: str | None,
+        free: bool = False,
+    ) -> None:
         """`read()` must raise one of the errors, in one line that holds `named`; or what it returns be right.
 
         What is `free` may be anything: nothing else tells what it was.
@@ -76,7 +81,11 @@ class Judge:
             text = str(error)
             one = "\n" not in text and len(text) < 2000
             kind = (
-                "refused" if one and (named is None or named in text) else "without a file name" if one else "traceback"
+                "refused"
+                if one and (named is None or named in text)
+                else "without a file name"
+                if one
+                else "traceback"
             )
             note = text[:300]
         except Exception as error:
@@ -88,9 +97,19 @@ class Judge:
     def report(self, name: str, least: int, tell: Callable[[str], Any]) -> None:
         """Tell the counts, and fail if there is anything wrong or there were too few cases."""
         total = sum(self.counts.values())
-        names = ("refused", "harmless", "free to be so", "traceback", "hang", "silent", "without a file name")
+        names = (
+            "refused",
+            "harmless",
+            "free to be so",
+            "traceback",
+            "hang",
+            "silent",
+            "without a file name",
+        )
         tell(f"{total} {name}: " + ", ".join(f"{self.counts[n]} {n}" for n in names))
-        assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(self.wrong[: None if INTENSE else 40])
+        assert not self.wrong, f"{len(self.wrong)} of {total}:\n" + "\n".join(
+            self.wrong[: None if INTENSE else 40]
+        )
         assert total >= least and self.counts["refused"] > total / 2
 
 
@@ -106,7 +125,9 @@ def json_damage(
             for value in rng.permutation(len(NO_NUMBERS))[:6]:
                 odd = NO_NUMBERS[value]
                 shown = "deep" if odd is DEEP else "10**4000" if odd == 10**4000 else f"{odd!r:.30}"
-                found.append((f"{name} {path} = {shown}", lambda d, p=path, v=odd: _edit(d / name, p, v)))
+                found.append(
+                    (f"{name} {path} = {shown}", lambda d, p=path, v=odd: _edit(d / name, p, v))
+                )
             if isinstance(path[-1], str):
                 found.append((f"{name} {path} twice", lambda d, p=path: _give_twice(d / name, p)))
             found.append((f"{name} without {path}", lambda d, p=path: _edit(d / name, p, _REMOVED)))
@@ -122,18 +143,24 @@ def value_damage(name: str, rng: np.random.Generator, count: int) -> Callable[[P
     def cases(directory: Path) -> list[Damage]:
         data = json.loads((directory / name).read_text(encoding="utf-8"))
         found: list[Damage] = []
-        leaves = [path for path in _paths(data, 10) if isinstance(_at(data, path), (str, int, float))]
+        leaves = [
+            path for path in _paths(data, 10) if isinstance(_at(data, path), (str, int, float))
+        ]
         for path in [leaves[i] for i in rng.integers(len(leaves), size=count).tolist()]:
             text = json.dumps(_at(data, path))
             places = [i for i, c in enumerate(text) if c.isalnum() and c.isascii()] or [0]
             place, turn = int(rng.choice(places)), int(rng.integers(1, 10))
             kind = "0123456789" if text[place].isdigit() else "abcdefghijklmnopqrstuvwxyz"
-            new = text[:place] + kind[(kind.find(text[place]) + turn) % len(kind)] + text[place + 1 :]
+            new = (
+                text[:place] + kind[(kind.find(text[place]) + turn) % len(kind)] + text[place + 1 :]
+            )
             try:
                 value = json.loads(new)
             except ValueError:
                 value = new
-            found.append((f"{name} {path} = {value!r:.60}", lambda d, p=path, v=value: _edit(d / name, p, v)))
+            found.append(
+                (f"{name} {path} = {value!r:.60}", lambda d, p=path, v=value: _edit(d / name, p, v))
+            )
         return found
 
     return cases
@@ -175,17 +202,24 @@ def changed(data: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def _edit(path: Path, where: tuple[Any, ...], value: Any) -> None:
-    path.write_text(json.dumps(changed(json.loads(path.read_text(encoding="utf-8")), where, value)), encoding="utf-8")
+    path.write_text(
+        json.dumps(changed(json.loads(path.read_text(encoding="utf-8")), where, value)),
+        encoding="utf-8",
+    )
 
 
 def _give_twice(path: Path, where: tuple[Any, ...]) -> None:
     """The second time with another value."""
     mark = "given twice"
     data = changed(json.loads(path.read_text(encoding="utf-8")), (*where[:-1], mark), 0)
-    path.write_text(json.dumps(data).replace(json.dumps(mark), json.dumps(where[-1])), encoding="utf-8")
+    path.write_text(
+        json.dumps(data).replace(json.dumps(mark), json.dumps(where[-1])), encoding="utf-8"
+    )
 
 
-def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | None = None) -> list[Damage]:
+def file_damage(
+    name: str, rng: np.random.Generator, header: tuple[int, int] | None = None
+) -> list[Damage]:
     """Cases for any file: cut off, empty, garbage, a folder, missing, not UTF-8; bits changed between the bytes `header`."""
 
     def bytes_changed(change: Callable[[bytearray], Any]) -> Callable[[Path], None]:
@@ -226,12 +260,17 @@ def file_damage(name: str, rng: np.random.Generator, header: tuple[int, int] | N
         (f"{name} a list", bytes_changed(lambda b: bytearray(b"[1, 2]"))),
     ]  # fmt: skip
     for share in (0.01, 0.1, 0.3, 0.5, 0.9, 0.99):
-        found.append((f"{name} cut at {share}", bytes_changed(lambda b, s=share: b[: int(s * len(b))])))
+        found.append(
+            (f"{name} cut at {share}", bytes_changed(lambda b, s=share: b[: int(s * len(b))]))
+        )
     if header is not None:
         for place in rng.integers(*header, 40).tolist():
             bit = 1 << int(rng.integers(8))
             found.append(
-                (f"{name} byte {place} ^ {bit}", bytes_changed(lambda b, p=place, x=bit: b.__setitem__(p, b[p] ^ x)))
+                (
+                    f"{name} byte {place} ^ {bit}",
+                    bytes_changed(lambda b, p=place, x=bit: b.__setitem__(p, b[p] ^ x)),
+                )
             )
     return found
 
@@ -244,20 +283,26 @@ def digit_damage(
 
     def apply(directory: Path, number: int, turn: int) -> None:
         data = bytearray((directory / name).read_bytes())
-        places = [i for i in range(*(within or (0, len(data)))) if any(data[i] in kind for kind in kinds)]
+        places = [
+            i for i in range(*(within or (0, len(data)))) if any(data[i] in kind for kind in kinds)
+        ]
         place = places[number % len(places)]
         kind = next(kind for kind in kinds if data[place] in kind)
         data[place] = kind[(kind.index(data[place]) + turn) % len(kind)]
         (directory / name).write_bytes(bytes(data))
 
     draws = zip(rng.integers(1 << 30, size=count).tolist(), rng.integers(1, 10, count).tolist())
-    return [(f"{name} character {n} + {by}", lambda d, n=n, by=by: apply(d, n, by)) for n, by in draws]
+    return [
+        (f"{name} character {n} + {by}", lambda d, n=n, by=by: apply(d, n, by)) for n, by in draws
+    ]
 
 
 def array_damage(name: str, rng: np.random.Generator, only: str = "") -> list[Damage]:
     """Cases for the arrays of a safetensors file whose names begin with `only`."""
 
-    def arrays_changed(change: Callable[[dict[str, np.ndarray], str], Any]) -> Callable[[Path], None]:
+    def arrays_changed(
+        change: Callable[[dict[str, np.ndarray], str], Any],
+    ) -> Callable[[Path], None]:
         def apply(directory: Path) -> None:
             arrays, metadata = load_arrays(directory / name)
             names = sorted(n for n in arrays if n.startswith(only) and arrays[n].dtype.kind == "f")
@@ -285,4 +330,8 @@ def array_damage(name: str, rng: np.random.Generator, only: str = "") -> list[Da
         "empty": lambda a, n: a.__setitem__(n, a[n][:0]),
         "huge": lambda a, n: a.__setitem__(n, np.full(a[n].shape, 1e300)),
     }  # fmt: skip
-    return [(f"{name} {kind} {i}", arrays_changed(change)) for i in range(5) for kind, change in kinds.items()]
+    return [
+        (f"{name} {kind} {i}", arrays_changed(change))
+        for i in range(5)
+        for kind, change in kinds.items()
+    ]

@@ -25,7 +25,9 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        shown = [_shown(a) for a in self.args] + [f"{k}={_shown(v)}" for k, v in self.kwargs.items()]
+        shown = [_shown(a) for a in self.args] + [
+            f"{k}={_shown(v)}" for k, v in self.kwargs.items()
+        ]
         return f"{self.function.__name__}({', '.join(shown)})"
 
     @property
@@ -36,13 +38,19 @@ class Call:
         given, spread = self.given, set(_parameters(self.function)) & _MANY
         kinds = (Chooser.array, Chooser.partner, Chooser.arrays)
         looked = [v for k, v in given.items() if spread or ARGUMENTS.get(k) in kinds]
-        parts = [v for value in looked for v in (value if isinstance(value, (list, tuple)) else [value])]
+        parts = [
+            v for value in looked for v in (value if isinstance(value, (list, tuple)) else [value])
+        ]
         return any(isinstance(v, np.ndarray) for v in parts)
 
     @property
     def given(self) -> dict[str, Any]:
         """The arguments by the names of NumPy's parameters."""
-        names = ["x"] * len(self.args) if isinstance(self.function, np.ufunc) else _parameters(self.function)
+        names = (
+            ["x"] * len(self.args)
+            if isinstance(self.function, np.ufunc)
+            else _parameters(self.function)
+        )
         return {**dict(zip(names, self.args)), **self.kwargs}
 
     def of(self, change: Callable[[Any], Any]) -> Any:
@@ -65,7 +73,11 @@ WRITING = {np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_alo
 
 def _shown(value: Any) -> str:
     if isinstance(value, np.ndarray):
-        return f"array({np.array2string(value, separator=',', precision=3)}, {value.dtype})".replace("\n", "")
+        return (
+            f"array({np.array2string(value, separator=',', precision=3)}, {value.dtype})".replace(
+                "\n", ""
+            )
+        )
     return repr(value)
 
 
@@ -146,7 +158,9 @@ class Chooser:
     def arrays(self) -> Any:
         parts = [self.values(self.shape) for _ in range(self.one(1, 2, 3))]
         if self.often(0.15):
-            parts[-1] = self.values(self.one(self.shape[:-1], (*self.shape, 2), (2, *self.shape[1:])))
+            parts[-1] = self.values(
+                self.one(self.shape[:-1], (*self.shape, 2), (2, *self.shape[1:]))
+            )
         return self.one(parts, parts, tuple(parts))
 
     def shape_like(self) -> Any:
@@ -164,7 +178,9 @@ class Chooser:
             (2, -1),
         ]
         shape = self.one(*shapes)
-        return self.one(shape, shape, list(shape) if isinstance(shape, tuple) else shape, np.array(shape))
+        return self.one(
+            shape, shape, list(shape) if isinstance(shape, tuple) else shape, np.array(shape)
+        )
 
     def places(self) -> Any:
         n = max(self.shape[0] if self.shape else 1, 1)
@@ -206,7 +222,8 @@ class Chooser:
 _ABSENT = object()
 ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     **dict.fromkeys(
-        ["a", "x", "m", "ary", "arr", "array", "A", "v", "prototype", "ar", "a1", "y1", "T", "dst"], Chooser.array
+        ["a", "x", "m", "ary", "arr", "array", "A", "v", "prototype", "ar", "a1", "y1", "T", "dst"],
+        Chooser.array,
     ),
     **dict.fromkeys(
         [
@@ -233,7 +250,9 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     ),
     **dict.fromkeys(["arrays", "tup"], Chooser.arrays),
     **dict.fromkeys(["axis", "source", "destination", "axes"], Chooser.axis),
-    **dict.fromkeys(["axis1", "axis2", "k", "offset", "n", "shift", "decimals", "rowvar", "deg"], Chooser.whole),
+    **dict.fromkeys(
+        ["axis1", "axis2", "k", "offset", "n", "shift", "decimals", "rowvar", "deg"], Chooser.whole
+    ),
     **dict.fromkeys(
         [
             "keepdims",
@@ -250,7 +269,9 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
         ],
         lambda d: d.often(0.5),
     ),
-    **dict.fromkeys(["left", "right", "nan", "fill_value", "dx", "default"], lambda d: d.number(0.0, 1.5, 2)),
+    **dict.fromkeys(
+        ["left", "right", "nan", "fill_value", "dx", "default"], lambda d: d.number(0.0, 1.5, 2)
+    ),
     "fweights": lambda d: d.one(None, d.values(d.shape[-1:], np.uint8) % 4 + 1, d.values(d.shape)),
     "aweights": lambda d: d.one(None, d.values(d.shape[-1:], np.float64) + 1, d.values(d.shape)),
     "mean": lambda d: d.values([1] * len(d.shape), float),
@@ -308,7 +329,9 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "choicelist": lambda d: [d.values(d.shape)],
     "funclist": lambda d: [1.0, lambda x, *_: x],
     "i": lambda d: d.values(d.shape[-1:], np.int8) % 5,
-    **dict.fromkeys(["filt", "element", "test_elements", "seq_of_zeros", "u", "keys", "y2"], Chooser.array),
+    **dict.fromkeys(
+        ["filt", "element", "test_elements", "seq_of_zeros", "u", "keys", "y2"], Chooser.array
+    ),
     **dict.fromkeys(["ar1", "ar2", "stop", "to_end", "to_begin"], Chooser.partner),
     "z": Chooser.array,
     "w": lambda d: d.one(None, d.values(d.shape)),
@@ -316,7 +339,8 @@ ARGUMENTS: dict[str, Callable[[Chooser], Any]] = {
     "choices": Chooser.arrays,
     "trim": lambda d: d.one("fb", "f", "b", "x"),
     **dict.fromkeys(
-        ["assume_unique", "return_indices", "retstep", "endpoint", "full", "invert", "deg_"], lambda d: d.often(0.5)
+        ["assume_unique", "return_indices", "retstep", "endpoint", "full", "invert", "deg_"],
+        lambda d: d.often(0.5),
     ),
     "num": lambda d: d.one(0, 1, 2, 5),
     "base": lambda d: d.one(2.0, 10.0),
@@ -365,13 +389,17 @@ def draw_call(function: Any, rng: np.random.Generator) -> Call:
             continue
         if p.kind is p.VAR_KEYWORD:
             chosen = KEYWORDS.get(function, {})
-            call.kwargs.update({name: draw(d) for name, draw in chosen.items() if d.often(0.5 / len(chosen))})
+            call.kwargs.update(
+                {name: draw(d) for name, draw in chosen.items() if d.often(0.5 / len(chosen))}
+            )
             continue
         if p.default is not p.empty and not d.often(0.35):
             by_name = True  # those after it cannot be given by position
             continue
         if p.name not in ARGUMENTS:
-            raise KeyError(f"say in ARGUMENTS how to draw {p.name!r}, a parameter of {function.__name__}")
+            raise KeyError(
+                f"say in ARGUMENTS how to draw {p.name!r}, a parameter of {function.__name__}"
+            )
         value = ARGUMENTS[p.name](d)
         if function in NOT_EMPTY and p.name == "axis" and np.size(value) == 0:
             value = None

@@ -59,7 +59,9 @@ class Ours:
     def aliases(self, i: int) -> set[int]:
         """The values that share memory with value i."""
         return {
-            k for k, t in enumerate(self.values) if np.may_share_memory(_whole(t.data), _whole(self.values[i].data))
+            k
+            for k, t in enumerate(self.values)
+            if np.may_share_memory(_whole(t.data), _whole(self.values[i].data))
         }
 
 
@@ -79,14 +81,22 @@ class Theirs:
         return getattr(torch, name)
 
     context = staticmethod(nullcontext)
-    of, inv, linear = staticmethod(torch.tensor), staticmethod(torch.linalg.inv), staticmethod(F.linear)
+    of, inv, linear = (
+        staticmethod(torch.tensor),
+        staticmethod(torch.linalg.inv),
+        staticmethod(F.linear),
+    )
     embedding = staticmethod(lambda t, i: F.embedding(i, t))
     array = staticmethod(lambda t: t.detach().numpy())
     gelu = staticmethod(lambda t: t * 0.5 * (1 + torch.erf(t * math.sqrt(0.5))))
     sort = staticmethod(lambda t, axis: torch.sort(t, dim=axis, stable=True)[0])
     cross_entropy = staticmethod(lambda t, i: F.nll_loss(torch.log_softmax(t, -1), i))
-    index_add = staticmethod(lambda t, i, v: t.index_put((i,), v.broadcast_to(t[i].shape), accumulate=True))
-    attention = staticmethod(lambda q, k, v: torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v)
+    index_add = staticmethod(
+        lambda t, i, v: t.index_put((i,), v.broadcast_to(t[i].shape), accumulate=True)
+    )
+    attention = staticmethod(
+        lambda q, k, v: torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v
+    )
 
     @staticmethod
     def layer_norm(t: Any) -> Any:
@@ -107,13 +117,21 @@ class Theirs:
     def write(self, i: int, value: Any, symbol: str) -> None:
         t = self.values[i]
         computed, leaf = t.requires_grad and not t.is_leaf, t.requires_grad and t.is_leaf
-        flows = torch.is_grad_enabled() and not leaf and (computed or getattr(value, "requires_grad", False))
+        flows = (
+            torch.is_grad_enabled()
+            and not leaf
+            and (computed or getattr(value, "requires_grad", False))
+        )
         if flows and np.broadcast_shapes(t.shape, np.shape(value)) != t.shape:
             raise ValueError("broadcast")
         self.values[i] = getattr(operator, symbol if flows else f"i{symbol}")(t, value)
 
     def gradient_of(self, t: Any) -> Any:
-        return t.grad.detach().numpy() if (t.is_leaf or t.retains_grad) and t.grad is not None else None
+        return (
+            t.grad.detach().numpy()
+            if (t.is_leaf or t.retains_grad) and t.grad is not None
+            else None
+        )
 
     def aliases(self, i: int) -> set[int]:
         memory = [t.untyped_storage().data_ptr() for t in self.values]
@@ -144,7 +162,9 @@ def _axis(r: Draw, x: np.ndarray) -> int:
 def _axes(r: Draw, x: np.ndarray) -> Any:
     if not x.ndim or r.random() < 0.3:
         return None
-    return _axis(r, x) if r.random() < 0.7 else tuple(range(x.ndim))[: int(r.integers(1, x.ndim + 1))]
+    return (
+        _axis(r, x) if r.random() < 0.7 else tuple(range(x.ndim))[: int(r.integers(1, x.ndim + 1))]
+    )
 
 
 SMOOTH: list[Step] = [
@@ -186,7 +206,13 @@ def view(r: Draw, x: np.ndarray) -> Step:
         return lambda m, t: t.diagonal()
     parts: list[Any] = []
     for n in x.shape:
-        inside = [slice(None), slice(1, None), slice(None, None, 2), slice(0, -1), int(r.integers(-n, n)) if n else ...]
+        inside = [
+            slice(None),
+            slice(1, None),
+            slice(None, None, 2),
+            slice(0, -1),
+            int(r.integers(-n, n)) if n else ...,
+        ]
         parts.append(inside[int(r.integers(5))])
         parts += [None] if r.random() < 0.1 else []
     if parts.count(...) > 1:
@@ -230,14 +256,21 @@ def reduced(r: Draw, x: np.ndarray) -> Step:
     safe = x.ndim and x.shape[axis] > 1 and x.size
     steps: list[Step] = [lambda m, t: t.sum() if axes is None else t.sum(axes, keepdims=keep)]
     if x.size:
-        steps += [lambda m, t: t.mean() if axes is None else t.mean(axes, keepdims=keep), lambda m, t: t.prod()]
+        steps += [
+            lambda m, t: t.mean() if axes is None else t.mean(axes, keepdims=keep),
+            lambda m, t: t.prod(),
+        ]
     if x.ndim and x.size:
         steps += [
             lambda m, t: t.prod(axis), lambda m, t: t.cumsum(axis), lambda m, t: t.cumprod(axis),
             lambda m, t: t.logsumexp(axis), lambda m, t: t.softmax(axis), lambda m, t: t.log_softmax(axis),
         ]  # fmt: skip
         if is_settled(x):
-            steps += [lambda m, t: t.amax(axis), lambda m, t: t.amin(axis), lambda m, t: m.sort(t, axis)] * 2
+            steps += [
+                lambda m, t: t.amax(axis),
+                lambda m, t: t.amin(axis),
+                lambda m, t: m.sort(t, axis),
+            ] * 2
     if safe:
         steps += [
             lambda m, t: t.var(axis, correction=1),
@@ -246,7 +279,11 @@ def reduced(r: Draw, x: np.ndarray) -> Step:
         ]
     if x.ndim == 2 and x.size:
         labels = r.integers(0, x.shape[1], len(x))
-        steps += [lambda m, t: t.tril(), lambda m, t: t.trace(), lambda m, t: m.cross_entropy(t, m.of(labels))]
+        steps += [
+            lambda m, t: t.tril(),
+            lambda m, t: t.trace(),
+            lambda m, t: m.cross_entropy(t, m.of(labels)),
+        ]
     if x.ndim == 3 and x.size:
         steps += [lambda m, t: m.attention(t, t, t)]
     if x.ndim >= 2 and x.size:
@@ -275,13 +312,23 @@ def paired(r: Draw, a: np.ndarray, b: np.ndarray) -> Step | None:
         gap = np.abs(a - b)
         if np.all((gap == 0) | (gap > 1e-6)) and (np.all(a == np.round(a)) or not np.any(gap == 0)):
             steps += [lambda m, t, u: m.maximum(t, u), lambda m, t, u: m.minimum(t, u)]
-        whole = np.all(b == np.round(b)) and np.all((b >= 1) & (b < 4)) and np.all(a >= 0) and np.all(a == np.round(a))
-        if whole:  # zeros among the bases; PyTorch's higher derivatives are wrong at exponents of 1 and 2
+        whole = (
+            np.all(b == np.round(b))
+            and np.all((b >= 1) & (b < 4))
+            and np.all(a >= 0)
+            and np.all(a == np.round(a))
+        )
+        if (
+            whole
+        ):  # zeros among the bases; PyTorch's higher derivatives are wrong at exponents of 1 and 2
             steps += [lambda m, t, u: t ** (u + 3)] * 3
     if a.ndim and b.ndim and a.shape[-1] == (b.shape[-2] if b.ndim > 1 else b.shape[0]):
         steps += [lambda m, t, u: t @ u] * 5
     if a.ndim and b.ndim == 2 and a.shape[-1] == b.shape[-1]:
-        steps += [lambda m, t, u: m.linear(t, u), lambda m, t, u: m.einsum("...i,ji->...j", t, u)] * 3
+        steps += [
+            lambda m, t, u: m.linear(t, u),
+            lambda m, t, u: m.einsum("...i,ji->...j", t, u),
+        ] * 3
     if a.shape == b.shape and a.ndim:
         mask = r.random(a.shape) < 0.5
         steps += [

@@ -54,7 +54,12 @@ _LLAMA3 = {
     "rope_type": "llama3", "rope_theta": 5e5, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }  # fmt: skip
-_YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
 
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert": ("BertModel", "BertConfig", _ENCODER),
@@ -123,7 +128,9 @@ def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
     """A model whose every parameter is random, biases and norms too, in evaluation mode."""
     kind, config, settings = MODELS[name]
     torch.manual_seed(0)
-    model = getattr(transformers, kind)(getattr(transformers, config)(**{**settings, **changes})).eval()
+    model = getattr(transformers, kind)(
+        getattr(transformers, config)(**{**settings, **changes})
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -140,7 +147,9 @@ def make(transformers: Any, torch: Any, name: str, **changes: Any) -> Any:
 def batch(model: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Ids (3, 9), of which the last three of one row are padding, and the mask; or images, which have no padding."""
     if model.config.model_type == "vit":
-        return np.random.default_rng(seed).standard_normal((3, 3, 8, 8)).astype(np.float32), np.ones((3, 5), bool)
+        return np.random.default_rng(seed).standard_normal((3, 3, 8, 8)).astype(
+            np.float32
+        ), np.ones((3, 5), bool)
     ids = np.random.default_rng(seed).integers(3, VOCAB - 2, (3, 9))
     mask = np.ones(ids.shape, bool)
     mask[1, 6:] = False
@@ -148,12 +157,18 @@ def batch(model: Any, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return ids, mask
 
 
-def inputs(theirs: Any, torch: Any, seed: int = 0) -> tuple[dict[str, Any], tuple[Any, ...], np.ndarray]:
+def inputs(
+    theirs: Any, torch: Any, seed: int = 0
+) -> tuple[dict[str, Any], tuple[Any, ...], np.ndarray]:
     """A batch as their model takes it, as ours does, and where it is real."""
     x, mask = batch(theirs, seed)
     if theirs.config.model_type == "vit":
         return {"pixel_values": torch.tensor(x, dtype=theirs.dtype)}, (x,), mask
-    return {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()}, (x, mask), mask
+    return (
+        {"input_ids": torch.tensor(x), "attention_mask": torch.tensor(mask).long()},
+        (x, mask),
+        mask,
+    )
 
 
 def results(torch: Any, theirs: Any, ours: Any, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
@@ -176,10 +191,13 @@ def name_in_file(model: Any, name: str) -> str:
         name = name.replace("lm_head.", "embed_out.")
     if model.config.model_type == "vit":
         for memory, file in (
-            ("attention.o_proj", "attention.output.dense"), ("attention.q_proj", "attention.attention.query"),
-            ("attention.k_proj", "attention.attention.key"), ("attention.v_proj", "attention.attention.value"),
-            ("mlp.fc1", "intermediate.dense"), ("mlp.fc2", "output.dense"),
-        ):  # fmt: skip
+            ("attention.o_proj", "attention.output.dense"),
+            ("attention.q_proj", "attention.attention.query"),
+            ("attention.k_proj", "attention.attention.key"),
+            ("attention.v_proj", "attention.attention.value"),
+            ("mlp.fc1", "intermediate.dense"),
+            ("mlp.fc2", "output.dense"),
+        ):
             name = name.replace(memory, file)
         name = name if "encoder.layer." in name else name.replace("layers.", "encoder.layer.")
     return name

@@ -25,7 +25,9 @@ from nn.train import agreement
 
 def model_and_optimizer() -> tuple[nn.Transformer, optim.Adam]:
     mg.manual_seed(0)
-    model = nn.Transformer(nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.0, max_len=8, dtype="float64"))
+    model = nn.Transformer(
+        nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.0, max_len=8, dtype="float64")
+    )
     return model, optim.Adam(model.parameters(), lr=1e-2, clip_norm=0.5)
 
 
@@ -56,7 +58,9 @@ def equals_one_process(tolerance: float, **options: Any) -> None:
                 np.testing.assert_allclose(parallel.sum([sum(losses)]), loss.item(), tolerance)
             np.testing.assert_allclose(parallel.step(), plain.step(), tolerance)
             for (name, p), q in zip(model.named_parameters(), other.parameters()):
-                np.testing.assert_allclose(p.data, q.data, rtol=tolerance, atol=5 * tolerance, err_msg=name)
+                np.testing.assert_allclose(
+                    p.data, q.data, rtol=tolerance, atol=5 * tolerance, err_msg=name
+                )
         assert parallel.buckets.bytes == 3 * 8 * sum(p.size for p in model.parameters())
         parallel.agree({"weights": agreement.digest(model.state_dict())})  # bit for bit
 
@@ -66,8 +70,13 @@ def some_have_gradients() -> None:
     a, b, unused = (Tensor(np.full(2, x), True) for x in (0.0, 0.0, 1.0))
     sgd = optim.SGD([a, b, unused], lr=1.0, weight_decay=0.5)
     for processes in (1, 2):
-        with MPIParallel(sgd, lambda s: ((a + b).sum() if s else a.sum()) * 2, processes) as parallel:
-            for ranks in (range(9), [1]):  # on all; then on one, and what the others had is forgotten
+        with MPIParallel(
+            sgd, lambda s: ((a + b).sum() if s else a.sum()) * 2, processes
+        ) as parallel:
+            for ranks in (
+                range(9),
+                [1],
+            ):  # on all; then on one, and what the others had is forgotten
                 parallel.backward([int(parallel.rank in ranks)], last=True)
                 parallel.step()
             assert b.grad.tolist() == [2, 2] and unused.grad is None and unused.tolist() == [1, 1]
@@ -76,7 +85,9 @@ def some_have_gradients() -> None:
 def random_numbers_by_rank() -> None:
     """Ranks draw different numbers in `backward`, and the same outside of it."""
     p, drawn = Tensor(np.zeros(1), True), []
-    own = nn.Dropout(0.5, np.random.default_rng(3))  # a model may have a generator besides the default one
+    own = nn.Dropout(
+        0.5, np.random.default_rng(3)
+    )  # a model may have a generator besides the default one
 
     def loss(shard: Any) -> Tensor:
         drawn.append([g.random() for g in (mg.default_generator(), own.generator)])
@@ -134,7 +145,9 @@ class OneByOne(nn.ModelLoss):
 def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Trainer:
     """A short run on batches of some kind."""
     mg.manual_seed(0)
-    config = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64")
+    config = nn.TransformerConfig(
+        9, 9, 16, 2, 1, 1, 32, dropout=dropout, max_len=16, dtype="float64"
+    )
     model = nn.Transformer(config)
     if dropout:  # whose encoder has a generator of its own
         own = np.random.default_rng(7)
@@ -151,9 +164,16 @@ def trainer(out: Path, kind: str, dropout: float = 0.0, **options: Any) -> nn.Tr
         train, valid = list(train.epoch(0)), list(valid.epoch(0))
     settings = {"max_epochs": 2, "accumulate": 2, "log_every": 2, "save_every": 1, **options}
     return nn.Trainer(
-        model, adam, train, valid=valid, objective=(OneByOne if kind == "own" else nn.ModelLoss)(label_smoothing=0.05),
-        schedule=optim.inverse_sqrt_schedule(5), progress=False, run_dir=out, **settings,
-    )  # fmt: skip
+        model,
+        adam,
+        train,
+        valid=valid,
+        objective=(OneByOne if kind == "own" else nn.ModelLoss)(label_smoothing=0.05),
+        schedule=optim.inverse_sqrt_schedule(5),
+        progress=False,
+        run_dir=out,
+        **settings,
+    )
 
 
 KINDS = ["pairs", "file", "list", "own"]
@@ -164,7 +184,11 @@ def whole_runs(out: str, *kinds: str) -> None:
     if "steps" in kinds:
         steps()
     for kind in [kind for kind in kinds if kind != "steps"]:
-        trainer(Path(out) / kind, "pairs" if kind == "dropout" else kind, 0.1 if kind == "dropout" else 0.0).fit()
+        trainer(
+            Path(out) / kind,
+            "pairs" if kind == "dropout" else kind,
+            0.1 if kind == "dropout" else 0.0,
+        ).fit()
 
 
 def killed_run(out: str, rank: str, step: str) -> None:
@@ -292,12 +316,51 @@ def examples(folder: str) -> None:
 def example_arguments(folder: Path) -> Iterator[tuple[str, list[str]]]:
     out = lambda name: ["--out", str(folder / "out" / name)]
     tiny = ["--d-model", "16", "--layers", "1"]
-    yield "classify", ["--data", str(folder / "labels.tsv"), "--epochs", "1", *tiny, *out("classify")]
-    yield "char_gpt", ["--steps", "2", "--context", "16", "--length", "5", "--processes", "1", *tiny, *out("char_gpt")]
+    yield (
+        "classify",
+        ["--data", str(folder / "labels.tsv"), "--epochs", "1", *tiny, *out("classify")],
+    )
+    yield (
+        "char_gpt",
+        [
+            "--steps",
+            "2",
+            "--context",
+            "16",
+            "--length",
+            "5",
+            "--processes",
+            "1",
+            *tiny,
+            *out("char_gpt"),
+        ],
+    )
     heads = ["--d-ff", "32", "--num-heads", "2"]
-    toy = ["--sentences", "130", "--epochs", "1", "--valid-size", "5", "--test-size", "5", "--beam", "1"]
+    toy = [
+        "--sentences",
+        "130",
+        "--epochs",
+        "1",
+        "--valid-size",
+        "5",
+        "--test-size",
+        "5",
+        "--beam",
+        "1",
+    ]
     yield "train_toy_translation", [*toy, *tiny, *heads, "--processes", "1", *out("toy")]
-    multi30k = ["--merges", "20", "--steps", "2", "--validate-every", "2", "--batch-tokens", "120", "--beam", "1"]
+    multi30k = [
+        "--merges",
+        "20",
+        "--steps",
+        "2",
+        "--validate-every",
+        "2",
+        "--batch-tokens",
+        "120",
+        "--beam",
+        "1",
+    ]
     yield "multi30k", ["--data", str(folder), *multi30k, *tiny, *heads, *out("multi30k")]
     tune = [str(folder / "encoder"), str(folder / "labels.tsv"), "--epochs", "1"]
     yield "fine_tune", [*tune, *out("fine_tune")]

@@ -21,7 +21,9 @@ def copying(n: int = 120, seed: int = 0) -> list[tuple[list[int], list[int]]]:
     return [(w, [1, *w, 2]) for w in words]
 
 
-def trainer(run_dir: Path | None = None, seed: int = 0, decay: float | None = None, **options: Any) -> nn.Trainer:
+def trainer(
+    run_dir: Path | None = None, seed: int = 0, decay: float | None = None, **options: Any
+) -> nn.Trainer:
     mg.manual_seed(seed)
     c = nn.TransformerConfig(9, 9, 16, 2, 1, 1, 32, dropout=0.1, max_len=16)
     model = nn.Transformer(c)
@@ -29,10 +31,16 @@ def trainer(run_dir: Path | None = None, seed: int = 0, decay: float | None = No
     schedule = optim.Schedule(adam, optim.inverse_sqrt_schedule(10))
     settings = {"max_epochs": 3, "progress": False, "log_every": 5, **options}
     return nn.Trainer(
-        model, adam, PairBatches(copying(), 80, seed=seed), valid=PairBatches(copying(30, 1), 80, shuffle=False),
-        schedule=schedule, objective=nn.ModelLoss(label_smoothing=0.05), run_dir=run_dir,
-        average=None if decay is None else nn.MovingAverage(model, decay), **settings,
-    )  # fmt: skip
+        model,
+        adam,
+        PairBatches(copying(), 80, seed=seed),
+        valid=PairBatches(copying(30, 1), 80, shuffle=False),
+        schedule=schedule,
+        objective=nn.ModelLoss(label_smoothing=0.05),
+        run_dir=run_dir,
+        average=None if decay is None else nn.MovingAverage(model, decay),
+        **settings,
+    )
 
 
 def weights(t: nn.Trainer) -> dict[str, np.ndarray]:
@@ -57,4 +65,6 @@ def assert_same_run(whole: nn.Trainer, again: nn.Trainer) -> None:
     if whole.run is not None and again.run is not None:
         assert whole.run.best.read_bytes() == again.run.best.read_bytes()
         lines = [path.read_text().splitlines() for path in (whole.run.metrics, again.run.metrics)]
-        assert timeless([json.loads(line) for line in lines[0]]) == timeless([json.loads(line) for line in lines[1]])
+        assert timeless([json.loads(line) for line in lines[0]]) == timeless(
+            [json.loads(line) for line in lines[1]]
+        )

@@ -17,7 +17,9 @@ WORDS = [
 ]  # fmt: skip
 
 
-def text_files(path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any) -> None:
+def text_files(
+    path: Path, marks: bool = True, words: Sequence[str] = WORDS, **settings: Any
+) -> None:
     """tokenizer.json and tokenizer_config.json."""
     import tokenizers
 
@@ -27,7 +29,8 @@ def text_files(path: Path, marks: bool = True, words: Sequence[str] = WORDS, **s
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     if marks:
         tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", special_tokens=[(mark, words.index(mark)) for mark in ("[CLS]", "[SEP]")]
+            single="[CLS] $A [SEP]",
+            special_tokens=[(mark, words.index(mark)) for mark in ("[CLS]", "[SEP]")],
         )
     tokenizer.add_special_tokens(WORDS[:3])
     tokenizer.save(str(path / "tokenizer.json"))
@@ -38,9 +41,20 @@ def text_files(path: Path, marks: bool = True, words: Sequence[str] = WORDS, **s
 def encoder_folder(path: Path) -> Path:
     """A BERT."""
     config = nn.EncoderConfig(
-        len(WORDS), 16, 4, 2, 32, num_types=2, positions="learned", embedding_norm=True, scale_embedding=False,
-        activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0,
-    )  # fmt: skip
+        len(WORDS),
+        16,
+        4,
+        2,
+        32,
+        num_types=2,
+        positions="learned",
+        embedding_norm=True,
+        scale_embedding=False,
+        activation="gelu",
+        norm_eps=1e-12,
+        max_len=20,
+        dropout=0.0,
+    )
     nn.save(path, nn.EncoderModel(config, np.random.default_rng(0)))
     text_files(path)
     return path
@@ -56,7 +70,9 @@ def language_model_folder(path: Path) -> Path:
 
 def translator_folder(path: Path) -> Path:
     """A Marian."""
-    config = nn.TransformerConfig(len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
+    config = nn.TransformerConfig(
+        len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2
+    )
     nn.save(path, nn.Transformer(config, np.random.default_rng(0)))
     text_files(path)
     return path

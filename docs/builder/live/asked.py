@@ -37,7 +37,10 @@ class Asked:
 
     def about(self, _: str = "") -> str:
         """The heads of each attention by its name, the words that are known, some sentences, the size, what it runs on."""
-        heads = {name: attention.num_heads for name, attention in attentions_of(self.translator.model).items()}
+        heads = {
+            name: attention.num_heads
+            for name, attention in attentions_of(self.translator.model).items()
+        }
         return json.dumps(
             {
                 "heads": heads,
@@ -56,18 +59,25 @@ class Asked:
             found = self.translator.translate([call["text"]])[0]
             page = self._explored(found)
         unknown = self.translator.unknown(found)
-        return json.dumps({"text": found.text, "score": found.score, "unknown": unknown, "page": page})
+        return json.dumps(
+            {"text": found.text, "score": found.score, "unknown": unknown, "page": page}
+        )
 
     def _gates(self, silent: dict[str, list[int]]) -> dict[str, np.ndarray]:
         found = attentions_of(self.translator.model)
-        return {name: ~np.isin(np.arange(found[name].num_heads), heads) for name, heads in silent.items()}
+        return {
+            name: ~np.isin(np.arange(found[name].num_heads), heads)
+            for name, heads in silent.items()
+        }
 
     def _explored(self, said: Translation) -> str:
         translator = self.translator
         ids = translator.source_vocab.encode(said.source_tokens)
         words = translator.target_vocab.tokens
         target = [words[i] for i in said.ids]
-        return str(explore(translator.model, ids, said.source_tokens, said.ids, target, vocabulary=words))
+        return str(
+            explore(translator.model, ids, said.source_tokens, said.ids, target, vocabulary=words)
+        )
 
     def teach(self, asked: str) -> Iterator[str]:
         """Learn {"pairs", "steps"}; at each step the loss of the new sentences, and of old ones seen beside them."""
@@ -98,12 +108,16 @@ class Asked:
         old = self.translator
         vocabs = []
         for side, vocab in enumerate((old.source_vocab, old.target_vocab)):
-            words = dict.fromkeys(word for pair in pairs for word in pair[side] if word not in vocab)
+            words = dict.fromkeys(
+                word for pair in pairs for word in pair[side] if word not in vocab
+            )
             vocabs.append(Vocabulary([*vocab.tokens, *words]))
         sizes = {"source_vocab_size": len(vocabs[0]), "target_vocab_size": len(vocabs[1])}
         model = Transformer(replace(old.model.config, **sizes)).eval()
         weights = model.state_dict()
         for name, trained in old.model.state_dict().items():
-            weights[name][: len(trained)] = trained  # of a table, the first rows; of all else, everything
+            weights[name][: len(trained)] = (
+                trained  # of a table, the first rows; of all else, everything
+            )
         model.load_state_dict(weights)
         self.translator = Translator(model, *vocabs, old.source_tokenizer, old.target_tokenizer)

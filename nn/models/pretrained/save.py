@@ -25,9 +25,9 @@ __all__ = ["save"]
 class Origin:
     """Where a model was loaded from, as far as saving it needs to know.
 
-    `settings` are those of its config.json; `places` tells, by the names of the file, which parameters its arrays
-    hold, `kept` has those that the model does not use, `files` those beside the weights. `generation` are
-    options for `generate`.
+    `settings` are those of its config.json; `places` tells, by the names of the file, which
+    parameters its arrays hold, `kept` has those that the model does not use, `files` those beside
+    the weights. `generation` are options for `generate`.
     """
 
     family: str
@@ -40,26 +40,40 @@ class Origin:
 
 
 def save(
-    directory: str | Path, model: Any, text: Any = None, *, dtype: str | None = None, max_shard_size: int | str = "50GB"
+    directory: str | Path,
+    model: Any,
+    text: Any = None,
+    *,
+    dtype: str | None = None,
+    max_shard_size: int | str = "50GB",
 ) -> None:
     """Write a model into a folder that transformers, and all that read its files, can load.
 
-    A model that `nn.load` gave is saved in the names and with the settings of the folder that it came from;
-    one that was trained here as a Llama, Qwen2, GPT-2, GPT-NeoX, Marian, ViT, BERT or DistilBERT folder, whichever
-    it fits. `text`, from `nn.text.load`, has its files written beside it. `dtype` is that of the weights in the file,
-    such as "bfloat16"; None: that of the model. Weights of more than `max_shard_size` bytes (or "200MB", "5GB")
-    are written into several files with an index.
+    A model that `nn.load` gave is saved in the names and with the settings of the folder that it
+    came from; one that was trained here as a Llama, Qwen2, GPT-2, GPT-NeoX, Marian, ViT, BERT or
+    DistilBERT folder, whichever it fits. `text`, from `nn.text.load`, has its files written beside
+    it. `dtype` is that of the weights in the file, such as "bfloat16"; None: that of the model.
+    Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are written into several files
+    with an index.
     """
     directory = Path(directory)
     if not isinstance(model, Model):
-        raise TypeError(f"save: expected a model of nn, got {type(model).__name__}; nn.save_weights keeps any module")
+        raise TypeError(
+            f"save: expected a model of nn, got {type(model).__name__}; nn.save_weights keeps any "
+            "module"
+        )
     if dtype not in (None, "float16", "bfloat16", "float32", "float64"):
-        raise ValueError(f"save: dtype: expected float16, bfloat16, float32 or float64, got {dtype!r}")
+        raise ValueError(
+            f"save: dtype: expected float16, bfloat16, float32 or float64, got {dtype!r}"
+        )
     if model.config.pruned_heads:
-        raise ValueError("save: a model with pruned heads has no form that others read; nn.save_weights keeps it")
+        raise ValueError(
+            "save: a model with pruned heads has no form that others read; nn.save_weights keeps it"
+        )
     if any(name.endswith(".lora_a") for name, _ in model.named_parameters()):
         raise ValueError(
-            "save: the model has adapters; make them part of it by merge_lora, or keep them by save_adapter"
+            "save: the model has adapters; make them part of it by merge_lora, or keep them by "
+            "save_adapter"
         )
     origin = model.origin or adopted(model)
     write_shards(directory, _arrays(model, origin), dtype, max_shard_size)
@@ -77,13 +91,16 @@ def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     own = {name: p.data for name, p in model.named_parameters()}
     if model.config.positions == "sinusoidal":
         own = {name: _in_halves(name, array, model.config.d_model) for name, array in own.items()}
-    return {name: place.join([own[o] for o in place.ours]) for name, place in origin.places.items()} | origin.kept
+    return {
+        name: place.join([own[o] for o in place.ours]) for name, place in origin.places.items()
+    } | origin.kept
 
 
 def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) -> Origin:
     """That of a model with a head that no folder holds, as one of the family of this name.
 
-    Its weights are placed by the tables, but those of adapters, which are nowhere; `settings` are theirs.
+    Its weights are placed by the tables, but those of adapters, which are nowhere; `settings` are
+    theirs.
     """
     family, config, kept = FAMILIES[name], model.config, dict[str, np.ndarray]()
     settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
@@ -97,11 +114,14 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
             kept[f"{rule.theirs}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
             kept[f"{rule.theirs}.bias"] = np.zeros(config.d_model, config.dtype)
     names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
-    return Origin(name, settings, head, places((name, *new_name(name, rules)) for name in names), kept)
+    return Origin(
+        name, settings, head, places((name, *new_name(name, rules)) for name in names), kept
+    )
 
 
 def adopted(model: Model) -> Origin:
-    """The settings under which a model is one of its family's, of those that training here can give.
+    """The settings under which a model is one of its family's, of those that training here can
+    give.
 
     A ValueError lists what the family does not have.
     """
@@ -119,14 +139,28 @@ def adopted(model: Model) -> Origin:
         head = next(head for head, kind in reversed(HEADS.items()) if isinstance(model, kind))
         name = "vit" if config.patch_size else "bert" if config.num_types else "distilbert"
     family = FAMILIES[name]
-    settings = {"model_type": name, **write_table(family.settings, config), "bos_token_id": config.bos_id, **settings}
-    expected, found = _essence(family.config(Settings(settings, f"save: {family.base}"))), _essence(config)
+    settings = {
+        "model_type": name,
+        **write_table(family.settings, config),
+        "bos_token_id": config.bos_id,
+        **settings,
+    }
+    expected, found = (
+        _essence(family.config(Settings(settings, f"save: {family.base}"))),
+        _essence(config),
+    )
     if head == "classes":
         expected |= family.classes
         found |= {name: getattr(config, name) for name in family.classes}
-    if differ := {name: value for name, value in found.items() if expected.get(name, value) != value}:
-        text = ", ".join(f"{name}={value!r} (expected {expected[name]!r})" for name, value in differ.items())
-        raise ValueError(f"save: not a model that {family.base} can describe: {text}; nn.save_weights keeps any")
+    if differ := {
+        name: value for name, value in found.items() if expected.get(name, value) != value
+    }:
+        text = ", ".join(
+            f"{name}={value!r} (expected {expected[name]!r})" for name, value in differ.items()
+        )
+        raise ValueError(
+            f"save: not a model that {family.base} can describe: {text}; nn.save_weights keeps any"
+        )
     return new_origin(name, model, head, settings)
 
 
@@ -147,18 +181,25 @@ def _essence(config: Any) -> dict[str, Any]:
     }  # fmt: skip
     if config.positions == "sinusoidal":  # in another order: see _in_halves
         essence["positions"] = "sinusoidal_halves"
-    return essence | {"scale_embedding": round(config.embedding_factor, 9), "eos_id": config.end_ids}
+    return essence | {
+        "scale_embedding": round(config.embedding_factor, 9),
+        "eos_id": config.end_ids,
+    }
 
 
 def _in_halves(name: str, array: np.ndarray, d_model: int) -> np.ndarray:
-    """A parameter of a model with interleaved sines and cosines, for one that has all sines before all cosines.
+    """A parameter of a model with interleaved sines and cosines, for one that has all sines before
+    all cosines.
 
-    The d_model numbers of a position are put in another order wherever they appear: as columns of what reads
-    them, as rows of what writes them.
+    The d_model numbers of a position are put in another order wherever they appear: as columns of
+    what reads them, as rows of what writes them.
     """
     order = np.r_[0:d_model:2, 1:d_model:2]
     writes = any(f".{part}." in name for part in ("out_proj", "linear2")) or ".norm" in name
-    reads = any(f".{part}." in f".{name}" for part in ("tokens", "q_proj", "k_proj", "v_proj", "linear1", "gate"))
+    reads = any(
+        f".{part}." in f".{name}"
+        for part in ("tokens", "q_proj", "k_proj", "v_proj", "linear1", "gate")
+    )
     if writes:
         return array[order]
     return array[:, order] if array.ndim > 1 and (reads or name == "output.weight") else array

@@ -45,21 +45,28 @@ _AFTER_POOLING = """
 
 
 def sentence_encoder(directory: str | Path) -> SentenceEncoder:
-    """The sentence encoder in a folder: with modules.json as sentence-transformers writes it, or any encoder's.
+    """The sentence encoder in a folder: with modules.json as sentence-transformers writes it, or
+    any encoder's.
 
-    Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers` package.
+    Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers`
+    package.
     """
     directory = Path(directory)
     settings = read_json(directory / "config.json", HOW)
     kind = getattr(FAMILIES.get(settings.text("model_type", "")), "kind", None)
     if kind is TransformerConfig:
         settings.fail("model_type", "an encoder or a language model")
-    path, model = directory / "modules.json", load(directory, "none" if kind is EncoderConfig else "")
+    path, model = (
+        directory / "modules.json",
+        load(directory, "none" if kind is EncoderConfig else ""),
+    )
     options = _use(directory)
     if os.path.lexists(path):
         options |= _modules(path, model.config.d_model)
     elif (directory / "1_Pooling").exists():
-        raise FileNotFoundError(f"{path}: no such file, though there is 1_Pooling, which it would tell of")
+        raise FileNotFoundError(
+            f"{path}: no such file, though there is 1_Pooling, which it would tell of"
+        )
     text = load_text(directory)
     return SentenceEncoder(model, text, max_len=_transformer(directory, text), **options)
 
@@ -77,7 +84,9 @@ def _use(directory: Path) -> dict[str, Any]:
 
 
 def _modules(path: Path, width: int) -> dict[str, Any]:
-    """What follows vectors of this width: how they become one, linear maps, and whether the length is made 1."""
+    """What follows vectors of this width: how they become one, linear maps, and whether the length
+    is made 1.
+    """
     modules = [Settings(data, str(path)) for data in read_list(path, dict)]
     kinds = [module.text("type").rpartition(".")[2] for module in modules]
     if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
@@ -86,7 +95,10 @@ def _modules(path: Path, width: int) -> dict[str, Any]:
     if modules[0].text("path", ""):
         modules[0].fail("path", "an empty one: the model in the folder itself")
     folders = [path.parent / module.text("path", "") for module in modules]
-    pooling, maps = _pooling(read_json(folders[1] / "config.json"), width), list[tuple[Linear, Any]]()
+    pooling, maps = (
+        _pooling(read_json(folders[1] / "config.json"), width),
+        list[tuple[Linear, Any]](),
+    )
     for folder in folders[2 : 2 + kinds.count("Dense")]:
         maps.append(_dense(folder, width))
         width = maps[-1][0].out_features
@@ -96,7 +108,9 @@ def _modules(path: Path, width: int) -> dict[str, Any]:
 
 
 def _transformer(directory: Path, text: ModelText) -> int | None:
-    """What is told of the first module beside its model: how many tokens it is given at most, if anything."""
+    """What is told of the first module beside its model: how many tokens it is given at most, if
+    anything.
+    """
     paths = [directory / f"sentence_{kind}_config.json" for kind in _KINDS]
     settings = read_if_any(next(filter(os.path.lexists, paths), paths[0]))
     check_supported(_TRANSFORMER, settings)
@@ -116,7 +130,10 @@ def _pooling(settings: Settings, width: int) -> dict[str, Any]:
         chosen = [name.removesuffix("_token").removesuffix("_tokens") for name in names]
     chosen = chosen if isinstance(chosen, list) else [chosen]
     if len(chosen) != 1 or chosen[0] not in list(_POOLS):
-        raise ValueError(f"{settings.where}: pooling_mode: expected one of {', '.join(_POOLS)}, got {chosen!r:.60}")
+        raise ValueError(
+            f"{settings.where}: pooling_mode: expected one of {', '.join(_POOLS)}, got "
+            f"{chosen!r:.60}"
+        )
     for name in ("embedding_dimension", "word_embedding_dimension"):
         if settings.integer(name, width) != width:
             settings.fail(name, f"{width}, the width of the model")
@@ -127,12 +144,16 @@ def _dense(folder: Path, width: int) -> tuple[Linear, Any]:
     """A linear map from vectors of this width, and the function that follows."""
     settings = read_json(folder / "config.json")
     check_supported(_AFTER_POOLING, settings)
-    function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(".")[2]
+    function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(
+        "."
+    )[2]
     if function not in _ACTIVATIONS:
         settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
     if settings.integer("in_features", width) != width:
         settings.fail("in_features", f"{width}, the width of the vectors before it")
     with init.skipped():
-        linear = Linear(width, settings.integer("out_features", high=1 << 16), settings.flag("bias", True))
+        linear = Linear(
+            width, settings.integer("out_features", high=1 << 16), settings.flag("bias", True)
+        )
     load_weights(folder / "model.safetensors", ModuleDict({"linear": linear}))
     return linear, _ACTIVATIONS[function]

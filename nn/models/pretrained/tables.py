@@ -1,17 +1,19 @@
 """The two tables of a family, each for loading and for saving: names of weights, and settings.
 
-Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a layer, "@" what the
-names of a family begin with; `{a,b}` makes several lines of one, ours and theirs in step. An array of theirs that
-several lines name holds ours one below the other, in the order of the model; of several names of theirs for one of ours
-a file may have any, and a new one has the first. "-" in place of ours: it is known, and not used.
-Marks: "T", theirs is stored (in, out); "row", theirs has one more axis, of size 1, before ours; "buffer", a row that is
-not trained; a number of heads: for each head its rows of each of ours; "zeros", a map (d_model, d_model) that is not
-used, and of zeros in a new file of a bare model.
+Names. A line is `ours theirs [mark]`: names of modules, or of parameters. "#" is the number of a
+layer, "@" what the names of a family begin with; `{a,b}` makes several lines of one, ours and
+theirs in step. An array of theirs that several lines name holds ours one below the other, in the
+order of the model; of several names of theirs for one of ours a file may have any, and a new one
+has the first. "-" in place of ours: it is known, and not used. Marks: "T", theirs is stored (in,
+out); "row", theirs has one more axis, of size 1, before ours; "buffer", a row that is not trained;
+a number of heads: for each head its rows of each of ours; "zeros", a map (d_model, d_model) that is
+not used, and of zeros in a new file of a bare model.
 
-Settings. A word is `ours=theirs`, or `name` where both have it. Behind a colon is what holds where config.json does not
-tell: JSON, a word, or what another of our settings has. `ours:=value` always holds; `=theirs:a|b` has the only values
-that are supported, first that where there is none; where it is what another of our settings has, config.json must tell.
-Of two words for one setting of ours the last counts.
+Settings. A word is `ours=theirs`, or `name` where both have it. Behind a colon is what holds where
+config.json does not tell: JSON, a word, or what another of our settings has. `ours:=value` always
+holds; `=theirs:a|b` has the only values that are supported, first that where there is none; where
+it is what another of our settings has, config.json must tell. Of two words for one setting of ours
+the last counts.
 """
 
 from __future__ import annotations
@@ -28,9 +30,19 @@ import numpy as np
 from minigrad.files.json import REQUIRED, Settings, kinds_of
 
 __all__ = [
-    "ACTIVATIONS", "Place", "Rule", "check_supported", "is_unused", "named", "new_name", "places", "read_table",
-    "rules_of", "theirs_of", "write_table",
-]  # fmt: skip
+    "ACTIVATIONS",
+    "Place",
+    "Rule",
+    "check_supported",
+    "is_unused",
+    "named",
+    "new_name",
+    "places",
+    "read_table",
+    "rules_of",
+    "theirs_of",
+    "write_table",
+]
 
 _OLDER = {".weight": ".gamma", ".bias": ".beta"}  # what the parameters of norms were once called
 
@@ -62,7 +74,13 @@ class Place(NamedTuple):
 
     def split(self, theirs: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Ours from theirs, as views, but for those that lie head by head."""
-        whole = theirs.T if self.mark == "T" else theirs[0] if self.mark in ("row", "buffer") else theirs
+        whole = (
+            theirs.T
+            if self.mark == "T"
+            else theirs[0]
+            if self.mark in ("row", "buffer")
+            else theirs
+        )
         if len(shapes) == 1:
             return [whole]
         heads = whole.reshape(self._heads, -1, *whole.shape[1:])
@@ -75,7 +93,13 @@ class Place(NamedTuple):
         if len(ours) > 1:
             heads = [x.reshape(self._heads, -1, *x.shape[1:]) for x in ours]
             whole = np.concatenate(heads, 1).reshape(-1, *whole.shape[1:])
-        return whole.T if self.mark == "T" else whole[None] if self.mark in ("row", "buffer") else whole
+        return (
+            whole.T
+            if self.mark == "T"
+            else whole[None]
+            if self.mark in ("row", "buffer")
+            else whole
+        )
 
     @property
     def _heads(self) -> int:
@@ -86,7 +110,11 @@ def _lines(text: str) -> list[str]:
     """A text with `{a,b}` in it as several: first those with a."""
     if not (match := re.search(r"\{(.*?)\}", text)):
         return [text]
-    return [line for part in match[1].split(",") for line in _lines(text[: match.start()] + part + text[match.end() :])]
+    return [
+        line
+        for part in match[1].split(",")
+        for line in _lines(text[: match.start()] + part + text[match.end() :])
+    ]
 
 
 def rules_of(table: str, prefix: str = "") -> list[Rule]:
@@ -103,11 +131,15 @@ def rules_of(table: str, prefix: str = "") -> list[Rule]:
 
 @lru_cache(maxsize=4096)
 def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias|\.gamma|\.beta)?")
+    return re.compile(
+        re.escape(name).replace(r"\#", r"(\d+)") + r"(\.weight|\.bias|\.gamma|\.beta)?"
+    )
 
 
 def theirs_of(name: str, rules: Iterable[Rule]) -> Iterator[tuple[str, str]]:
-    """What a parameter of ours is called by theirs, by each rule that fits, today and once; and its mark."""
+    """What a parameter of ours is called by theirs, by each rule that fits, today and once; and its
+    mark.
+    """
     for rule in rules:
         if match := _pattern(rule.ours).fullmatch(name):
             *layers, leaf = match.groups("")
@@ -170,7 +202,9 @@ def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
             words = rest.split("|")
             supported = [values.get(word, _value(word)) for word in words]
             if s.get(theirs, None if words[0] in values else supported[0]) not in supported:
-                expected = " or ".join(f"{values[w]}, as {entries[w][0]}" if w in values else w for w in words)
+                expected = " or ".join(
+                    f"{values[w]}, as {entries[w][0]}" if w in values else w for w in words
+                )
                 s.fail(theirs, f"{expected} (others are not supported)")
         elif rest.startswith("="):
             values[ours] = _value(rest[1:])
@@ -190,20 +224,32 @@ def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ..
         return ACTIVATIONS[s.text(name, default, choices=tuple(ACTIVATIONS))]
     if type(None) in kinds and s.get(name, default) is None:
         return None  # null says that there is none
-    others = (type(None), str) if bool in kinds else (type(None),)  # the letters of attention_bias are ours alone
+    others = (
+        (type(None), str) if bool in kinds else (type(None),)
+    )  # the letters of attention_bias are ours alone
     value = s.take(name, tuple(kind for kind in kinds if kind not in others), default)
     return tuple(s.list(name, int)) if isinstance(value, list) else value
 
 
 def write_table(table: str, config: Any) -> dict[str, Any]:
     """Theirs from ours."""
-    ends, activations = config.end_ids, {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    ends, activations = (
+        config.end_ids,
+        {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())},
+    )
     values = {
         **config.explicit(), "activation": activations.get(config.activation),
         "eos_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }  # fmt: skip
-    words = [(rest if ours.startswith("=") else ours, theirs, rest) for ours, (theirs, rest) in _entries(table).items()]
-    return {theirs: values[ours] for ours, theirs, rest in words if ours in values and not rest.startswith("=")}
+    words = [
+        (rest if ours.startswith("=") else ours, theirs, rest)
+        for ours, (theirs, rest) in _entries(table).items()
+    ]
+    return {
+        theirs: values[ours]
+        for ours, theirs, rest in words
+        if ours in values and not rest.startswith("=")
+    }
 
 
 @contextmanager
@@ -215,5 +261,7 @@ def named(table: str, s: Settings) -> Iterator[None]:
         if str(error).startswith(s.where):
             raise
         theirs = {ours: theirs for ours, (theirs, _) in _entries(table).items()}
-        text = re.sub(r"\w+_\w+|^\w+(?=:)", lambda match: theirs.get(match[0], match[0]), str(error))
+        text = re.sub(
+            r"\w+_\w+|^\w+(?=:)", lambda match: theirs.get(match[0], match[0]), str(error)
+        )
         raise ValueError(f"{s.where}: {text}") from None

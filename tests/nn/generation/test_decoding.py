@@ -33,7 +33,9 @@ def log_probs(model: nn.Transformer, source: np.ndarray, sequences: list[list[in
     with mg.no_grad():
         scores = model(np.tile(source, (len(sequences), 1)), target).data
     logp = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
-    return [float(sum(row[i, t] for i, t in enumerate(tokens))) for row, tokens in zip(logp, sequences)]
+    return [
+        float(sum(row[i, t] for i, t in enumerate(tokens))) for row, tokens in zip(logp, sequences)
+    ]
 
 
 def log_prob(model: nn.Transformer, source: np.ndarray, tokens: list[int]) -> float:
@@ -51,9 +53,13 @@ SOURCES = np.array([[4, 5, 6], [7, 8, 0], [5, 0, 0]])
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_penalty: float) -> None:
+def test_a_beam_that_holds_everything_finds_the_best_of_all(
+    seed: int, length_penalty: float
+) -> None:
     model, max_len = small(seed), 4
-    found = nn.beam_search(model, SOURCES, beam_size=256, max_len=max_len, length_penalty=length_penalty, n_best=5)
+    found = nn.beam_search(
+        model, SOURCES, beam_size=256, max_len=max_len, length_penalty=length_penalty, n_best=5
+    )
     for source, best in zip(SOURCES, found):
         sequences = all_sequences(max_len)
         every = list(zip(log_probs(model, source, sequences), sequences))
@@ -64,7 +70,9 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(seed: int, length_pe
             assert h.score == pytest.approx(expected / len(tokens) ** length_penalty, rel=1e-9)
 
 
-def beam_by_definition(model: Any, source: np.ndarray, size: int, max_len: int, penalty: float) -> Hypothesis:
+def beam_by_definition(
+    model: Any, source: np.ndarray, size: int, max_len: int, penalty: float
+) -> Hypothesis:
     """One sentence, no cache, no batch, no early end."""
     alive, finished = [Hypothesis()], []
     for length in range(1, max_len + 1):
@@ -83,10 +91,13 @@ def test_batched_cached_beam_search_equals_its_definition(size: int, penalty: fl
     for seed in range(4):
         model = small(seed)
         for source, (h,) in zip(
-            SOURCES, nn.beam_search(model, SOURCES, beam_size=size, max_len=6, length_penalty=penalty)
+            SOURCES,
+            nn.beam_search(model, SOURCES, beam_size=size, max_len=6, length_penalty=penalty),
         ):
             expected = beam_by_definition(model, source, size, 6, penalty)
-            assert h.tokens == expected.tokens and h.log_prob == pytest.approx(expected.log_prob, rel=1e-9)
+            assert h.tokens == expected.tokens and h.log_prob == pytest.approx(
+                expected.log_prob, rel=1e-9
+            )
 
 
 def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
@@ -95,7 +106,9 @@ def test_greedy_takes_the_likeliest_token_and_stops_at_the_end() -> None:
         for source, h in zip(SOURCES, nn.greedy_search(model, SOURCES, max_len=6)):
             tokens: list[int] = []
             while len(tokens) < 6 and EOS not in tokens:
-                tokens.append(int(np.argmax(log_probs(model, source, [[*tokens, t] for t in range(VOCAB)]))))
+                tokens.append(
+                    int(np.argmax(log_probs(model, source, [[*tokens, t] for t in range(VOCAB)])))
+                )
             assert h.tokens == tokens
             assert h.log_prob == pytest.approx(log_prob(model, source, tokens), rel=1e-9)
             assert EOS not in h.tokens[:-1]
@@ -108,14 +121,23 @@ def test_sentences_do_not_depend_on_their_batch() -> None:
     for i, source in enumerate(SOURCES):
         alone = source[source != 0][None]
         assert nn.greedy_search(model, alone, max_len=8)[0].tokens == together[i].tokens
-        assert nn.beam_search(model, alone, beam_size=3, max_len=8)[0][0].tokens == beams[i][0].tokens
+        assert (
+            nn.beam_search(model, alone, beam_size=3, max_len=8)[0][0].tokens == beams[i][0].tokens
+        )
 
 
-@pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True}]
+)
 def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
     model, source = small(**changes), np.zeros((0, 4), int)
     for net in (model, nn.for_inference(model)):
-        for search in (nn.greedy_search, nn.sample, nn.beam_search, lambda m, s: nn.generate(m, source=s, num_beams=3)):
+        for search in (
+            nn.greedy_search,
+            nn.sample,
+            nn.beam_search,
+            lambda m, s: nn.generate(m, source=s, num_beams=3),
+        ):
             assert search(net, source) == []
         with nn.record_attention(net) as recorded:
             nn.greedy_search(net, source)
@@ -125,7 +147,11 @@ def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
 
 def test_a_fixed_number_of_tokens() -> None:
     model = small(0)
-    assert [len(h.tokens) for h in nn.greedy_search(model, SOURCES, max_len=7, eos=None)] == [7, 7, 7]
+    assert [len(h.tokens) for h in nn.greedy_search(model, SOURCES, max_len=7, eos=None)] == [
+        7,
+        7,
+        7,
+    ]
 
 
 def test_sampling_follows_the_probabilities() -> None:
@@ -135,7 +161,10 @@ def test_sampling_follows_the_probabilities() -> None:
     many = np.repeat(source, 4000, axis=0)
     rng = np.random.default_rng(0)
     first = lambda **options: (
-        np.bincount([h.tokens[0] for h in nn.sample(model, many, max_len=1, generator=rng, **options)], minlength=VOCAB)
+        np.bincount(
+            [h.tokens[0] for h in nn.sample(model, many, max_len=1, generator=rng, **options)],
+            minlength=VOCAB,
+        )
         / 4000
     )
     np.testing.assert_allclose(first(), p, atol=0.03)
@@ -149,7 +178,9 @@ def test_sampling_follows_the_probabilities() -> None:
     np.testing.assert_allclose(first(top_p=0.8), nucleus / nucleus.sum(), atol=0.03)
     one = nn.sample(model, source, max_len=6, top_k=1)[0]
     assert one.tokens == nn.greedy_search(model, source, max_len=6)[0].tokens
-    a, b = (nn.sample(model, SOURCES, max_len=6, generator=np.random.default_rng(5)) for _ in range(2))
+    a, b = (
+        nn.sample(model, SOURCES, max_len=6, generator=np.random.default_rng(5)) for _ in range(2)
+    )
     assert [h.tokens for h in a] == [h.tokens for h in b]
     for h, source in zip(a, SOURCES):
         assert h.log_prob == pytest.approx(log_prob(model, source, h.tokens), rel=1e-9)
@@ -181,10 +212,14 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match="expected 1 <= n_best <= beam_size, got 3 and 2"):
         nn.beam_search(model, SOURCES, beam_size=2, n_best=3)
     for size in (0, -1, 2.5, True, 1001, 100_000, "4"):
-        with pytest.raises(ValueError, match="beam_size: expected a whole number from 1 to 1000, got"):
+        with pytest.raises(
+            ValueError, match="beam_size: expected a whole number from 1 to 1000, got"
+        ):
             nn.beam_search(model, SOURCES, beam_size=size)
     for penalty in (1e308, -1e308, float("nan"), float("inf"), 20.5, "1", None):
-        with pytest.raises(ValueError, match="length_penalty: expected a number from -20 to 20, got"):
+        with pytest.raises(
+            ValueError, match="length_penalty: expected a number from -20 to 20, got"
+        ):
             nn.beam_search(model, SOURCES, length_penalty=penalty)
     nn.beam_search(model, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)
     with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
@@ -197,5 +232,7 @@ def test_errors() -> None:
         nn.greedy_search(model, SOURCES, max_len=0)
     with pytest.raises(ValueError, match="expected source ids .* or a prompt"):
         nn.greedy_search(model)
-    with pytest.raises(ValueError, match="a sequence of 13 positions is longer than the table of 12"):
+    with pytest.raises(
+        ValueError, match="a sequence of 13 positions is longer than the table of 12"
+    ):
         nn.greedy_search(model, SOURCES, max_len=13, eos=None)

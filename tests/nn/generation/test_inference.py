@@ -17,7 +17,9 @@ from minigrad.kernels import gelu_in_place
 from nn.generation import fast
 
 SOURCES = np.array([[4, 5, 6, 8], [7, 8, 0, 0], [5, 7, 4, 0]])
-ALONE = np.array([[4, 5, 6, 7]])  # one short source: the projections are absorbed in its keys and values
+ALONE = np.array(
+    [[4, 5, 6, 7]]
+)  # one short source: the projections are absorbed in its keys and values
 VARIANTS: list[dict[str, Any]] = [
     {}, {"bias": False, "norm_first": True}, {"tie": "all", "num_heads": 4, "activation": "silu"},
     {"norm": "rms", "gated": True, "activation": "gelu", "attention_bias": "qv", "attention_scale": 0.3},
@@ -28,9 +30,16 @@ VARIANTS: list[dict[str, Any]] = [
 
 def made(**changes: Any) -> nn.Transformer:
     """A model whose biases are not 0."""
-    sizes = {"d_model": 32, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 16}
+    sizes = {
+        "d_model": 32,
+        "num_heads": 2,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 2,
+        "d_ff": 16,
+    }
     model = nn.Transformer(
-        nn.TransformerConfig(9, 9, **{**sizes, "max_len": 12, "dtype": "float64", **changes}), np.random.default_rng(3)
+        nn.TransformerConfig(9, 9, **{**sizes, "max_len": 12, "dtype": "float64", **changes}),
+        np.random.default_rng(3),
     )
     for p in model.parameters():
         p.data += 0.1 * np.random.default_rng(p.size).standard_normal(p.shape)
@@ -40,7 +49,9 @@ def made(**changes: Any) -> nn.Transformer:
 def decoded(model: Any, source: np.ndarray) -> list[tuple[list[int], Any]]:
     found = [nn.greedy_search(model, source, max_len=6, eos=None)]
     found += nn.beam_search(model, source, n_best=3, max_len=6)
-    return [(h.tokens, pytest.approx(h.log_prob, rel=1e-9)) for hypotheses in found for h in hypotheses]
+    return [
+        (h.tokens, pytest.approx(h.log_prob, rel=1e-9)) for hypotheses in found for h in hypotheses
+    ]
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -48,7 +59,9 @@ def test_it_computes_what_the_model_does(changes: dict[str, Any]) -> None:
     model = made(**changes).eval()
     quick = nn.for_inference(model)
     target = np.array([[1, 4, 5], [1, 6, 2], [1, 3, 3]])
-    np.testing.assert_allclose(quick(SOURCES, target).data, model(SOURCES, target).data, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        quick(SOURCES, target).data, model(SOURCES, target).data, rtol=1e-9, atol=1e-12
+    )
     for source in (SOURCES, ALONE, SOURCES[1:2]):
         assert decoded(quick, source) == decoded(model, source)
     assert list(quick.state_dict()) == list(model.state_dict())
@@ -64,7 +77,9 @@ def test_language_models(kind: str) -> None:
                   "bias": False, "tie": False},
         "t5": {"positions": "alibi", "norm_first": False},
     }[kind]  # fmt: skip
-    config = nn.LanguageModelConfig(13, 16, 4, 2, 24, dropout=0.1, max_len=32, dtype="float64", **options)
+    config = nn.LanguageModelConfig(
+        13, 16, 4, 2, 24, dropout=0.1, max_len=32, dtype="float64", **options
+    )
     model = nn.LanguageModel(config, np.random.default_rng(0)).eval()
     quick = nn.for_inference(model)
     ids = np.random.default_rng(1).integers(0, 13, (2, 9))
@@ -94,11 +109,17 @@ def test_what_would_change_it_is_refused() -> None:
     quick = nn.for_inference(made())
     assert quick.eval() is quick and not quick.training
     for change in (
-        quick.train, lambda: quick.load_state_dict(quick.state_dict()), lambda: quick.astype(np.float32),
-        quick.requires_grad_, lambda: quick.prune_heads({"encoder.layers.0.self_attention": [0]}),
+        quick.train,
+        lambda: quick.load_state_dict(quick.state_dict()),
+        lambda: quick.astype(np.float32),
+        quick.requires_grad_,
+        lambda: quick.prune_heads({"encoder.layers.0.self_attention": [0]}),
         lambda: pickle.dumps(quick),
-    ):  # fmt: skip
-        with pytest.raises(RuntimeError, match="read-only: change the model it was made of, and call nn.for_inference"):
+    ):
+        with pytest.raises(
+            RuntimeError,
+            match="read-only: change the model it was made of, and call nn.for_inference",
+        ):
             change()
     for p in quick.parameters():
         with pytest.raises(ValueError, match="read-only"):
@@ -134,7 +155,9 @@ def test_what_happens_inside_is_seen_and_acted_on() -> None:
     model = made().eval()
     quick = nn.for_inference(model)
     assert absorbed(quick, ALONE) == [True, True]
-    assert absorbed(quick, SOURCES) == absorbed(quick, np.array([[4, 5, 6, 7] * 3])) == [False, False]
+    assert (
+        absorbed(quick, SOURCES) == absorbed(quick, np.array([[4, 5, 6, 7] * 3])) == [False, False]
+    )
     name = "decoder.layers.1.cross_attention"
     with nn.record_attention(quick) as got, nn.record_attention(model) as expected:
         assert absorbed(quick, ALONE) == [False, False]
@@ -147,7 +170,10 @@ def test_what_happens_inside_is_seen_and_acted_on() -> None:
             gated.append(decoded(m, ALONE))
     assert gated[0] == gated[1] != decoded(quick, ALONE)
     for m in (quick, model):
-        for path in ("decoder.layers.0.self_attention.k_proj", "decoder.layers.0.feed_forward.linear1"):
+        for path in (
+            "decoder.layers.0.self_attention.k_proj",
+            "decoder.layers.0.feed_forward.linear1",
+        ):
             dict(m.named_modules())[path].register_forward_hook(lambda module, args, y: y * -1)
     changed = decoded(quick, SOURCES)
     assert changed == decoded(model, SOURCES) != decoded(nn.for_inference(made()), SOURCES)
@@ -156,14 +182,18 @@ def test_what_happens_inside_is_seen_and_acted_on() -> None:
 
 def test_large_batches_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part sees the context of the call, and results come in order."""
-    model = nn.EncoderModel(nn.EncoderConfig(50, 16, 2, 2, 32, dtype="float64"), np.random.default_rng(0)).eval()
+    model = nn.EncoderModel(
+        nn.EncoderConfig(50, 16, 2, 2, 32, dtype="float64"), np.random.default_rng(0)
+    ).eval()
     quick = nn.for_inference(model)
     ids = np.random.default_rng(1).integers(1, 50, (7, 6))
     ids[2, 3:] = ids[5, :2] = 0  # padding on both sides: positions differ by row
     expected = model(ids).data
     parts: list[int] = []
     monkeypatch.setattr(fast, "LARGE_BATCH", 1)
-    monkeypatch.setattr(runtime, "_blas", lambda: (lambda n: None, lambda: 3))  # a BLAS with three threads
+    monkeypatch.setattr(
+        runtime, "_blas", lambda: (lambda n: None, lambda: 3)
+    )  # a BLAS with three threads
     inner, all_at_once = nn.Encoder.forward, threading.Barrier(3)
 
     def forward(self: Any, x: Any, *rest: Any) -> Any:

@@ -15,14 +15,18 @@ VOCAB = 12
 
 
 def model(max_len: int = 40, **options: Any) -> nn.LanguageModel:
-    config = nn.LanguageModelConfig(VOCAB, 16, 2, 2, 24, dropout=0.0, max_len=max_len, dtype="float64", **options)
+    config = nn.LanguageModelConfig(
+        VOCAB, 16, 2, 2, 24, dropout=0.0, max_len=max_len, dtype="float64", **options
+    )
     made = nn.LanguageModel(config, np.random.default_rng(0))
     for p in made.parameters():
         p.data *= 3
     return made
 
 
-def greedy_by_definition(m: Any, prompt: list[int], count: int, rule: Any = None, window: int = 10**9) -> list[int]:
+def greedy_by_definition(
+    m: Any, prompt: list[int], count: int, rule: Any = None, window: int = 10**9
+) -> list[int]:
     """No cache, no batch: the likeliest token after the last `window` ones, after `rule(logits, tokens, new)`."""
     tokens = list(prompt)
     for new in range(count):
@@ -60,8 +64,13 @@ def test_the_same_rules_for_every_way() -> None:
             expected = expected[: expected.index(eos) + 1]
         assert nn.generate(m, prompt, max_len=12, eos=eos, **options) == expected
         assert list(nn.stream(m, prompt, max_len=12, eos=eos, **options)) == expected
-        assert nn.sample(m, prompt=prompt, max_len=12, top_k=1, eos=eos, **options)[0].tokens == expected
-    beams = nn.beam_search(m, prompt=prompt, max_len=12, beam_size=3, n_best=3, eos=3, min_len=5, suppress=[4, 7])[0]
+        assert (
+            nn.sample(m, prompt=prompt, max_len=12, top_k=1, eos=eos, **options)[0].tokens
+            == expected
+        )
+    beams = nn.beam_search(
+        m, prompt=prompt, max_len=12, beam_size=3, n_best=3, eos=3, min_len=5, suppress=[4, 7]
+    )[0]
     assert all(len(h.tokens) >= 6 and not {4, 7} & set(h.tokens) for h in beams)
     (twice,) = nn.beam_search(m, prompt=prompt, max_len=14, eos=None, no_repeat_ngram_size=2)[0]
     text = prompt + twice.tokens
@@ -88,7 +97,9 @@ def test_a_full_context_is_cropped(positions: str) -> None:
     prompt = [1, 2, 3]
     found = nn.generate(m, prompt, max_len=30)
     text, start = prompt + found, 0
-    for i in range(len(prompt), len(text)):  # by definition: where 8 are seen, the older half is forgotten
+    for i in range(
+        len(prompt), len(text)
+    ):  # by definition: where 8 are seen, the older half is forgotten
         if i - start > 8:
             start = i - 4
         assert text[i] == int(m.eval()(np.array([text[start:i]])).data[0, -1].argmax())

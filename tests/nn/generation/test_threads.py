@@ -27,7 +27,11 @@ def test_eight_threads_translate_a_thousand_sentences(inference: bool) -> None:
     for p in model.parameters():
         p.data[...] *= 3  # so that translations differ
     translator = nn.Translator(
-        nn.for_inference(model) if inference else model, vocab, vocab, SpaceTokenizer(), SpaceTokenizer()
+        nn.for_inference(model) if inference else model,
+        vocab,
+        vocab,
+        SpaceTokenizer(),
+        SpaceTokenizer(),
     )
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(words, rng.integers(1, 7))) for _ in range(1000)]
@@ -58,19 +62,26 @@ def same_in_threads(say: Callable[[Any], Any], parts: list[Any]) -> list[Any]:
 def test_eight_threads_write_with_one_language_model(inference: bool) -> None:
     """Greedily, by a beam, drawn with a generator of each call, as a stream; attention recorded in between."""
     mg.manual_seed(0)
-    c = nn.LanguageModelConfig(30, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24, num_kv_heads=1)
+    c = nn.LanguageModelConfig(
+        30, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24, num_kv_heads=1
+    )
     trained = nn.LanguageModel(c)
     for p in trained.parameters():
         p.data[...] *= 3
     model = nn.for_inference(trained) if inference else trained
     rng = np.random.default_rng(0)
-    prompts = [[rng.integers(30, size=rng.integers(1, 6)).tolist() for _ in range(3)] for _ in range(48)]
+    prompts = [
+        [rng.integers(30, size=rng.integers(1, 6)).tolist() for _ in range(3)] for _ in range(48)
+    ]
 
     def say(part: list[list[int]]) -> Any:
         number = sum(map(sum, part))
         drawn = {"do_sample": True, "top_p": 0.9, "generator": np.random.default_rng(number)}
         kind = ({}, {"num_beams": 2}, drawn)[number % 3]
-        found = [nn.generate(model, part, max_len=8, **kind), list(nn.stream(model, part[0], max_len=8))]
+        found = [
+            nn.generate(model, part, max_len=8, **kind),
+            list(nn.stream(model, part[0], max_len=8)),
+        ]
         if not inference:
             with mg.no_grad(), nn.evaluating(), nn.record_attention(model) as maps:
                 model(np.array([part[0]]))

@@ -18,7 +18,12 @@ def translator(source_eos: bool, max_len: int = 8) -> Translator:
     vocab = Vocabulary([*SPECIALS, "a", "b", "c"])
     config = TransformerConfig(len(vocab), len(vocab), 8, 2, 1, 1, 16, max_len=max_len)
     return Translator(
-        Transformer(config, np.random.default_rng(0)), vocab, vocab, SpaceTokenizer(), SpaceTokenizer(), source_eos
+        Transformer(config, np.random.default_rng(0)),
+        vocab,
+        vocab,
+        SpaceTokenizer(),
+        SpaceTokenizer(),
+        source_eos,
     )
 
 
@@ -27,7 +32,10 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
     before = translator(source_eos)
     ids, tokens = before.encode(["a b c", "b"])
     end = [EOS] * source_eos
-    assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]] and tokens == [["a", "b", "c"], ["b"]]
+    assert [row[row > 0].tolist() for row in ids] == [[4, 5, 6, *end], [5, *end]] and tokens == [
+        ["a", "b", "c"],
+        ["b"],
+    ]
     before.save(tmp_path)
     again = Translator.load(tmp_path, weights=None)
     assert again.source_eos is source_eos
@@ -41,9 +49,13 @@ def test_source_eos_closes_each_source_and_is_kept(tmp_path: Path, source_eos: b
 def test_source_eos_takes_a_place() -> None:
     text = " ".join("abcabcab")
     assert translator(False).translate([text], max_len=2)
-    with pytest.raises(ValueError, match="a sentence of 8 tokens is longer than the 7 that the model takes"):
+    with pytest.raises(
+        ValueError, match="a sentence of 8 tokens is longer than the 7 that the model takes"
+    ):
         translator(True).translate([text])
-    assert translator(True).translate([text[2:], "a"], max_len=2)  # EOS of the longest is not cut off
+    assert translator(True).translate(
+        [text[2:], "a"], max_len=2
+    )  # EOS of the longest is not cut off
 
 
 OLDER = {  # what a run directory of the first version held
@@ -60,39 +72,67 @@ def test_a_run_directory_of_an_older_version_is_read(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     old = {name: value for name, value in config["model"].items() if name in OLDER} | {"sos_id": 1}
     assert set(old) == OLDER | {"sos_id"}
-    (tmp_path / "config.json").write_text(json.dumps({"model": old, "tokenizers": config["tokenizers"]}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model": old, "tokenizers": config["tokenizers"]})
+    )
     vocab = (tmp_path / "vocab.json").read_text(encoding="utf-8").replace("<bos>", "<sos>")
     (tmp_path / "vocab.json").write_text(vocab)
     texts = ["a b c", "b"]
     again = Translator.load(tmp_path)
     assert not again.model.training and not any(p.requires_grad for p in again.model.parameters())
-    assert [t.text for t in again.translate(texts, max_len=5)] == [t.text for t in now.translate(texts, max_len=5)]
+    assert [t.text for t in again.translate(texts, max_len=5)] == [
+        t.text for t in now.translate(texts, max_len=5)
+    ]
     assert Translator.load(tmp_path, inference=False).model.train().training
 
 
 @pytest.mark.parametrize(
     "file, change, message",
     [
-        ("config.json", lambda d: d["model"].update(num_heads=4), r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)"),
-        ("config.json", lambda d: d["model"].update(max_len=7, norm_eps=1e-3), r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 8\)"),
-        ("config.json", lambda d: d["tokenizers"]["source"].update(lowercase=True), 'config.json: tokenizers was changed since it was written; put it back, or take tokenizers out of "checksums" if the change is meant'),
+        (
+            "config.json",
+            lambda d: d["model"].update(num_heads=4),
+            r"config.json: model: changed since .*best.safetensors was written: num_heads=4 \(expected 2\)",
+        ),
+        (
+            "config.json",
+            lambda d: d["model"].update(max_len=7, norm_eps=1e-3),
+            r"model: changed since .*: norm_eps=0.001 \(expected 1e-05\), max_len=7 \(expected 8\)",
+        ),
+        (
+            "config.json",
+            lambda d: d["tokenizers"]["source"].update(lowercase=True),
+            'config.json: tokenizers was changed since it was written; put it back, or take tokenizers out of "checksums" if the change is meant',
+        ),
         ("config.json", lambda d: d.update(source_eos=True), "config.json: source_eos was changed"),
         ("config.json", lambda d: d.pop("settings"), "config.json: settings was changed"),
-        ("vocab.json", lambda d: d["target"].reverse() or d["target"].sort(key=lambda t: t not in SPECIALS), "vocab.json: target: |config.json: vocab.json was changed"),
-        ("vocab.json", lambda d: d["target"].__setitem__(5, "d"), "config.json: vocab.json was changed"),
+        (
+            "vocab.json",
+            lambda d: d["target"].reverse() or d["target"].sort(key=lambda t: t not in SPECIALS),
+            "vocab.json: target: |config.json: vocab.json was changed",
+        ),
+        (
+            "vocab.json",
+            lambda d: d["target"].__setitem__(5, "d"),
+            "config.json: vocab.json was changed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_settings_that_were_changed_and_still_fit_are_noticed(
     tmp_path: Path, file: str, change: Callable[[Any], Any], message: str
 ) -> None:
     made = translator(False)
-    made.save(tmp_path, settings={"lr": 1.0, 5: (1, 2)})  # as JSON has them: a list, and a text for 5
+    made.save(
+        tmp_path, settings={"lr": 1.0, 5: (1, 2)}
+    )  # as JSON has them: a list, and a text for 5
     save_weights(tmp_path / "best.safetensors", made.model)
     Translator.load(tmp_path)
     whole = json.loads((tmp_path / file).read_text())
     change(whole)
     (tmp_path / file).write_text(json.dumps(whole))
-    with pytest.raises(ValueError, match=f"^{tmp_path}/{message}|^{tmp_path}/config.json: {message}"):
+    with pytest.raises(
+        ValueError, match=f"^{tmp_path}/{message}|^{tmp_path}/config.json: {message}"
+    ):
         Translator.load(tmp_path)
 
 
@@ -108,7 +148,10 @@ def test_settings_that_are_changed_on_purpose(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert Translator.load(tmp_path).model.config.max_len == 20
     other = Transformer(TransformerConfig(7, 7, 8, 4, 1, 1, 16, max_len=8))
-    with pytest.raises(ValueError, match=r"best.safetensors: the weights of another model: this one has num_heads=4"):
+    with pytest.raises(
+        ValueError,
+        match=r"best.safetensors: the weights of another model: this one has num_heads=4",
+    ):
         load_weights(tmp_path / "best.safetensors", other)
     assert load_weights(tmp_path / "best.safetensors", made.model) == {"step": 3}
 

@@ -24,12 +24,17 @@ shapes = st.fixed_dictionaries(
 )
 
 
-def made(d: dict[str, int], dtype: Any = float, **sizes: int) -> tuple[nn.MultiHeadAttention, list[np.ndarray], Any]:
+def made(
+    d: dict[str, int], dtype: Any = float, **sizes: int
+) -> tuple[nn.MultiHeadAttention, list[np.ndarray], Any]:
     rng = np.random.default_rng(d["seed"])
     attention = nn.MultiHeadAttention(8, d["heads"], **sizes, dtype=dtype, generator=rng)
     lengths = (d["lq"], d["lk"], d["lk"])
     widths = [sizes.get(f"{name}_size", 8) for name in ("query", "key", "value")]
-    arrays = [rng.standard_normal((d["n"], length, width)).astype(dtype) for length, width in zip(lengths, widths)]
+    arrays = [
+        rng.standard_normal((d["n"], length, width)).astype(dtype)
+        for length, width in zip(lengths, widths)
+    ]
     return attention, arrays, rng
 
 
@@ -39,7 +44,9 @@ def masks(rng: Any, d: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
     return padding, padding[:, None, None] & (rng.random((d["lq"], d["lk"])) < 0.7)
 
 
-def weighed(attention: nn.MultiHeadAttention, *arguments: Any, **options: Any) -> tuple[Tensor, np.ndarray]:
+def weighed(
+    attention: nn.MultiHeadAttention, *arguments: Any, **options: Any
+) -> tuple[Tensor, np.ndarray]:
     """The result, and the weights (N, h, L_q, L_kv)."""
     with nn.record_attention(attention) as recorded:
         return attention(*arguments, **options), recorded[""][-1]
@@ -74,11 +81,15 @@ def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
         project = lambda layer, x: x @ layer.weight.data[one].T + layer.bias.data[one]  # noqa: B023
         parts.append(
             mg.scaled_dot_product_attention(
-                project(attention.q_proj, q), project(attention.k_proj, k), project(attention.v_proj, v),
+                project(attention.q_proj, q),
+                project(attention.k_proj, k),
+                project(attention.v_proj, v),
                 mask,
             ).data
-        )  # fmt: skip
-    expected = np.concatenate(parts, -1) @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
+        )
+    expected = (
+        np.concatenate(parts, -1) @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
+    )
     np.testing.assert_allclose(attention(q, k, v, mask).data, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -86,13 +97,19 @@ def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
 def test_it_is_the_einsum_of_the_definition(d: dict[str, int]) -> None:
     attention, (q, k, v), rng = made(d)
     _, mask = masks(rng, d)
-    split = lambda layer, x: (x @ layer.weight.data.T + layer.bias.data).reshape(*x.shape[:2], d["heads"], -1)
+    split = lambda layer, x: (x @ layer.weight.data.T + layer.bias.data).reshape(
+        *x.shape[:2], d["heads"], -1
+    )
     score = np.einsum("nihd,njhd->nijh", split(attention.q_proj, q), split(attention.k_proj, k))
     score /= np.sqrt(8 // d["heads"])
     allowed = mask.transpose(0, 2, 3, 1)
     e = np.exp(score - score.max(2, keepdims=True)) * allowed
-    weight = np.divide(e, e.sum(2, keepdims=True), out=np.zeros_like(e), where=e.sum(2, keepdims=True) > 0)
-    value = np.einsum("nijh,njhd->nihd", weight, split(attention.v_proj, v)).reshape(d["n"], d["lq"], 8)
+    weight = np.divide(
+        e, e.sum(2, keepdims=True), out=np.zeros_like(e), where=e.sum(2, keepdims=True) > 0
+    )
+    value = np.einsum("nijh,njhd->nihd", weight, split(attention.v_proj, v)).reshape(
+        d["n"], d["lq"], 8
+    )
     expected = value @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
     got, weights = weighed(attention, q, k, v, mask)
     np.testing.assert_allclose(got.data, expected, rtol=1e-9, atol=1e-11)
@@ -119,7 +136,9 @@ def test_rows_with_nothing_to_see_are_the_bias_and_have_no_gradient(d: dict[str,
     mask[0] = False
     leaves = [Tensor(x, requires_grad=True) for x in arrays]
     y = attention(*leaves, mask=mask)
-    np.testing.assert_allclose(y.data[:, 0], np.broadcast_to(attention.out_proj.bias.data, y.data[:, 0].shape))
+    np.testing.assert_allclose(
+        y.data[:, 0], np.broadcast_to(attention.out_proj.bias.data, y.data[:, 0].shape)
+    )
     y[:, 0].sum().backward()
     assert all(np.isfinite(x.grad.data).all() and not x.grad.data.any() for x in leaves)
 
@@ -134,7 +153,9 @@ def test_what_padding_holds_changes_nothing(d: dict[str, int]) -> None:
     k2, v2 = (np.where(padding[..., None], x, 1e6 * rng.standard_normal(x.shape)) for x in (k, v))
     np.testing.assert_allclose(attention(q, k2, v2, real).data, y, rtol=1e-10, atol=1e-12)
     order = rng.permutation(d["lk"])  # the order of keys does not matter either
-    np.testing.assert_allclose(attention(q, k[:, order], v[:, order], real[..., order]).data, y, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        attention(q, k[:, order], v[:, order], real[..., order]).data, y, rtol=1e-9, atol=1e-11
+    )
 
 
 def test_sizes_of_query_key_and_value_can_differ() -> None:
@@ -161,28 +182,42 @@ def test_self_and_cross_attention() -> None:
     x, memory = rng.standard_normal((2, 3, 8)), rng.standard_normal((2, 5, 8))
     own = nn.MultiHeadSelfAttention(8, 2, dtype=float)
     np.testing.assert_array_equal(
-        own(x, is_causal=True).data, nn.MultiHeadAttention.forward(own, x, x, x, mask=nn.causal_mask(3)).data
+        own(x, is_causal=True).data,
+        nn.MultiHeadAttention.forward(own, x, x, x, mask=nn.causal_mask(3)).data,
     )
     cross = nn.MultiHeadCrossAttention(8, 2, dtype=float)
-    np.testing.assert_array_equal(cross(x, memory).data, nn.MultiHeadAttention.forward(cross, x, memory, memory).data)
+    np.testing.assert_array_equal(
+        cross(x, memory).data, nn.MultiHeadAttention.forward(cross, x, memory, memory).data
+    )
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="d_model must be divisible by num_heads, got d_model=8 and num_heads=3"):
+    with pytest.raises(
+        ValueError, match="d_model must be divisible by num_heads, got d_model=8 and num_heads=3"
+    ):
         nn.MultiHeadAttention(8, 3)
     x = np.ones((2, 3, 8), np.float32)
     attention = nn.MultiHeadSelfAttention(8, 2)
-    with pytest.raises(TypeError, match="mask: expected booleans, True = may attend, got dtype int64"):
+    with pytest.raises(
+        TypeError, match="mask: expected booleans, True = may attend, got dtype int64"
+    ):
         attention(x, np.ones((3, 3), int))
     with pytest.raises(
-        ValueError, match=r"mask: expected two axes .* got shape \(2, 3, 3\); one for each sequence is mask"
+        ValueError,
+        match=r"mask: expected two axes .* got shape \(2, 3, 3\); one for each sequence is mask",
     ):
         attention(x, np.ones((2, 3, 3), bool))
-    with pytest.raises(ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not fit 3 queries and 3 keys"):
+    with pytest.raises(
+        ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not fit 3 queries and 3 keys"
+    ):
         attention(x, np.ones((4, 4), bool))
-    with pytest.raises(ValueError, match="is_causal: expected at least as many keys as queries, got 2 and 3"):
+    with pytest.raises(
+        ValueError, match="is_causal: expected at least as many keys as queries, got 2 and 3"
+    ):
         nn.MultiHeadAttention(8, 2)(x, x[:, :2], is_causal=True)
-    with pytest.raises(ValueError, match=r"linear: expected x \(..., in\) and weight .* x \(2, 3, 7\)"):
+    with pytest.raises(
+        ValueError, match=r"linear: expected x \(..., in\) and weight .* x \(2, 3, 7\)"
+    ):
         attention(np.ones((2, 3, 7), np.float32))
 
 
@@ -194,7 +229,9 @@ def test_masks() -> None:
     np.testing.assert_array_equal(nn.valid_lens_mask([[1, 2]], (1, 2, 3)), [[[1, 0, 0], [1, 1, 0]]])
     with pytest.raises(ValueError, match="valid_lens: expected lengths from 0 to 3, got 1 to 4"):
         nn.valid_lens_mask([1, 4], (2, 2, 3))
-    with pytest.raises(ValueError, match=r"valid_lens: expected integers \(2,\) or \(2, 2\), got int64 \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"valid_lens: expected integers \(2,\) or \(2, 2\), got int64 \(3,\)"
+    ):
         nn.valid_lens_mask([1, 1, 1], (2, 2, 3))
 
 
@@ -205,7 +242,8 @@ def test_masks() -> None:
 def test_scored_attention(d: dict[str, int], kind: str) -> None:
     rng = np.random.default_rng(d["seed"])
     q, k, v = (
-        rng.standard_normal((d["n"], length, width)) for length, width in ((d["lq"], 4), (d["lk"], 4), (d["lk"], 3))
+        rng.standard_normal((d["n"], length, width))
+        for length, width in ((d["lq"], 4), (d["lk"], 4), (d["lk"], 3))
     )
     lens = rng.integers(0, d["lk"] + 1, d["n"])
     if kind == "dot":
@@ -213,7 +251,10 @@ def test_scored_attention(d: dict[str, int], kind: str) -> None:
         score = np.einsum("nid,njd->nij", q, k) / 2
     else:
         attention = nn.AdditiveAttention(4, 4, 6, dtype=float, generator=rng)
-        parts = [layer.weight.data for layer in (attention.query_proj, attention.key_proj, attention.score_proj)]
+        parts = [
+            layer.weight.data
+            for layer in (attention.query_proj, attention.key_proj, attention.score_proj)
+        ]
         score = np.tanh((q @ parts[0].T)[:, :, None] + (k @ parts[1].T)[:, None]) @ parts[2][0]
     y = attention(q, k, v, lens).data
     for n in range(d["n"]):
@@ -236,7 +277,9 @@ def test_scored_attention(d: dict[str, int], kind: str) -> None:
     scale=st.floats(0.1, 100),
     shift=st.floats(-50, 50),
 )
-def test_layer_norm_ignores_shift_and_scale(seed: int, rows: int, width: int, scale: float, shift: float) -> None:
+def test_layer_norm_ignores_shift_and_scale(
+    seed: int, rows: int, width: int, scale: float, shift: float
+) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, width)) + 3 * np.arange(width)
     norm = nn.LayerNorm(width, eps=0.0, dtype=float)
@@ -321,12 +364,16 @@ def test_decoding_with_the_cache_equals_full_recomputation(changes: dict[str, An
     with mg.no_grad():
         state = model.start(source)
         for i in range(7):
-            np.testing.assert_allclose(model.step(target[:, i : i + 1], state), full[:, i], rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(
+                model.step(target[:, i : i + 1], state), full[:, i], rtol=1e-9, atol=1e-11
+            )
             assert state.length == i + 1
         state = model.start(source)  # several at once, and rows picked and repeated
         model.step(target[:, :3], state)
         state.select(np.array([2, 0, 0]))
-        np.testing.assert_allclose(model.step(target[[2, 0, 0], 3:4], state), full[[2, 0, 0], 3], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            model.step(target[[2, 0, 0], 3:4], state), full[[2, 0, 0], 3], rtol=1e-9, atol=1e-11
+        )
 
 
 @variants
@@ -338,7 +385,9 @@ def test_loss_is_that_of_the_scores(changes: dict[str, Any]) -> None:
         np.concatenate([np.ones((2, 1), int), ids(rng, 13, 2, 4), np.full((2, 1), 2)], 1),
     )
     target[1, 4:] = [2, 0]
-    expected = mg.cross_entropy(model(source, target[:, :-1]), target[:, 1:], ignore_index=0, label_smoothing=0.1)
+    expected = mg.cross_entropy(
+        model(source, target[:, :-1]), target[:, 1:], ignore_index=0, label_smoothing=0.1
+    )
     loss = model.loss(source, target, 0.1)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-12)
     parameters = list(model.parameters())
@@ -348,7 +397,11 @@ def test_loss_is_that_of_the_scores(changes: dict[str, Any]) -> None:
 
 def test_tying_shares_memory_and_gradients() -> None:
     model = nn.Transformer(config(tie="all", source_vocab_size=13))
-    assert model.output.weight is model.target_embedding.tokens.weight is model.source_embedding.tokens.weight
+    assert (
+        model.output.weight
+        is model.target_embedding.tokens.weight
+        is model.source_embedding.tokens.weight
+    )
     assert "output.weight" not in model.state_dict()
     untied = nn.Transformer(config(source_vocab_size=13))
     assert untied.num_parameters() - model.num_parameters() == 2 * 13 * 8
@@ -388,7 +441,9 @@ def test_dropouts_of_their_own(field: str) -> None:
     found = {}
     for value in (None, 0.0, 0.25):
         model = nn.Transformer(config(dropout=0.5, **{field: value}))
-        places = [m for m in model.modules() if type(m) in (nn.FeedForward, nn.MultiHeadSelfAttention)]
+        places = [
+            m for m in model.modules() if type(m) in (nn.FeedForward, nn.MultiHeadSelfAttention)
+        ]
         kind = nn.FeedForward if field == "activation_dropout" else nn.MultiHeadSelfAttention
         found[value] = {(type(m) is kind, m.dropout) for m in places}
     assert found == {v: {(True, 0.5 if v is None else v), (False, 0.5)} for v in found}
@@ -397,7 +452,9 @@ def test_dropouts_of_their_own(field: str) -> None:
 def test_config_goes_round_and_is_checked() -> None:
     c = config(tie="target", attention_dropout=0.2)
     assert nn.TransformerConfig.from_dict(c.to_dict()) == c
-    with pytest.raises(ValueError, match="unknown settings: d_modle, heads; expected some of activation"):
+    with pytest.raises(
+        ValueError, match="unknown settings: d_modle, heads; expected some of activation"
+    ):
         nn.TransformerConfig.from_dict({"d_modle": 8, "heads": 2})
     for changes, message in [
         ({"num_heads": 3}, "d_model must be divisible by num_heads, got d_model=8 and num_heads=3"),
@@ -419,7 +476,11 @@ def test_bad_ids_are_refused() -> None:
     for source, target, message in [
         (np.array([[4, 11]]), ok, "expected indices from 0 to 10, got 4 to 11"),
         (ok, np.array([[-1, 4]]), "expected indices from 0 to 12, got -1 to 4"),
-        (np.zeros((1, 0), int), ok, r"source: expected at least one token in each sequence, got shape \(1, 0\)"),
+        (
+            np.zeros((1, 0), int),
+            ok,
+            r"source: expected at least one token in each sequence, got shape \(1, 0\)",
+        ),
         (np.array([4, 5]), ok, r"source: expected integer token ids \(N, L\), got int64 \(2,\)"),
         (ok, np.full((1, 17), 4), "a sequence of 17 positions is longer than the table of 16"),
     ]:
@@ -440,4 +501,6 @@ def test_record_attention() -> None:
     assert len(recorded["encoder.layers.0.self_attention"]) == 1
     maps = nn.attention_maps(model, source[0], target[0])
     assert [len(maps[kind]) for kind in ("encoder", "decoder", "cross")] == [2, 2, 2]
-    np.testing.assert_allclose(maps["encoder"][1], recorded["encoder.layers.1.self_attention"][0][0])
+    np.testing.assert_allclose(
+        maps["encoder"][1], recorded["encoder.layers.1.self_attention"][0][0]
+    )

@@ -105,7 +105,9 @@ def test_tied_parameters_count_once() -> None:
 
 def test_astype_converts_parameters_and_buffers() -> None:
     m = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).astype("float64")
-    assert {p.dtype for p in m.parameters()} == {np.dtype(float)} and all(p.requires_grad for p in m.parameters())
+    assert {p.dtype for p in m.parameters()} == {np.dtype(float)} and all(
+        p.requires_grad for p in m.parameters()
+    )
     assert m[1].running_mean.dtype == np.float64
     assert m(np.ones((4, 2))).dtype == np.float64
     assert nn.Linear(2, 3).weight.dtype == np.float32
@@ -125,7 +127,9 @@ def test_freezing_and_zero_grad() -> None:
 def test_forward_hooks() -> None:
     m, seen = nn.ReLU(), []
     before = m.register_forward_pre_hook(lambda module, args: (args[0] + 1,))
-    after = m.register_forward_hook(lambda module, args, y: seen.append((args[0].item(), y.item())) or y * 2)
+    after = m.register_forward_hook(
+        lambda module, args, y: seen.append((args[0].item(), y.item())) or y * 2
+    )
     assert m(Tensor(1.0)).item() == 4.0 and seen == [(2.0, 2.0)]
     before.remove()
     after.remove()
@@ -139,7 +143,11 @@ def test_repr_and_summary() -> None:
         "  (last): Linear(4, 2, bias=False)\n)"
     )
     text = Small().summary()
-    assert "blocks.1.0" in text and "weight (4, 3), bias (4,)" in text and text.endswith("68 parameters, 68 trained")
+    assert (
+        "blocks.1.0" in text
+        and "weight (4, 3), bias (4,)" in text
+        and text.endswith("68 parameters, 68 trained")
+    )
     assert "blocks.1.0" not in Small().summary(depth=1)
     assert repr(nn.Parameter([1.0])) == "parameter([1.], dtype=float64, requires_grad=True)"
 
@@ -224,7 +232,10 @@ def test_embedding_padding_is_zero_and_stays_so() -> None:
 @pytest.mark.parametrize("norm", [mg.layer_norm, mg.rms_norm])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
 def test_norms_of_nothing(norm: Any, shape: tuple[int, int]) -> None:
-    x, weight = Tensor(np.ones(shape), requires_grad=True), Tensor(np.ones(shape[1]), requires_grad=True)
+    x, weight = (
+        Tensor(np.ones(shape), requires_grad=True),
+        Tensor(np.ones(shape[1]), requires_grad=True),
+    )
     norm(x, weight).sum().backward()
     assert x.grad is not None and x.grad.shape == shape
     np.testing.assert_array_equal(weight.grad.data, np.zeros(shape[1]))
@@ -251,11 +262,15 @@ def test_batch_norm_by_columns_and_layer_norm_by_rows() -> None:
     b.eval()
     np.testing.assert_allclose(b(x).data, (x - b.running_mean) / np.sqrt(b.running_var + 1e-5))
     one = x[:1]
-    np.testing.assert_allclose(b(one).data, b(x).data[:1])  # in evaluation a row does not see the others
+    np.testing.assert_allclose(
+        b(one).data, b(x).data[:1]
+    )  # in evaluation a row does not see the others
     np.testing.assert_allclose(n(one).data, z[:1])  # in layer norm it never does
     with pytest.raises(ValueError, match="expected more than one row in training"):
         b.train()(one)
-    with pytest.raises(ValueError, match=r"BatchNorm1d: expected \(n, 4\) or \(n, L, 4\), got \(2, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"BatchNorm1d: expected \(n, 4\) or \(n, L, 4\), got \(2, 3\)"
+    ):
         b(np.ones((2, 3)))
 
 
@@ -263,9 +278,9 @@ def test_positions() -> None:
     table = nn.sinusoidal_table(50, 6)
     for pos, i in [(0, 0), (7, 1), (49, 2)]:
         angle = pos / 10000 ** (2 * i / 6)
-        assert table[pos, 2 * i] == pytest.approx(np.sin(angle)) and table[pos, 2 * i + 1] == pytest.approx(
-            np.cos(angle)
-        )
+        assert table[pos, 2 * i] == pytest.approx(np.sin(angle)) and table[
+            pos, 2 * i + 1
+        ] == pytest.approx(np.cos(angle))
     halves = nn.sinusoidal_table(50, 6, halves=True)
     np.testing.assert_allclose(halves[:, :3], table[:, 0::2])
     np.testing.assert_allclose(halves[:, 3:], table[:, 1::2])
@@ -287,7 +302,9 @@ def test_positions() -> None:
 def test_activation_modules_and_names() -> None:
     x = np.linspace(-2, 2, 7)
     np.testing.assert_array_equal(nn.GELU(approximate="tanh")(x).data, mg.gelu(x, "tanh").data)
-    np.testing.assert_array_equal(nn.LeakyReLU(negative_slope=0.2)(x).data, mg.leaky_relu(x, 0.2).data)
+    np.testing.assert_array_equal(
+        nn.LeakyReLU(negative_slope=0.2)(x).data, mg.leaky_relu(x, 0.2).data
+    )
     assert repr(nn.LeakyReLU(negative_slope=0.2)) == "LeakyReLU(negative_slope=0.2)"
     for name in nn.ACTIVATIONS:
         assert nn.activation_named(name)(x).shape == (7,)
@@ -300,10 +317,14 @@ def test_feed_forward_kinds() -> None:
     for gated in (False, True):
         for activation in ("relu", "silu"):
             f = nn.FeedForward(4, 8, activation, gated=gated, dtype=float)
-            h = nn.activation_named(activation)(x @ f.linear1.weight.data.T + f.linear1.bias.data).data
+            h = nn.activation_named(activation)(
+                x @ f.linear1.weight.data.T + f.linear1.bias.data
+            ).data
             if gated:
                 h = h * (x @ f.gate.weight.data.T + f.gate.bias.data)
-            np.testing.assert_allclose(f(x).data, h @ f.linear2.weight.data.T + f.linear2.bias.data, rtol=1e-12)
+            np.testing.assert_allclose(
+                f(x).data, h @ f.linear2.weight.data.T + f.linear2.bias.data, rtol=1e-12
+            )
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -328,7 +349,9 @@ class Wrapped(nn.Module):
         return self.inner(x)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["copy", "pickle"]
+)
 def test_three_hundred_modules_in_each_other_are_copied(copied: Callable[[Any], Any]) -> None:
     model: nn.Module = nn.Linear(3, 2)
     for _ in range(300):
@@ -345,7 +368,8 @@ def test_three_hundred_modules_in_each_other_are_copied(copied: Callable[[Any], 
     assert other.inner is other.again and len(list(other.modules())) == 301
     model.last = model(x)
     with pytest.raises(
-        GradientError, match="deepcopy: Wrapped.last is a result with its graph; keep its|pickle: only a leaf"
+        GradientError,
+        match="deepcopy: Wrapped.last is a result with its graph; keep its|pickle: only a leaf",
     ):
         copied(model)
     model.last = model.last.detach()

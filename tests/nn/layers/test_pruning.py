@@ -16,14 +16,24 @@ import nn
 from minigrad import Tensor, optim
 
 CONFIG = nn.TransformerConfig(
-    11, 13, d_model=8, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=12, dropout=0.0, max_len=16,
+    11,
+    13,
+    d_model=8,
+    num_heads=4,
+    num_encoder_layers=2,
+    num_decoder_layers=2,
+    d_ff=12,
+    dropout=0.0,
+    max_len=16,
     dtype="float64",
-)  # fmt: skip
+)
 HEADS = {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.self_attention": [3],
          "decoder.layers.0.cross_attention": [1, 0, 2], "decoder.layers.1.cross_attention": [2]}  # fmt: skip
 
 
-def made(seed: int, bias: bool = True) -> tuple[nn.MultiHeadAttention, list[np.ndarray], np.ndarray]:
+def made(
+    seed: int, bias: bool = True
+) -> tuple[nn.MultiHeadAttention, list[np.ndarray], np.ndarray]:
     """An attention of four heads of size 3, its arguments and a mask."""
     rng = np.random.default_rng(seed)
     attention = nn.MultiHeadAttention(12, 4, query_size=5, key_size=6, value_size=7, bias=bias, dtype=float, generator=rng)  # fmt: skip
@@ -60,14 +70,18 @@ def ids(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(
-    seed=st.integers(0, 1000), heads=st.lists(st.integers(0, 3), max_size=3, unique=True), bias=st.booleans(),
+    seed=st.integers(0, 1000),
+    heads=st.lists(st.integers(0, 3), max_size=3, unique=True),
+    bias=st.booleans(),
     one_by_one=st.booleans(),
-)  # fmt: skip
+)
 def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_one: bool) -> None:
     whole, arrays, mask = made(seed, bias)
     pruned, _, _ = made(seed, bias)
     zeroed(whole, heads)
-    for some in [[head] for head in heads] if one_by_one else [heads]:  # numbers do not move as heads go
+    for some in (
+        [[head] for head in heads] if one_by_one else [heads]
+    ):  # numbers do not move as heads go
         nn.prune_heads(pruned, some)
     left = [head for head in range(4) if head not in heads]
     assert pruned.pruned_heads == tuple(sorted(heads)) and pruned.num_heads == len(left)
@@ -84,9 +98,18 @@ def test_pruned_equals_zeroed(seed: int, heads: list[int], bias: bool, one_by_on
     for a, b in zip(leaves[1], leaves[0]):
         np.testing.assert_allclose(a.grad.data, b.grad.data, rtol=1e-9, atol=1e-12)
     rows = [3 * head + i for head in left for i in range(3)]
-    for name, p in pruned.named_parameters():  # each gradient is the part of the whole one that was kept
+    for (
+        name,
+        p,
+    ) in pruned.named_parameters():  # each gradient is the part of the whole one that was kept
         full = dict(whole.named_parameters())[name].grad.data
-        part = full[:, rows] if name == "out_proj.weight" else full if name == "out_proj.bias" else full[rows]
+        part = (
+            full[:, rows]
+            if name == "out_proj.weight"
+            else full
+            if name == "out_proj.bias"
+            else full[rows]
+        )
         np.testing.assert_allclose(p.grad.data, part, rtol=1e-9, atol=1e-12)
 
 
@@ -105,7 +128,9 @@ def test_shapes_and_counts() -> None:
     )  # nothing is held on to
     assert (attention.num_heads, attention.d_k, attention.d_model) == (3, 3, 12)
     assert (attention.q_proj.out_features, attention.out_proj.in_features) == (9, 9)
-    assert repr(attention).startswith("MultiHeadAttention(d_model=12, num_heads=3, pruned_heads=(1,)\n")
+    assert repr(attention).startswith(
+        "MultiHeadAttention(d_model=12, num_heads=3, pruned_heads=(1,)\n"
+    )
 
 
 def test_errors_change_nothing() -> None:
@@ -135,7 +160,10 @@ def test_an_optimizer_made_before_refuses_and_one_made_after_trains() -> None:
     nn.prune_heads(attention, [0, 3])
     assert all(p.grad is None for p in attention.parameters())
     loss().backward()
-    with pytest.raises(RuntimeError, match="other memory than when its optimizer was made; make the optimizer after"):
+    with pytest.raises(
+        RuntimeError,
+        match="other memory than when its optimizer was made; make the optimizer after",
+    ):
         early.step()
     optimizer = optim.Adam(attention.parameters(), lr=0.01)
     first = loss().item()
@@ -150,7 +178,10 @@ def test_frozen_stays_frozen() -> None:
     attention, _, _ = made(0)
     attention.k_proj.requires_grad_(False)
     nn.prune_heads(attention, [0])
-    assert [name for name, p in attention.named_parameters() if not p.requires_grad] == ["k_proj.weight", "k_proj.bias"]
+    assert [name for name, p in attention.named_parameters() if not p.requires_grad] == [
+        "k_proj.weight",
+        "k_proj.bias",
+    ]
 
 
 # -- gates -----------------------------------------------------------------------------------------------
@@ -159,7 +190,11 @@ def test_frozen_stays_frozen() -> None:
 @given(seed=st.integers(0, 1000), head=st.integers(0, 3), recorded=st.booleans())
 def test_a_gate_of_zero_is_a_head_that_is_pruned(seed: int, head: int, recorded: bool) -> None:
     attention, arrays, mask = made(seed)
-    run = (lambda: weighed(attention, *arrays, mask)[0]) if recorded else (lambda: attention(*arrays, mask))
+    run = (
+        (lambda: weighed(attention, *arrays, mask)[0])
+        if recorded
+        else (lambda: attention(*arrays, mask))
+    )
     result = lambda: run().data
     plain = result()
     with nn.gate_heads(attention, {"": np.ones(4)}):
@@ -194,11 +229,14 @@ def test_a_gate_keeps_the_dtype_and_fits() -> None:
     with nn.gate_heads(single, {"": np.ones(4)}):
         assert single(x).dtype == np.float32
     for shape in ((3,), (3, 4), (4, 1), ()):
-        with pytest.raises(ValueError, match=r"gate_heads: expected a gate of shape \(4,\) or \(2, 4\), got "):
+        with pytest.raises(
+            ValueError, match=r"gate_heads: expected a gate of shape \(4,\) or \(2, 4\), got "
+        ):
             with nn.gate_heads(single, {"": np.ones(shape)}):
                 single(x)
     with pytest.raises(
-        KeyError, match=r"no multi-head attention is named \['encoder'\]; there are \['encoder.layers.0.s"
+        KeyError,
+        match=r"no multi-head attention is named \['encoder'\]; there are \['encoder.layers.0.s",
     ):
         with nn.gate_heads(model, {"encoder": np.ones(4)}):
             pass
@@ -234,17 +272,22 @@ def test_a_pruned_transformer_equals_the_zeroed_one_and_decodes_with_its_cache()
 def test_a_pruned_model_is_saved_and_loaded(tmp_path: Path) -> None:
     model = nn.Transformer(CONFIG)
     model.prune_heads({"encoder.layers.1.self_attention": [2]})
-    model.prune_heads({"encoder.layers.1.self_attention": [0], "decoder.layers.0.cross_attention": [1, 3]})
+    model.prune_heads(
+        {"encoder.layers.1.self_attention": [0], "decoder.layers.0.cross_attention": [1, 3]}
+    )
     assert model.config.pruned_heads == {"encoder.layers.1.self_attention": [0, 2], "decoder.layers.0.cross_attention": [1, 3]}  # fmt: skip
     nn.save_weights(tmp_path / "w.safetensors", model, config=model.config.to_dict())
     stored = json.loads(json.dumps(model.config.to_dict()))
     again = nn.Transformer(nn.TransformerConfig.from_dict(stored))
     nn.load_weights(tmp_path / "w.safetensors", again)
     source, target = ids(1)
-    np.testing.assert_array_equal(again.eval()(source, target).data, model.eval()(source, target).data)
+    np.testing.assert_array_equal(
+        again.eval()(source, target).data, model.eval()(source, target).data
+    )
     assert again.config == model.config and hash(again.config) == hash(model.config)
     with pytest.raises(
-        ValueError, match=r"w.safetensors: the weights of another model: this one has pruned_heads=\{\}"
+        ValueError,
+        match=r"w.safetensors: the weights of another model: this one has pruned_heads=\{\}",
     ):
         nn.load_weights(tmp_path / "w.safetensors", nn.Transformer(CONFIG))
 
@@ -253,9 +296,12 @@ def test_a_model_refuses_as_a_whole() -> None:
     config = nn.LanguageModelConfig(13, 8, 4, 2, 12)
     model = nn.LanguageModel(config)
     with pytest.raises(ValueError, match="no head would be left"):
-        model.prune_heads({"layers.layers.0.self_attention": [1], "layers.layers.1.self_attention": [0, 1, 2, 3]})
+        model.prune_heads(
+            {"layers.layers.0.self_attention": [1], "layers.layers.1.self_attention": [0, 1, 2, 3]}
+        )
     with pytest.raises(
-        KeyError, match=r"no multi-head attention is named \['layers'\]; there are \['layers.layers.0.s"
+        KeyError,
+        match=r"no multi-head attention is named \['layers'\]; there are \['layers.layers.0.s",
     ):
         model.prune_heads({"layers.layers.0.self_attention": [1], "layers": [0]})
     assert model.config is config and not any(m.pruned_heads for m in model.modules() if isinstance(m, nn.MultiHeadAttention))  # fmt: skip

@@ -28,7 +28,9 @@ SCALINGS: list[dict[str, Any] | None] = [
 
 
 @given(seed=seeds, start=st.integers(0, 50))
-def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(seed: int, start: int) -> None:
+def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(
+    seed: int, start: int
+) -> None:
     rng = np.random.default_rng(seed)
     rotary = nn.RotaryPositions(6, base=100.0)
     x = rng.standard_normal((2, 4, 3 * 6))
@@ -36,9 +38,15 @@ def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(see
     z = x.reshape(2, 4, 3, 6)
     angles = (start + np.arange(4))[:, None, None] * 100.0 ** (-np.arange(3) / 3)
     turned = (z[..., :3] + 1j * z[..., 3:]) * np.exp(1j * angles)
-    np.testing.assert_allclose(y, np.concatenate([turned.real, turned.imag], -1), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(rotary(x, start + np.arange(4)).data, rotary(x, start).data, rtol=1e-12)
-    score = lambda shift: rotary(x, start + shift).data[0, 0] @ rotary(x, start + 7 + shift).data[0, 1]
+    np.testing.assert_allclose(
+        y, np.concatenate([turned.real, turned.imag], -1), rtol=1e-9, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        rotary(x, start + np.arange(4)).data, rotary(x, start).data, rtol=1e-12
+    )
+    score = lambda shift: (
+        rotary(x, start + shift).data[0, 0] @ rotary(x, start + 7 + shift).data[0, 1]
+    )
     assert score(0) == pytest.approx(score(5), rel=1e-9, abs=1e-9)
     assert mg.gradcheck(lambda x: rotary(x, start), [x], elementwise=False)
 
@@ -52,9 +60,11 @@ def test_scalings_are_those_of_transformers(scaling: dict[str, Any] | None) -> N
     given_ = {**(scaling or {})}
     kind = given_.pop("type", given_.pop("rope_type", "default"))
     config = transformers.LlamaConfig(
-        hidden_size=64, num_attention_heads=4, max_position_embeddings=256,
+        hidden_size=64,
+        num_attention_heads=4,
+        max_position_embeddings=256,
         rope_parameters={"rope_theta": 5000.0, "rope_type": kind, **given_},
-    )  # fmt: skip
+    )
     if kind == "default":
         np.testing.assert_allclose(ours.inv_freq, 5000.0 ** (-np.arange(8) / 8))
         return
@@ -65,7 +75,10 @@ def test_scalings_are_those_of_transformers(scaling: dict[str, Any] | None) -> N
 
 def test_bad_scalings_are_refused() -> None:
     for scaling, message in [
-        ({"rope_type": "dynamic", "factor": 2.0}, "rope_type of default, linear, llama3, yarn, got 'dynamic'"),
+        (
+            {"rope_type": "dynamic", "factor": 2.0},
+            "rope_type of default, linear, llama3, yarn, got 'dynamic'",
+        ),
         ({"rope_type": "llama3", "factor": 2.0}, "rope_type 'llama3' needs 'low_freq_factor'"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -75,7 +88,9 @@ def test_bad_scalings_are_refused() -> None:
     with pytest.raises(ValueError, match="expected an even head_dim, got 3"):
         nn.RotaryPositions(3)
     for count in (0, 3, 10):
-        with pytest.raises(ValueError, match=f"expected an even rotary_dim of at most 8, got {count}"):
+        with pytest.raises(
+            ValueError, match=f"expected an even rotary_dim of at most 8, got {count}"
+        ):
             nn.RotaryPositions(8, rotary_dim=count)
     with pytest.raises(ValueError, match="rotary_dim: expected at least 1, got 0"):
         nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_dim=0)
@@ -84,7 +99,10 @@ def test_bad_scalings_are_refused() -> None:
 def test_a_part_of_each_head_turns() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 4, 3 * 8))
-    heads, y = x.reshape(2, 4, 3, 8), nn.RotaryPositions(8, rotary_dim=6)(x, 5).data.reshape(2, 4, 3, 8)
+    heads, y = (
+        x.reshape(2, 4, 3, 8),
+        nn.RotaryPositions(8, rotary_dim=6)(x, 5).data.reshape(2, 4, 3, 8),
+    )
     turned = nn.RotaryPositions(6)(heads[..., :6].reshape(2, 4, 18), 5).data.reshape(2, 4, 3, 6)
     np.testing.assert_array_equal(y, np.concatenate([turned, heads[..., 6:]], -1))
     assert mg.gradcheck(lambda x: nn.RotaryPositions(8, rotary_dim=6)(x, 5), [x], elementwise=False)
@@ -92,12 +110,19 @@ def test_a_part_of_each_head_turns() -> None:
 
 def test_sublayers_side_by_side() -> None:
     """Both see the same x, by definition; with the norms behind, or an attention to memory, there is no such layer."""
-    layer = nn.TransformerEncoderLayer(8, 2, 12, norm_first=True, parallel=True, dtype="float64").eval()
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 12, norm_first=True, parallel=True, dtype="float64"
+    ).eval()
     x = np.random.default_rng(0).standard_normal((2, 3, 8))
-    expected = x + layer.self_attention(layer.norm1(x)).data + layer.feed_forward(layer.norm2(x)).data
+    expected = (
+        x + layer.self_attention(layer.norm1(x)).data + layer.feed_forward(layer.norm2(x)).data
+    )
     np.testing.assert_allclose(layer(x).data, expected, rtol=1e-12)
     for kind, first in ((nn.TransformerEncoderLayer, False), (nn.TransformerDecoderLayer, True)):
-        with pytest.raises(ValueError, match=f"{kind.__name__}: parallel is for encoder layers with norm_first=True"):
+        with pytest.raises(
+            ValueError,
+            match=f"{kind.__name__}: parallel is for encoder layers with norm_first=True",
+        ):
             kind(8, 2, 12, norm_first=first, parallel=True)
 
 
@@ -125,13 +150,21 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "".join(o) or "plain")
-@given(seed=seeds, kv=st.sampled_from([1, 2, 4]), kind=st.sampled_from(["none", "causal", "padding", "heads"]))
+@given(
+    seed=seeds,
+    kv=st.sampled_from([1, 2, 4]),
+    kind=st.sampled_from(["none", "causal", "padding", "heads"]),
+)
 def test_grouped_is_repeated(options: dict[str, Any], seed: int, kv: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
-    grouped = nn.MultiHeadSelfAttention(8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options)
+    grouped = nn.MultiHeadSelfAttention(
+        8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options
+    )
     whole = repeated(grouped, options)
     x = Tensor(rng.standard_normal((2, 5, 8)), requires_grad=True)
-    mask = {"padding": rng.random((2, 1, 1, 5)) < 0.7, "heads": rng.random((2, 4, 5, 5)) < 0.7}.get(kind)
+    mask = {"padding": rng.random((2, 1, 1, 5)) < 0.7, "heads": rng.random((2, 4, 5, 5)) < 0.7}.get(
+        kind
+    )
     causal = kind != "none"
     y, z = grouped(x, mask, is_causal=causal), whole(x, mask, is_causal=causal)
     np.testing.assert_allclose(y.data, z.data, rtol=1e-9, atol=1e-12)
@@ -144,10 +177,16 @@ def test_grouped_is_repeated(options: dict[str, Any], seed: int, kv: int, kind: 
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "".join(o) or "plain")
-@given(seed=seeds, kv=st.sampled_from([1, 2]), steps=st.lists(st.integers(1, 3), min_size=1, max_size=4))
+@given(
+    seed=seeds,
+    kv=st.sampled_from([1, 2]),
+    steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+)
 def test_cached_is_full(options: dict[str, Any], seed: int, kv: int, steps: list[int]) -> None:
     rng = np.random.default_rng(seed)
-    attention = nn.MultiHeadSelfAttention(8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options)
+    attention = nn.MultiHeadSelfAttention(
+        8, 4, num_kv_heads=kv, head_dim=6, dtype=float, generator=rng, **options
+    )
     x = rng.standard_normal((2, sum(steps), 8))
     full = attention(x, is_causal=True).data
     cache, start = nn.AttentionCache(), 0
@@ -163,7 +202,8 @@ def test_a_cache_refuses_gradients_rather_than_cut_them() -> None:
     attention = nn.MultiHeadSelfAttention(8, 2)
     x = np.ones((1, 2, 8), np.float32)
     with pytest.raises(
-        RuntimeError, match=r"a cache keeps no graph for gradients: decode inside `with mg.no_grad\(\):`"
+        RuntimeError,
+        match=r"a cache keeps no graph for gradients: decode inside `with mg.no_grad\(\):`",
     ):
         attention(x, is_causal=True, cache=nn.AttentionCache())
     attention.requires_grad_(False)
@@ -183,16 +223,22 @@ def test_a_window_is_a_band(seed: int, window: int) -> None:
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
     torch = pytest.importorskip("torch", reason="the oracle of T5's buckets")
-    t5 = pytest.importorskip("transformers.models.t5.modeling_t5", reason="the oracle of T5's buckets")
+    t5 = pytest.importorskip(
+        "transformers.models.t5.modeling_t5", reason="the oracle of T5's buckets"
+    )
     distance = np.arange(-400, 401)
     for buckets, furthest in ((32, 128), (8, 20), (16, 100)):
         ours = nn.RelativePositionBias(3, buckets, furthest, bidirectional)
-        theirs = t5.T5Attention._relative_position_bucket(torch.tensor(distance), bidirectional, buckets, furthest)
+        theirs = t5.T5Attention._relative_position_bucket(
+            torch.tensor(distance), bidirectional, buckets, furthest
+        )
         np.testing.assert_array_equal(ours.buckets(distance), theirs.numpy())
 
 
 def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
-    config = nn.EncoderConfig(9, 8, 2, 3, 12, positions="relative", dropout=0.0, dtype="float64", attention_scale=1.0)
+    config = nn.EncoderConfig(
+        9, 8, 2, 3, 12, positions="relative", dropout=0.0, dtype="float64", attention_scale=1.0
+    )
     model = nn.EncoderModel(config, np.random.default_rng(0))
     names = [name for name in model.state_dict() if "position_bias" in name]
     assert names == ["encoder.layers.0.self_attention.position_bias.weight"]
@@ -210,7 +256,9 @@ def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
 def test_alibi_slopes() -> None:
     np.testing.assert_allclose(nn.ALiBi(8).slopes, 2.0 ** -np.arange(1, 9))
     np.testing.assert_allclose(nn.ALiBi(12).slopes[8:], 2.0 ** (-np.arange(1, 8, 2) / 2))
-    np.testing.assert_allclose(nn.ALiBi(1, float)(2, 4)[0], -(2.0**-8) * np.abs([[-2, -1, 0, 1], [-3, -2, -1, 0]]))
+    np.testing.assert_allclose(
+        nn.ALiBi(1, float)(2, 4)[0], -(2.0**-8) * np.abs([[-2, -1, 0, 1], [-3, -2, -1, 0]])
+    )
 
 
 # -- against transformers' Llama -----------------------------------------------------------------------------------
@@ -224,14 +272,36 @@ def llamas(scaling: dict[str, Any] | None) -> tuple[Any, nn.LanguageModel]:
     kind = {"rope_type": "default", **(scaling or {})}
     kind["rope_type"] = kind.pop("type", kind["rope_type"])
     settings = transformers.LlamaConfig(
-        vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128, rope_parameters={"rope_theta": 5000.0, **kind},
-    )  # fmt: skip
+        vocab_size=50,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        rope_parameters={"rope_theta": 5000.0, **kind},
+    )
     theirs = transformers.LlamaForCausalLM(settings).double().eval()
     config = nn.LanguageModelConfig(
-        50, 32, 4, 2, 48, num_kv_heads=2, positions="rotary", rotary_base=5000.0, rotary_scaling=scaling, norm="rms",
-        norm_eps=1e-6, activation="silu", gated=True, bias=False, tie=False, dropout=0.0, max_len=128, dtype="float64",
-    )  # fmt: skip
+        50,
+        32,
+        4,
+        2,
+        48,
+        num_kv_heads=2,
+        positions="rotary",
+        rotary_base=5000.0,
+        rotary_scaling=scaling,
+        norm="rms",
+        norm_eps=1e-6,
+        activation="silu",
+        gated=True,
+        bias=False,
+        tie=False,
+        dropout=0.0,
+        max_len=128,
+        dtype="float64",
+    )
     ours = nn.LanguageModel(config, init=False)
     names = [
         ("embed_tokens", "embedding.tokens"), ("self_attn.o_proj", "self_attention.out_proj"),
@@ -256,7 +326,9 @@ def test_llama(scaling: dict[str, Any] | None) -> None:
 
     ids = np.random.default_rng(0).integers(0, 50, (2, 40))
     expected = theirs(torch.tensor(ids))
-    np.testing.assert_allclose(ours(ids).data, expected.logits.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        ours(ids).data, expected.logits.detach().numpy(), rtol=1e-5, atol=1e-6
+    )
     theirs(torch.tensor(ids), labels=torch.tensor(ids)).loss.backward()
     ours.loss(ids).backward()
     table = theirs.model.layers[0].self_attn.k_proj.weight.grad.numpy()
@@ -269,5 +341,7 @@ def test_llama(scaling: dict[str, Any] | None) -> None:
                   position_ids=torch.tensor(np.maximum(mask.cumsum(1) - 1, 0))).logits.detach().numpy()  # fmt: skip
     np.testing.assert_allclose(ours(ids, mask).data[mask], left[mask], rtol=1e-5, atol=1e-6)
     prompt = ids[:1, :4]
-    made = theirs.generate(torch.tensor(prompt), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0)
+    made = theirs.generate(
+        torch.tensor(prompt), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
     assert nn.generate(ours, prompt[0], max_len=12) == made[0, 4:].tolist()

@@ -10,12 +10,19 @@ import pytest
 
 import nn
 
-ENCODER: dict[str, Any] = {"positions": "learned", "scale_embedding": False, "max_len": 20, "dtype": "float64"}
+ENCODER: dict[str, Any] = {
+    "positions": "learned",
+    "scale_embedding": False,
+    "max_len": 20,
+    "dtype": "float64",
+}
 IDS = np.array([3, 4, 5, 9])
 
 
 def classifier() -> nn.EncoderClassifier:
-    return nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER), np.random.default_rng(0))
+    return nn.EncoderClassifier(
+        nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER), np.random.default_rng(0)
+    )
 
 
 def test_hidden_states_are_recorded() -> None:
@@ -52,8 +59,13 @@ def test_attribution_is_gradient_times_input() -> None:
 
 
 def test_attribution_of_the_next_token() -> None:
-    lm = nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)).eval()
-    expected = [moved(lm, lm.embedding.tokens.weight.data, i, lambda: lm(IDS[None]).data[0, -1, 7]) for i in IDS]
+    lm = nn.LanguageModel(
+        nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dtype="float64", tie=False)
+    ).eval()
+    expected = [
+        moved(lm, lm.embedding.tokens.weight.data, i, lambda: lm(IDS[None]).data[0, -1, 7])
+        for i in IDS
+    ]
     np.testing.assert_allclose(nn.attribute(lm, IDS, 7), expected, rtol=1e-6, atol=1e-9)
     model = nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, dtype="float64")).eval()
     target = np.array([1, 6, 8])
@@ -65,7 +77,9 @@ def test_attribution_of_the_next_token() -> None:
         logit = lambda: model(IDS[None], target[None]).data[0, -1, 7]
         expected = [moved(model, table.tokens.weight.data, i, logit) for i in row]
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
-    with pytest.raises(ValueError, match="one sequence of ids, and a target where the model has one"):
+    with pytest.raises(
+        ValueError, match="one sequence of ids, and a target where the model has one"
+    ):
         nn.attribute(model, IDS)
 
 
@@ -77,6 +91,8 @@ def test_attention_of_a_loaded_model_in_the_explorer(tmp_path: Path) -> None:
         model(IDS[None])
     assert [w[0].shape for w in recorded.values()] == [(1, 4, 4, 4)] * 2
     page = nn.attention_page(
-        {"layers": [w[0][0] for w in recorded.values()]}, ["a", "b", "c", "d"], path=tmp_path / "page.html"
+        {"layers": [w[0][0] for w in recorded.values()]},
+        ["a", "b", "c", "d"],
+        path=tmp_path / "page.html",
     )
     assert "layers" in page and (tmp_path / "page.html").is_file()

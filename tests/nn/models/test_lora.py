@@ -17,14 +17,29 @@ IDS = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
 
 
 def model() -> nn.LanguageModel:
-    return nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dropout=0.0), np.random.default_rng(0))
+    return nn.LanguageModel(
+        nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, dropout=0.0), np.random.default_rng(0)
+    )
 
 
 def classifier() -> nn.EncoderClassifier:
     config = nn.EncoderConfig(
-        30, 16, 4, 2, 32, num_types=2, num_classes=3, pool="first", head_activation="tanh", positions="learned",
-        embedding_norm=True, scale_embedding=False, activation="gelu", norm_eps=1e-12, dropout=0.0,
-    )  # fmt: skip
+        30,
+        16,
+        4,
+        2,
+        32,
+        num_types=2,
+        num_classes=3,
+        pool="first",
+        head_activation="tanh",
+        positions="learned",
+        embedding_norm=True,
+        scale_embedding=False,
+        activation="gelu",
+        norm_eps=1e-12,
+        dropout=0.0,
+    )
     return nn.EncoderClassifier(config, np.random.default_rng(0))
 
 
@@ -75,7 +90,9 @@ def test_merged_it_computes_the_same() -> None:
     expected = lm(IDS).data
     with_adapters = nn.generate(lm, [3, 4], max_len=5)
     nn.merge_lora(lm)
-    assert not any(isinstance(m, nn.LoRALinear) for m in lm.modules()) and all(p.requires_grad for p in lm.parameters())
+    assert not any(isinstance(m, nn.LoRALinear) for m in lm.modules()) and all(
+        p.requires_grad for p in lm.parameters()
+    )
     np.testing.assert_allclose(lm(IDS).data, expected, rtol=1e-4, atol=1e-5)
     assert nn.generate(lm, [3, 4], max_len=5) == with_adapters
     assert {n for n, _ in lm.named_parameters()} == {n for n, _ in model().named_parameters()}
@@ -87,7 +104,9 @@ def test_a_copy_for_inference_has_them_too() -> None:
     lm.eval()
     fast = nn.for_inference(lm)
     np.testing.assert_allclose(fast(IDS).data, lm(IDS).data, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(fast.step(IDS[:, :1], fast.start()), lm(IDS[:, :1]).data[:, -1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        fast.step(IDS[:, :1], fast.start()), lm(IDS[:, :1]).data[:, -1], rtol=1e-4, atol=1e-5
+    )
     assert not np.allclose(fast(IDS).data, model().eval()(IDS).data, atol=1e-3)
 
 
@@ -104,16 +123,26 @@ def test_adapters_go_round(tmp_path: Path) -> None:
     trained(lm)
     nn.save_adapter(tmp_path, lm, "base")
     settings = json.loads((tmp_path / "adapter_config.json").read_text())
-    assert settings["r"] == 2 and settings["rank_pattern"] == {} and settings["base_model_name_or_path"] == "base"
+    assert (
+        settings["r"] == 2
+        and settings["rank_pattern"] == {}
+        and settings["base_model_name_or_path"] == "base"
+    )
     again = nn.load_adapter(tmp_path, model())
     np.testing.assert_allclose(again(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6)
     losses = trained(again)
     assert losses[-1] < losses[0]
     labels = nn.lora(classifier(), 2, 4)
-    assert labels.output.weight.requires_grad and labels.dense is not None and labels.dense.weight.requires_grad
+    assert (
+        labels.output.weight.requires_grad
+        and labels.dense is not None
+        and labels.dense.weight.requires_grad
+    )
     labels.output.weight.data[...] += 1
     nn.save_adapter(tmp_path / "c", labels)
-    np.testing.assert_array_equal(nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data)
+    np.testing.assert_array_equal(
+        nn.load_adapter(tmp_path / "c", classifier())(IDS).data, labels(IDS).data
+    )
 
 
 def test_an_adapter_of_a_joined_map_is_written_as_it_was(tmp_path: Path) -> None:
@@ -124,7 +153,9 @@ def test_an_adapter_of_a_joined_map_is_written_as_it_was(tmp_path: Path) -> None
     for name in ("1", "2"):
         file = SafetensorsFile(tmp_path / name / "adapter_model.safetensors")
         assert {entry.shape[0 if "lora_A" in key else 1] for key, entry in file.items()} == {6}
-    np.testing.assert_allclose(nn.load_adapter(tmp_path / "2", model())(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        nn.load_adapter(tmp_path / "2", model())(IDS).data, lm(IDS).data, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
@@ -132,22 +163,32 @@ def test_each_adapter_keeps_its_scale(tmp_path: Path) -> None:
     trained(lm)
     nn.save_adapter(tmp_path, lm)
     path = tmp_path / "adapter_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}))
+    path.write_text(
+        json.dumps(
+            {**json.loads(path.read_text()), "alpha_pattern": {"c_fc": 40, "h.1.attn.c_attn": 0.5}}
+        )
+    )
     several = nn.load_adapter(tmp_path, model())
     assert not np.allclose(several(IDS).data, lm(IDS).data, atol=1e-3)
     nn.save_adapter(tmp_path / "again", several)
     np.testing.assert_allclose(
-        nn.load_adapter(tmp_path / "again", model())(IDS).data, several(IDS).data, rtol=1e-5, atol=1e-6
+        nn.load_adapter(tmp_path / "again", model())(IDS).data,
+        several(IDS).data,
+        rtol=1e-5,
+        atol=1e-6,
     )
 
 
-@pytest.mark.parametrize("part", ["norm", "embedding.tokens", "layers.layers.0.feed_forward.linear2"])
+@pytest.mark.parametrize(
+    "part", ["norm", "embedding.tokens", "layers.layers.0.feed_forward.linear2"]
+)
 def test_what_an_adapter_does_not_hold_is_told(tmp_path: Path, part: str) -> None:
     """A norm, an embedding; a map that GPT-2 stores the other way round."""
     lm = nn.lora(model(), 2, 4)
     dict(lm.layers.named_modules(), **dict(lm.named_modules()))[part].requires_grad_(True)
     with pytest.raises(
-        ValueError, match="save_adapter: .* is trained too, which an adapter does not hold; see nn.save"
+        ValueError,
+        match="save_adapter: .* is trained too, which an adapter does not hold; see nn.save",
     ):
         nn.save_adapter(tmp_path, lm)
     assert not list(tmp_path.iterdir())
@@ -158,7 +199,10 @@ def test_adapters_are_in_the_mode_of_the_model(tmp_path: Path) -> None:
     trained(trained_model)
     nn.save_adapter(tmp_path, trained_model)
     expected = trained_model.eval()(IDS).data
-    for made in (nn.load_adapter(tmp_path, model().eval()), nn.load_adapter(tmp_path, model()).eval()):
+    for made in (
+        nn.load_adapter(tmp_path, model().eval()),
+        nn.load_adapter(tmp_path, model()).eval(),
+    ):
         np.testing.assert_array_equal(made(IDS).data, expected)
     assert not any(m.training for m in nn.lora(model().eval()).modules())
 
@@ -169,16 +213,27 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
     settings, plain = json.loads((tmp_path / "adapter_config.json").read_text()), model()
     for setting, message in (
         ({"r": 3}, "r: 3 for transformer.h.0.attn.c_attn, but its adapter"),
-        ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern: .*expected a name, or a simpler regular expression"),
-        ({"init_lora_weights": "pissa"}, "init_lora_weights: expected true or false or null or gaussian"),
+        (
+            {"rank_pattern": {"(a+)+$": 2}},
+            "rank_pattern: .*expected a name, or a simpler regular expression",
+        ),
+        (
+            {"init_lora_weights": "pissa"},
+            "init_lora_weights: expected true or false or null or gaussian",
+        ),
         ({"kasa_config": {}}, "kasa_config: expected null .others are not supported"),
         ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*not a regular expression"),
         ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn: expected a number"),
-        ({"alpha_pattern": {"c_attn": 1e308}}, "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.308"),
+        (
+            {"alpha_pattern": {"c_attn": 1e308}},
+            "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.308",
+        ),
         ({"lora_dropout": 1}, "lora_dropout: expected less than 1"),
         ({"target_modules": ["c_fc"]}, "target_modules: c_fc has no adapter"),
     ):
-        (tmp_path / "adapter_config.json").write_text(json.dumps({**settings, "rank_pattern": {}, **setting}))
+        (tmp_path / "adapter_config.json").write_text(
+            json.dumps({**settings, "rank_pattern": {}, **setting})
+        )
         with pytest.raises(ValueError, match=f"adapter_config.json: {message}"):
             nn.load_adapter(tmp_path, plain)
     (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
@@ -195,12 +250,17 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
 
 
 def test_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="lora: no linear map is named query; there are k_proj, linear1, linear2, out"):
+    with pytest.raises(
+        ValueError,
+        match="lora: no linear map is named query; there are k_proj, linear1, linear2, out",
+    ):
         nn.lora(model(), targets=("q_proj", "query"))
     with pytest.raises(ValueError, match=r"lora: no linear map is named \[\]; there are"):
         nn.lora(model(), targets=())
     one, several = nn.lora(model(), targets="q_proj"), nn.lora(model(), targets=["q_proj"])
-    assert [name for name, _ in one.named_parameters()] == [name for name, _ in several.named_parameters()]
+    assert [name for name, _ in one.named_parameters()] == [
+        name for name, _ in several.named_parameters()
+    ]
     with pytest.raises(ValueError, match="lora: expected rank >= 1, got 0"):
         nn.lora(model(), 0)
     with pytest.raises(ValueError, match="lora: expected a finite alpha >= 0, got nan"):
@@ -224,7 +284,10 @@ def test_errors(tmp_path: Path) -> None:
     plain = model()
     for changed, message in (
         ({**arrays, first: arrays[first][:, :3]}, "adapter_model.safetensors: .*: expected .* got"),
-        ({n: a for n, a in arrays.items() if n != first.replace("lora_A", "lora_B")}, "missing: .*lora_B.weight"),
+        (
+            {n: a for n, a in arrays.items() if n != first.replace("lora_A", "lora_B")},
+            "missing: .*lora_B.weight",
+        ),
         (
             {n.replace("c_attn", "query"): a for n, a in arrays.items()},
             "the model has no map transformer.h.0.attn.query",

@@ -23,9 +23,15 @@ def language_model(**options: Any) -> nn.LanguageModel:
 
 @pytest.mark.parametrize("vocab", [65, 2000])
 @pytest.mark.parametrize("width", [32, 256])
-@pytest.mark.parametrize("options", [{}, {"positions": "rotary", "norm": "rms"}, {"scale_embedding": True}], ids=str)
-def test_a_tied_language_model_starts_near_ln_v(vocab: int, width: int, options: dict[str, Any]) -> None:
-    model = nn.LanguageModel(nn.LanguageModelConfig(vocab, width, 4, 2, 2 * width, **options), np.random.default_rng(0))
+@pytest.mark.parametrize(
+    "options", [{}, {"positions": "rotary", "norm": "rms"}, {"scale_embedding": True}], ids=str
+)
+def test_a_tied_language_model_starts_near_ln_v(
+    vocab: int, width: int, options: dict[str, Any]
+) -> None:
+    model = nn.LanguageModel(
+        nn.LanguageModelConfig(vocab, width, 4, 2, 2 * width, **options), np.random.default_rng(0)
+    )
     ids = np.random.default_rng(1).integers(0, vocab, (4, 30))
     assert model.loss(ids).item() == pytest.approx(np.log(vocab), abs=0.35)
 
@@ -47,7 +53,11 @@ def test_a_model_is_built_again_from_plain_data_and_draws_nothing(make: Callable
     before = mg.get_rng_state()
     data = json.loads(json.dumps(nn.model_to_dict(model)))
     again = nn.model_from_dict(data)
-    assert type(again) is type(model) and again.config == model.config and hash(again.config) == hash(model.config)
+    assert (
+        type(again) is type(model)
+        and again.config == model.config
+        and hash(again.config) == hash(model.config)
+    )
     assert not any(p.data.any() for name, p in again.named_parameters() if "norm" not in name)
     assert mg.get_rng_state() == before
     again.load_state_dict(model.state_dict())
@@ -57,18 +67,33 @@ def test_a_model_is_built_again_from_plain_data_and_draws_nothing(make: Callable
 
 
 def test_an_older_description_is_read_and_a_strange_one_refused() -> None:
-    older = {"source_vocab_size": 9, "target_vocab_size": 9, "d_model": 8, "num_heads": 2, "sos_id": 1, "d_ff": 12}
+    older = {
+        "source_vocab_size": 9,
+        "target_vocab_size": 9,
+        "d_model": 8,
+        "num_heads": 2,
+        "sos_id": 1,
+        "d_ff": 12,
+    }
     model = nn.model_from_dict(older)
     assert isinstance(model, nn.Transformer) and model.config.bos_id == 1
     for data, message in [
-        ({"model": "Perceiver"}, "unknown model 'Perceiver'; expected one of Transformer, LanguageModel, Enc"),
+        (
+            {"model": "Perceiver"},
+            "unknown model 'Perceiver'; expected one of Transformer, LanguageModel, Enc",
+        ),
         ({"d_model": 8}, "unknown model None"),
         ({"model": "LanguageModel", "heads": 3}, "unknown settings: heads; expected some of"),
-        ({"model": "LanguageModel", "vocab_size": 9, "d_model": 8.5}, "d_model: expected an integer, got 8.5"),
+        (
+            {"model": "LanguageModel", "vocab_size": 9, "d_model": 8.5},
+            "d_model: expected an integer, got 8.5",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             nn.model_from_dict(data)
-    with pytest.raises(TypeError, match="model_to_dict: expected one of Transformer, .* got Linear"):
+    with pytest.raises(
+        TypeError, match="model_to_dict: expected one of Transformer, .* got Linear"
+    ):
         nn.model_to_dict(nn.Linear(2, 2))
 
 
@@ -78,7 +103,11 @@ def test_an_older_description_is_read_and_a_strange_one_refused() -> None:
 def test_no_token_is_hidden_unless_the_model_says_so() -> None:
     """Token 0 costs and learns like any other; a padding token neither; one that also ends texts does again."""
     ids = np.array([[0, 3, 0, 5]])
-    for options, hidden in [({}, False), ({"pad_id": 0}, True), ({"pad_id": 0, "eos_id": (0, 2)}, False)]:
+    for options, hidden in [
+        ({}, False),
+        ({"pad_id": 0}, True),
+        ({"pad_id": 0, "eos_id": (0, 2)}, False),
+    ]:
         model = language_model(**options, tie=False)
         model.loss(ids).backward()
         learned = model.embedding.tokens.weight.grad.data[0].any()
@@ -90,7 +119,8 @@ def test_no_token_is_hidden_unless_the_model_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    "positions", ["learned", "sinusoidal", "rotary", "alibi", "relative", "learned_relative", "none"]
+    "positions",
+    ["learned", "sinusoidal", "rotary", "alibi", "relative", "learned_relative", "none"],
 )
 def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
     model = language_model(positions=positions, vocab=20).eval()
@@ -109,14 +139,18 @@ def test_a_batch_is_its_rows_wherever_padding_stands(positions: str) -> None:
         assert model.loss(ids, mask, reduction="sum").item() == pytest.approx(sum(losses), rel=1e-9)
         assert model.num_targets(ids, mask) == 5 + 2
     prompts = [text.tolist() for text in texts]
-    assert nn.generate(model, prompts, max_len=8) == [nn.generate(model, prompt, max_len=8) for prompt in prompts]
+    assert nn.generate(model, prompts, max_len=8) == [
+        nn.generate(model, prompt, max_len=8) for prompt in prompts
+    ]
 
 
 def test_masks_of_padding_are_checked() -> None:
     model = language_model()
     ids = np.array([[1, 2, 3]])
     for mask in (np.ones((1, 3)), np.ones((1, 2), bool), np.ones(3, bool)):
-        with pytest.raises(ValueError, match=r"padding_mask: expected booleans \(1, 3\), True = a real token, got"):
+        with pytest.raises(
+            ValueError, match=r"padding_mask: expected booleans \(1, 3\), True = a real token, got"
+        ):
             model(ids, mask)
 
 
@@ -136,7 +170,9 @@ def test_heads_of_encoders() -> None:
     expected = mg.cross_entropy(masked(ids)[targets >= 0], targets[targets >= 0])
     assert masked.loss(ids, targets).item() == pytest.approx(expected.item(), rel=1e-12)
     assert masked.output.weight is masked.embedding.tokens.weight
-    first = nn.EncoderClassifier(nn.EncoderConfig(9, 8, 2, 1, 12, pool="first", **options), rng).eval()
+    first = nn.EncoderClassifier(
+        nn.EncoderConfig(9, 8, 2, 1, 12, pool="first", **options), rng
+    ).eval()
     np.testing.assert_array_equal(first.pooled(ids).data, first.hidden(ids).data[:, 0])
 
 
@@ -147,14 +183,18 @@ def test_layers_by_themselves() -> None:
     x = rng.standard_normal((2, 3, 8))
     later = x.copy()
     later[:, 2] += 1
-    np.testing.assert_allclose(layer(x, is_causal=True).data[:, :2], layer(later, is_causal=True).data[:, :2])
+    np.testing.assert_allclose(
+        layer(x, is_causal=True).data[:, :2], layer(later, is_causal=True).data[:, :2]
+    )
     model = nn.EncoderModel(nn.EncoderConfig(9, 8, 2, 3, 12, shared_layers=True, **SMALL), rng)
     assert len(model.encoder.layers) == 1
     expected: Any = x
     for _ in range(3):
         expected = model.encoder.layers[0](expected)
     np.testing.assert_array_equal(model.encoder(x).data, expected.data)
-    with pytest.raises(ValueError, match="norm: expected one of layer, rms, rms_zero_centred, got 'batch'"):
+    with pytest.raises(
+        ValueError, match="norm: expected one of layer, rms, rms_zero_centred, got 'batch'"
+    ):
         nn.TransformerEncoderLayer(8, 2, 12, norm="batch")
 
 
@@ -163,10 +203,14 @@ def test_layers_by_themselves() -> None:
 
 def test_eight_threads_share_a_model() -> None:
     """Evaluation, recording and gates hold for the thread that asks; the model itself stays as it is."""
-    model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, dropout=0.5, max_len=12, dtype="float64"))
+    model = nn.Transformer(
+        nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, dropout=0.5, max_len=12, dtype="float64")
+    )
     name = "encoder.layers.0.self_attention"
     sources = [np.random.default_rng(i).integers(3, 9, (2, 3 + i % 3)) for i in range(8)]
-    expected = [[h.tokens for h in nn.greedy_search(model, s, max_len=9, eos=None)] for s in sources]
+    expected = [
+        [h.tokens for h in nn.greedy_search(model, s, max_len=9, eos=None)] for s in sources
+    ]
 
     def work(i: int) -> tuple[Any, list[tuple[int, ...]], bool]:
         found, shapes = None, []

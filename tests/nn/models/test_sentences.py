@@ -29,7 +29,10 @@ def change(path: Path, **settings: Any) -> None:
 
 def modules(path: Path, *kinds: str, model: str = "") -> None:
     places = [model if kind == "Transformer" else f"{i}_{kind}" for i, kind in enumerate(kinds)]
-    entries = [{"path": place, "type": f"sentence_transformers.models.{kind}"} for place, kind in zip(places, kinds)]
+    entries = [
+        {"path": place, "type": f"sentence_transformers.models.{kind}"}
+        for place, kind in zip(places, kinds)
+    ]
     (path / "modules.json").write_text(json.dumps(entries))
 
 
@@ -90,10 +93,14 @@ def test_what_would_be_left_out_is_refused(folder: Path, name: str) -> None:
 
 def test_a_language_model_that_looks_ahead_is_refused(tmp_path: Path) -> None:
     path = language_model_folder(tmp_path)
-    for name, value, expected in (("is_causal", False, "true"), ("use_bidirectional_attention", True, "false")):
+    for name, value, expected in (
+        ("is_causal", False, "true"),
+        ("use_bidirectional_attention", True, "false"),
+    ):
         change(path / "config.json", **{name: value})
         with pytest.raises(
-            ValueError, match=f"config.json: {name}: expected {expected} or null .others are not supported"
+            ValueError,
+            match=f"config.json: {name}: expected {expected} or null .others are not supported",
         ):
             nn.load(path)
         change(path / "config.json", **{name: None})
@@ -103,17 +110,25 @@ def test_a_language_model_that_looks_ahead_is_refused(tmp_path: Path) -> None:
 def test_prompts(folder: Path) -> None:
     change(folder / OURS, prompts={"query": "why ", "document": ""}, default_prompt_name="query")
     encoder = nn.sentence_encoder(folder)
-    plain, asked = encoder.encode(SENTENCES, prompt=""), encoder.encode(["why " + s for s in SENTENCES], prompt="")
+    plain, asked = (
+        encoder.encode(SENTENCES, prompt=""),
+        encoder.encode(["why " + s for s in SENTENCES], prompt=""),
+    )
     for found, expected in (
-        (encoder.encode(SENTENCES), asked), (encoder.encode(SENTENCES, prompt="why "), asked),
+        (encoder.encode(SENTENCES), asked),
+        (encoder.encode(SENTENCES, prompt="why "), asked),
         (encoder.encode(SENTENCES, prompt_name="document"), plain),
-    ):  # fmt: skip
+    ):
         np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(encoder.encode(SENTENCES[0], prompt_name="query"), encoder.encode(SENTENCES[:1])[0])
+    np.testing.assert_array_equal(
+        encoder.encode(SENTENCES[0], prompt_name="query"), encoder.encode(SENTENCES[:1])[0]
+    )
     assert np.abs(plain - asked).max() > 0.01
     with pytest.raises(ValueError, match="encode: expected a prompt or a prompt_name, got both"):
         encoder.encode("a", prompt="x", prompt_name="query")
-    with pytest.raises(ValueError, match="prompt_name: expected one of query, document, got 'answer'"):
+    with pytest.raises(
+        ValueError, match="prompt_name: expected one of query, document, got 'answer'"
+    ):
         encoder.encode("a", prompt_name="answer")
     for sentences, prompt in ((["a", 3], None), (["a"], 3)):
         with pytest.raises(TypeError, match="expected texts, got 3"):
@@ -122,7 +137,9 @@ def test_prompts(folder: Path) -> None:
     change(folder / OURS, default_prompt_name=None)
     encoder = nn.sentence_encoder(folder)
     np.testing.assert_array_equal(encoder.encode(SENTENCES), plain)
-    with pytest.raises(ValueError, match="a pooling without the prompt's tokens is not supported, got 'why '"):
+    with pytest.raises(
+        ValueError, match="a pooling without the prompt's tokens is not supported, got 'why '"
+    ):
         encoder.encode(SENTENCES, prompt_name="query")
 
 
@@ -150,12 +167,22 @@ def test_similarities() -> None:
     for name, of in pairs.items():
         encoder = nn.SentenceEncoder.__new__(nn.SentenceEncoder)
         encoder.similarity_fn_name = name
-        np.testing.assert_allclose(encoder.similarity(a, b), [[of(x, y) for y in b] for x in a], rtol=1e-12)
-        np.testing.assert_allclose(encoder.similarity(a, b[0]), encoder.similarity(a, b)[:, :1], rtol=1e-12)
-        assert encoder.similarity(a, b[:0]).shape == (4, 0) and encoder.similarity(a[:0], b).shape == (0, 2)
-        small = np.array([[3, 200, 7], [250, 1, 9]], np.uint8)  # whose differences and products are none of 8 bits
+        np.testing.assert_allclose(
+            encoder.similarity(a, b), [[of(x, y) for y in b] for x in a], rtol=1e-12
+        )
+        np.testing.assert_allclose(
+            encoder.similarity(a, b[0]), encoder.similarity(a, b)[:, :1], rtol=1e-12
+        )
+        assert encoder.similarity(a, b[:0]).shape == (4, 0) and encoder.similarity(
+            a[:0], b
+        ).shape == (0, 2)
+        small = np.array(
+            [[3, 200, 7], [250, 1, 9]], np.uint8
+        )  # whose differences and products are none of 8 bits
         found = encoder.similarity(small, small.tolist())
-        np.testing.assert_allclose(found, encoder.similarity(small / 1.0, small / 1.0), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            found, encoder.similarity(small / 1.0, small / 1.0), rtol=1e-6, atol=1e-6
+        )
         for odd in (b[:, :1], b[None], ["the cat"]):
             with pytest.raises(ValueError, match="similarity: expected vectors"):
                 encoder.similarity(a, odd)

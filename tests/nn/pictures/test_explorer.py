@@ -23,7 +23,12 @@ from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
 
 SOURCE = ["我", "有", "一只", "猫"]
 TARGET = ["I", "have", "a", "cat", "<eos>"]
-HOSTILE = ["<script>window.ran = 1</script>", "</script><img src=x onerror='window.ran = 1'>", "<!--<script>", "&lt;"]
+HOSTILE = [
+    "<script>window.ran = 1</script>",
+    "</script><img src=x onerror='window.ran = 1'>",
+    "<!--<script>",
+    "&lt;",
+]
 
 
 def random_weights(seed: int, layers: int, heads: int, queries: int, keys: int) -> list[np.ndarray]:
@@ -43,7 +48,9 @@ MAPS = {
 
 
 def data_of(page: str) -> dict[str, Any]:
-    [found] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    [found] = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL
+    )
     return json.loads(found)  # type: ignore[no-any-return]
 
 
@@ -56,10 +63,15 @@ def test_weights_survive_to_within_their_byte() -> None:
 
 
 def test_rows_and_columns_have_their_tokens() -> None:
-    page = attention_page({**MAPS, "empty": [], "other": MAPS["encoder"]}, SOURCE, TARGET, title="a title")
+    page = attention_page(
+        {**MAPS, "empty": [], "other": MAPS["encoder"]}, SOURCE, TARGET, title="a title"
+    )
     data = data_of(page)
     assert data["title"] == "a title"
-    sides = {entry["name"]: (entry["queries"]["tokens"], entry["keys"]["tokens"]) for entry in data["maps"]}
+    sides = {
+        entry["name"]: (entry["queries"]["tokens"], entry["keys"]["tokens"])
+        for entry in data["maps"]
+    }
     assert sides == {
         "encoder": (SOURCE, SOURCE),
         "decoder": (TARGET, ["<bos>", "I", "have", "a", "cat"]),
@@ -89,11 +101,13 @@ def test_errors() -> None:
         with pytest.raises(ValueError, match=r"expected weights from 0 to 1 in layer 2 of 'cross'"):
             attention_page({"cross": [weights, bad]}, SOURCE, TARGET)
     with pytest.raises(
-        ValueError, match=r"\(heads, target, source\) of shape \(4, 5, 4\) in layer 2 of 'cross', got \(3, 5, 4\)"
+        ValueError,
+        match=r"\(heads, target, source\) of shape \(4, 5, 4\) in layer 2 of 'cross', got \(3, 5, 4\)",
     ):
         attention_page({"cross": [weights, weights[:3]]}, SOURCE, TARGET)
     with pytest.raises(
-        ValueError, match=r"\(heads, sequence, sequence\) of shape \(4, 4, 4\) in layer 1 of 'encoder', got"
+        ValueError,
+        match=r"\(heads, sequence, sequence\) of shape \(4, 4, 4\) in layer 1 of 'encoder', got",
     ):
         attention_page({"encoder": [weights]}, SOURCE)
     with pytest.raises(ValueError, match="at least one layer"):
@@ -109,7 +123,12 @@ def test_translate_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture
     save_arrays(tmp_path / "best.safetensors", translator.model.state_dict())
 
     path = tmp_path / "page.html"
-    assert load("translate").main([str(tmp_path), "--max-len", "6", "--explore", str(path), "有", "我 有 一只 猫"]) == 0
+    assert (
+        load("translate").main(
+            [str(tmp_path), "--max-len", "6", "--explore", str(path), "有", "我 有 一只 猫"]
+        )
+        == 0
+    )
     assert str(path) in capsys.readouterr().err
 
     data = data_of(path.read_text(encoding="utf-8"))
@@ -131,7 +150,13 @@ class Page:
     def __init__(self, driver: Any, folder: Path) -> None:
         self.driver, self.folder = driver, folder
 
-    def open(self, maps: dict[str, list[np.ndarray]], source: list[str], target: list[str], title: str = "") -> None:
+    def open(
+        self,
+        maps: dict[str, list[np.ndarray]],
+        source: list[str],
+        target: list[str],
+        title: str = "",
+    ) -> None:
         path = self.folder / "page.html"
         attention_page(maps, source, target, path, title)
         self.driver.get(path.as_uri())
@@ -142,7 +167,9 @@ class Page:
 
     def settle(self) -> None:
         """Wait until the page has drawn: two frames from now."""
-        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(() => arguments[0]()))")
+        self.driver.execute_async_script(
+            "requestAnimationFrame(() => requestAnimationFrame(() => arguments[0]()))"
+        )
 
     def all(self, selector: str) -> list[Any]:
         return self.driver.find_elements("css selector", selector)  # type: ignore[no-any-return]
@@ -166,7 +193,9 @@ class Page:
 
     def pixels(self, canvas: Any) -> np.ndarray:
         """The colours and opacities (height, width, 4) of a canvas."""
-        return image(base64.b64decode(self.run("arguments[0].toDataURL()", canvas).partition(",")[2]))
+        return image(
+            base64.b64decode(self.run("arguments[0].toDataURL()", canvas).partition(",")[2])
+        )
 
     def drawn(self) -> np.ndarray:
         return self.pixels(self.all("#stage canvas")[0])
@@ -184,7 +213,11 @@ class Page:
         return opacity[np.ix_(rows.astype(int), columns.astype(int))]
 
     def heads_on(self) -> list[int]:
-        return [i for i, box in enumerate(self.all("#heads button")) if box.get_attribute("aria-pressed") == "true"]
+        return [
+            i
+            for i, box in enumerate(self.all("#heads button"))
+            if box.get_attribute("aria-pressed") == "true"
+        ]
 
     def focused(self) -> str:
         return self.run("(document.activeElement.title || document.activeElement.ariaLabel)")  # type: ignore[no-any-return]
@@ -204,10 +237,18 @@ def chromium() -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not browser or not driver:
-        pytest.skip("chromium and chromedriver are not installed (Debian: chromium, chromium-driver)")
+        pytest.skip(
+            "chromium and chromedriver are not installed (Debian: chromium, chromium-driver)"
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = browser
-    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1000,760"):
+    for argument in (
+        "headless=new",
+        "no-sandbox",
+        "disable-gpu",
+        "disable-dev-shm-usage",
+        "window-size=1000,760",
+    ):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
@@ -253,14 +294,18 @@ def test_pointing_at_a_token_draws_where_it_attends(page: Page) -> None:
     queries, keys = page.all("#queries li"), page.all("#keys li")
     for query in (0, 3):
         page.act(("move_to_element", queries[query]))
-        np.testing.assert_allclose(page.boxes("keys", 4), np.sqrt(weights[:, query]).T / 2, atol=0.006)
+        np.testing.assert_allclose(
+            page.boxes("keys", 4), np.sqrt(weights[:, query]).T / 2, atol=0.006
+        )
         assert not page.boxes("queries", 4).any()
         best = weights[:, query].mean(0).argmax()
         largest = weights[:, query].mean(0).max()
         expected = f"{TARGET[query]}{query + 1} attends to {SOURCE[best]}{best + 1} {largest:.2f}"
         assert page.readout().startswith(expected[:-1])  # its last digit is that of a byte
     page.act(("move_to_element", keys[2]))
-    np.testing.assert_allclose(page.boxes("queries", 4), np.sqrt(weights[:, :, 2]).T / 2, atol=0.006)
+    np.testing.assert_allclose(
+        page.boxes("queries", 4), np.sqrt(weights[:, :, 2]).T / 2, atol=0.006
+    )
     assert f"{SOURCE[2]}3 is attended to by" in page.readout()
     page.act(("move_to_element", page.all("h1")[0]))
     np.testing.assert_array_equal(page.drawn(), at_rest)
@@ -277,7 +322,9 @@ def test_heads_are_switched_and_isolated(page: Page) -> None:
     page.act(("double_click", boxes[2]))
     assert page.heads_on() == [2]
     page.act(("move_to_element", page.all("#queries li")[1]))
-    np.testing.assert_allclose(page.boxes("keys", 1)[:, 0], np.sqrt(MAPS["encoder"][0][2, 1]) / 2, atol=0.006)
+    np.testing.assert_allclose(
+        page.boxes("keys", 1)[:, 0], np.sqrt(MAPS["encoder"][0][2, 1]) / 2, atol=0.006
+    )
     page.act(("double_click", boxes[2]))
     assert page.heads_on() == [0, 1, 2, 3]
     page.act(("move_to_element", page.all("h1")[0]))
@@ -293,7 +340,9 @@ def test_keys_do_all_that_the_mouse_does(page: Page) -> None:
     assert page.all("#tokens")[0].is_displayed() is False
     page.press("ARROW_LEFT")
     page.press("TAB", "TAB", "ARROW_RIGHT", "TAB", "ARROW_RIGHT", "SPACE")  # it opens on "cross"
-    weights = MAPS["cross"][1][[0, 2, 3]].mean(0)  # the map and the layer that were chosen, without head 2
+    weights = MAPS["cross"][1][[0, 2, 3]].mean(
+        0
+    )  # the map and the layer that were chosen, without head 2
     assert page.focused() == "head 2" and page.heads_on() == [0, 2, 3]
 
     page.press("TAB", "ARROW_DOWN")
@@ -312,7 +361,9 @@ def test_keys_do_all_that_the_mouse_does(page: Page) -> None:
 
     page.run("document.querySelectorAll('#heads button')[1].focus()")
     for expected in ([1], [0, 1, 2, 3]):
-        ActionChains(page.driver, duration=0).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+        ActionChains(page.driver, duration=0).key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(
+            Keys.SHIFT
+        ).perform()
         page.settle()
         assert page.heads_on() == expected
 
@@ -329,9 +380,13 @@ def test_the_model_view_has_every_weight(page: Page) -> None:
     page.choose("view", 1)
     page.choose("map", 2)
     maps = page.all("#grid canvas")
-    found = np.array([page.pixels(canvas) for canvas in maps]).reshape(2, 4, 5, 4, 4)  # layer, head, row, column
+    found = np.array([page.pixels(canvas) for canvas in maps]).reshape(
+        2, 4, 5, 4, 4
+    )  # layer, head, row, column
     np.testing.assert_allclose(found[..., 3], np.sqrt(MAPS["cross"]), atol=0.51 / 255)
-    colours = [pixels[pixels[..., 3] > 0.8][:, :3] for pixels in found.swapaxes(0, 1)]  # of each head
+    colours = [
+        pixels[pixels[..., 3] > 0.8][:, :3] for pixels in found.swapaxes(0, 1)
+    ]  # of each head
     assert max(np.ptp(colour, axis=0).max() for colour in colours) < 0.02
     assert len({tuple(colour[0].round(1)) for colour in colours}) == 4
 
@@ -369,7 +424,11 @@ def test_a_narrow_window_needs_no_sideways_scroll(page: Page) -> None:
 
 def test_tokens_are_text(page: Page) -> None:
     page.open({"encoder": random_weights(3, 1, 2, 6, 6)}, [*HOSTILE, " a\n", "猫"], [], HOSTILE[0])
-    assert [item.get_attribute("title") for item in page.all("#keys li")] == [*HOSTILE, " a\n", "猫"]
+    assert [item.get_attribute("title") for item in page.all("#keys li")] == [
+        *HOSTILE,
+        " a\n",
+        "猫",
+    ]
     shown = [token.replace(" ", "␣") for token in HOSTILE]
     assert [item.text for item in page.all("#keys li")] == [*shown, "␣a↵", "猫"]
     page.act(("move_to_element", page.all("#queries li")[0]))
@@ -425,10 +484,20 @@ def models() -> list[tuple[Any, dict[str, Any]]]:
     """A model of each kind, and what `explore` is given for it."""
     rng = np.random.default_rng(5)
     words = [f"w{i}" for i in range(12)]
-    two = nn.TransformerConfig(12, 12, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=16)
-    one = nn.LanguageModelConfig(12, d_model=16, num_heads=4, num_kv_heads=2, num_layers=2, d_ff=16, positions="rotary")
+    two = nn.TransformerConfig(
+        12, 12, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=16
+    )
+    one = nn.LanguageModelConfig(
+        12, d_model=16, num_heads=4, num_kv_heads=2, num_layers=2, d_ff=16, positions="rotary"
+    )
     enc = nn.EncoderConfig(
-        12, d_model=16, num_heads=4, num_layers=2, d_ff=16, attention_scale=1.0, positions="relative"
+        12,
+        d_model=16,
+        num_heads=4,
+        num_layers=2,
+        d_ff=16,
+        attention_scale=1.0,
+        positions="relative",
     )
     ids, target = [4, 5, 6, 7], [8, 9, 2]
     own = {"ids": ids, "tokens": [words[i] for i in ids]}
@@ -449,14 +518,25 @@ def test_explore_takes_any_model(which: int) -> None:
     model, given = models()[which]
     page = explore(model, **given)
     data = data_of(page)
-    assert [m["name"] for m in data["maps"]] == [["encoder", "decoder", "cross"], ["self"], ["self"]][which]
+    assert [m["name"] for m in data["maps"]] == [
+        ["encoder", "decoder", "cross"],
+        ["self"],
+        ["self"],
+    ][which]
     assert data["maps"][0]["queries"]["label"] == ["source", "sequence", "sequence"][which]
     for found in data["maps"]:
-        Q, K, h, d = len(found["queries"]["tokens"]), len(found["keys"]["tokens"]), found["heads"], found["size"]
+        Q, K, h, d = (
+            len(found["queries"]["tokens"]),
+            len(found["keys"]["tokens"]),
+            found["heads"],
+            found["size"],
+        )
         for weights, pair in zip(found["layers"], found["vectors"]):
             w = (np.frombuffer(base64.b64decode(weights), np.uint8).reshape(h, Q, K) / 255.0) ** 2
             scores = decoded(pair["q"], h, Q, d) @ decoded(pair["k"], h, K, d).swapaxes(1, 2)
-            scores = scores * pair.get("scale", d**-0.5) + (decoded(pair["bias"], h, Q, K) if which == 2 else 0)
+            scores = scores * pair.get("scale", d**-0.5) + (
+                decoded(pair["bias"], h, Q, K) if which == 2 else 0
+            )
             if which == 1 or found["name"] == "decoder":
                 scores[:, ~np.tri(Q, dtype=bool)] = -np.inf
             e = np.exp(scores - scores.max(-1, keepdims=True))
@@ -470,18 +550,25 @@ def test_explore_takes_any_model(which: int) -> None:
 
 def test_vectors_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"vectors of 'cross', got \(4, 5, 3\) and \(4, 5, 3\)"):
-        attention_page(MAPS, SOURCE, TARGET, vectors={"cross": [(np.zeros((4, 5, 3)), np.zeros((4, 5, 3)))]})
+        attention_page(
+            MAPS, SOURCE, TARGET, vectors={"cross": [(np.zeros((4, 5, 3)), np.zeros((4, 5, 3)))]}
+        )
 
 
 def test_the_matrix_and_the_way_to_a_cell(page: Page, tmp_path: Path) -> None:
     model, given = models()[0]
     path = tmp_path / "way.html"
     whole = explore(model, **given, path=path, beams=[("w8 w9", -0.2), ("w8", -1.5)])
-    page.driver.get(path.resolve().as_uri() + "#view=matrix&map=cross&layer=1&heads=2&cell=1.3&step=2")
+    page.driver.get(
+        path.resolve().as_uri() + "#view=matrix&map=cross&layer=1&heads=2&cell=1.3&step=2"
+    )
     page.settle()
     assert page.heads_on() == [2] and page.all("#field canvas")[0].is_displayed()
     found = data_of(whole)["maps"][2]
-    q, k = decoded(found["vectors"][1]["q"], 4, 3, 4)[2, 1], decoded(found["vectors"][1]["k"], 4, 4, 4)[2, 3]
+    q, k = (
+        decoded(found["vectors"][1]["q"], 4, 3, 4)[2, 1],
+        decoded(found["vectors"][1]["k"], 4, 4, 4)[2, 3],
+    )
     way = page.all("#way")[0].text
     assert f"Their sum: {q @ k:.3f}; divided by √4: {q @ k / 2:.3f}" in way
     products = sorted((q * k).tolist(), key=abs, reverse=True)
@@ -502,17 +589,30 @@ def test_the_way_has_scale_bias_and_mask(page: Page, tmp_path: Path) -> None:
     whole = explore(model, **given, path=tmp_path / "scaled.html")
     pair = data_of(whole)["maps"][0]["vectors"][1]
     q, k = (decoded(pair[side], 4, 4, 4) for side in "qk")
-    page.driver.get((tmp_path / "scaled.html").as_uri() + "#view=matrix&map=self&layer=1&heads=2&cell=1.3")
+    page.driver.get(
+        (tmp_path / "scaled.html").as_uri() + "#view=matrix&map=self&layer=1&heads=2&cell=1.3"
+    )
     page.settle()
     product, bias = q[2, 1] @ k[2, 3], decoded(pair["bias"], 4, 4, 4)[2, 1, 3]
     way = page.all("#way")[0].text
-    assert f"sum: {product:.3f}; times 1, plus {bias:.3f} for their distance: {product + bias:.3f}" in way
+    assert (
+        f"sum: {product:.3f}; times 1, plus {bias:.3f} for their distance: {product + bias:.3f}"
+        in way
+    )
 
     ones, weights = np.ones((1, 3, 1)), np.array([[[1.0, 0, 0], [0.5, 0.5, 0], [1, 0, 0]]])
     keys = np.array([0.0, 0, -20]).reshape(1, 3, 1)
-    attention_page({"own": [weights]}, list("abc"), (), tmp_path / "a.html", vectors={"own": [(ones, keys)]})
-    for cell, said in (("0.1", "The mask hides"), ("1.1", "lets it through"), ("1.2", "would change nothing")):
-        page.driver.get((tmp_path / "a.html").as_uri() + f"#view=matrix&map=own&layer=0&heads=0&cell={cell}")
+    attention_page(
+        {"own": [weights]}, list("abc"), (), tmp_path / "a.html", vectors={"own": [(ones, keys)]}
+    )
+    for cell, said in (
+        ("0.1", "The mask hides"),
+        ("1.1", "lets it through"),
+        ("1.2", "would change nothing"),
+    ):
+        page.driver.get(
+            (tmp_path / "a.html").as_uri() + f"#view=matrix&map=own&layer=0&heads=0&cell={cell}"
+        )
         page.driver.refresh()
         page.settle()
         assert said in page.all("#way")[0].text
@@ -521,12 +621,15 @@ def test_the_way_has_scale_bias_and_mask(page: Page, tmp_path: Path) -> None:
 def test_numbers_in_cells_can_be_read(page: Page) -> None:
     """On every shade of every head, in both themes: the better of ink and paper, which is never below 3.8."""
     page.open(MAPS, SOURCE, TARGET)
-    code = re.search(r"/\*\* Red, green.*?(?=\nfunction paintCells)", str(attention_page(MAPS, SOURCE, TARGET)), re.S)[
-        0
-    ]
+    code = re.search(
+        r"/\*\* Red, green.*?(?=\nfunction paintCells)",
+        str(attention_page(MAPS, SOURCE, TARGET)),
+        re.S,
+    )[0]
     for scheme in ("light", "dark"):
         page.driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
         worst = page.run(
             "(() => {"
@@ -550,7 +653,9 @@ def test_numbers_in_cells_can_be_read(page: Page) -> None:
 
 
 def test_threshold_mean_rollout_and_behaviour(page: Page) -> None:
-    eye = np.stack([np.eye(6), np.roll(np.eye(6), -1, axis=1), np.full((6, 6), 1 / 6), np.eye(6)[::-1]])
+    eye = np.stack(
+        [np.eye(6), np.roll(np.eye(6), -1, axis=1), np.full((6, 6), 1 / 6), np.eye(6)[::-1]]
+    )
     eye[1, 0] = eye[1, :, 5] = 0
     eye[1, 0, 0] = 1  # the second head looks at the word before
     page.open({"encoder": [eye, eye]}, list("abcdef"), [])
@@ -580,7 +685,9 @@ def test_heads_that_look_at_marks_and_at_words_before(page: Page) -> None:
     marks[0, :, 4] = 1  # [SEP]
     marks[1, :, [0, 4]] = 0.5  # the two marks, half of it each
     marks[2:] = np.roll(np.eye(5), 1, axis=1)
-    causal = np.stack([np.eye(5), np.tri(5) / np.arange(1, 6)[:, None], np.eye(5, k=-1), np.eye(5, k=-1)])
+    causal = np.stack(
+        [np.eye(5), np.tri(5) / np.arange(1, 6)[:, None], np.eye(5, k=-1), np.eye(5, k=-1)]
+    )
     causal[2:, 0, 0] = 1
     words = ["[CLS]", "a", "b", "c", "[SEP]"]
     page.open({"encoder": [marks], "decoder": [causal]}, words, ["x", "y", "z", "u", "<eos>"])
@@ -610,10 +717,15 @@ def test_the_address_leads_back(page: Page) -> None:
 
 def test_pictures_are_saved_whatever_the_tokens_hold(page: Page) -> None:
     page.open(
-        {"encoder": random_weights(3, 1, 2, 4, 4)}, ["\0", "\ud800", "\U0001f600" * 30, "\ufffe\x7f"], [], "\u202e\0<&"
+        {"encoder": random_weights(3, 1, 2, 4, 4)},
+        ["\0", "\ud800", "\U0001f600" * 30, "\ufffe\x7f"],
+        [],
+        "\u202e\0<&",
     )
     assert [item.text for item in page.all("#keys li bdi")][:2] == ["⟨NUL⟩", "⟨D800⟩"]
-    page.run("URL.createObjectURL = (blob) => { (window.saved ??= []).push(blob); return 'data:,'; }")
+    page.run(
+        "URL.createObjectURL = (blob) => { (window.saved ??= []).push(blob); return 'data:,'; }"
+    )
     for button in ("svg", "png"):
         page.run(f"document.getElementById('{button}').click()")
     script = "(async (done) => { while (window.saved.length < 2) await new Promise((r) => setTimeout(r, 20)); done([await saved[0].text(), saved[1].type, saved[1].size]); })(arguments[0])"

@@ -56,8 +56,12 @@ def overlap(figure: Any) -> list[tuple[str, str]]:
         low, high = sorted(axis.get_view_interval())
         for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):
             hidden |= set() if low <= tick.get_loc() <= high else {tick.label1, tick.label2}
-    drawn = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible() and t not in hidden]
-    boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in drawn if t.get_rotation() in (0, 90)]
+    drawn = [
+        t for t in figure.findobj(Text) if t.get_text() and t.get_visible() and t not in hidden
+    ]
+    boxes = [
+        (t.get_text(), t.get_window_extent(renderer)) for t in drawn if t.get_rotation() in (0, 90)
+    ]
     assert boxes
     return [(a, b) for (a, x), (b, y) in itertools.combinations(boxes, 2) if x.overlaps(y)]
 
@@ -65,7 +69,9 @@ def overlap(figure: Any) -> list[tuple[str, str]]:
 @pytest.fixture
 def no_chinese_font(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matplotlib's own fonts were the only ones."""
-    own = [f for f in font_manager.fontManager.ttflist if f.name.startswith(("DejaVu", "STIX", "cm"))]
+    own = [
+        f for f in font_manager.fontManager.ttflist if f.name.startswith(("DejaVu", "STIX", "cm"))
+    ]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
     monkeypatch.setattr(plots, "_rescanned", lambda: None)
 
@@ -84,13 +90,22 @@ def chinese_font() -> str:
 
 def test_heatmap(tmp_path: Path) -> None:
     weights, keys = rows(3, 4), ["we", "see", "it", "."]
-    draw = lambda path: plots.attention_heatmap(mg.Tensor(weights, True), ENGLISH, keys, "the title", path)
+    draw = lambda path: plots.attention_heatmap(
+        mg.Tensor(weights, True), ENGLISH, keys, "the title", path
+    )
     figure = draw(tmp_path / "a" / "b.png")
     axes, bar = figure.axes
     np.testing.assert_array_equal(axes.images[0].get_array(), weights)
-    assert axes.images[0].get_clim() == (0, 1)  # the same shade means the same weight in every picture
+    assert axes.images[0].get_clim() == (
+        0,
+        1,
+    )  # the same shade means the same weight in every picture
     assert texts(axes.get_xticklabels()) == keys and texts(axes.get_yticklabels()) == ENGLISH
-    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("the title", "attends to (keys)", "queries")
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == (
+        "the title",
+        "attends to (keys)",
+        "queries",
+    )
     assert bar.get_ylabel() == "weight"
     assert is_drawn(tmp_path / "a" / "b.png") and not overlap(draw(None))
 
@@ -111,7 +126,9 @@ def test_many_heads_take_several_lines() -> None:
     assert [axes.get_subplotspec().num1 for axes in maps] == [*range(7), *range(8, 15)]
     labelled = [bool(texts(axes.get_xticklabels())[0]) for axes in maps]
     assert labelled == [False] * 10 + [True] * 4  # those below which there is nothing
-    assert [axes.get_ylabel() for axes in maps if axes.get_ylabel()] == ["layer 1"] * 2 + ["layer 2"] * 2
+    assert [axes.get_ylabel() for axes in maps if axes.get_ylabel()] == ["layer 1"] * 2 + [
+        "layer 2"
+    ] * 2
 
 
 def test_grid_has_a_row_for_each_layer_and_a_column_for_each_head(tmp_path: Path) -> None:
@@ -125,7 +142,9 @@ def test_grid_has_a_row_for_each_layer_and_a_column_for_each_head(tmp_path: Path
         np.testing.assert_array_equal(axes.images[0].get_array(), layers[layer][head])
         assert axes.get_title() == (f"head {head + 1}" if layer == 0 else "")
         assert axes.get_ylabel() == (f"layer {layer + 1}" if head == 0 else "")
-        assert texts(axes.get_xticklabels()) == (keys if layer == 1 else [""] * 5)  # below the last row
+        assert texts(axes.get_xticklabels()) == (
+            keys if layer == 1 else [""] * 5
+        )  # below the last row
         assert texts(axes.get_yticklabels()) == (ENGLISH if head == 0 else [""] * 3)
     assert figure.get_suptitle() == "the title" and figure.get_supxlabel() == "attends to (keys)"
     assert figure.get_supylabel() == "queries"
@@ -133,9 +152,13 @@ def test_grid_has_a_row_for_each_layer_and_a_column_for_each_head(tmp_path: Path
 
 
 def test_labels_that_do_not_fit_the_weights() -> None:
-    with pytest.raises(ValueError, match=r"weights of shape \(3, 4\) do not fit 2 queries and 4 keys"):
+    with pytest.raises(
+        ValueError, match=r"weights of shape \(3, 4\) do not fit 2 queries and 4 keys"
+    ):
         plots.attention_heatmap(rows(3, 4), ["a", "b"], CHINESE)
-    with pytest.raises(ValueError, match=r"weights of shape \(3, 4\) do not fit 3 queries and 1 keys"):
+    with pytest.raises(
+        ValueError, match=r"weights of shape \(3, 4\) do not fit 3 queries and 1 keys"
+    ):
         plots.attention_grid([rows(2, 3, 4)], ENGLISH, ["a"])
 
 
@@ -147,16 +170,27 @@ def test_chinese_labels_are_in_a_font_that_has_them(chinese_font: str, tmp_path:
     assert texts(axes.get_xticklabels()) == CHINESE and axes.get_title() == "我 → I"
     for label in (*axes.get_xticklabels(), axes.title):
         assert label.get_fontfamily()[0] == chinese_font
-    assert axes.get_yticklabels()[0].get_fontfamily()[0] != chinese_font  # not where it is not needed
+    assert (
+        axes.get_yticklabels()[0].get_fontfamily()[0] != chinese_font
+    )  # not where it is not needed
     assert is_drawn(path)
     plots.attention_grid([rows(2, 4, 4)], CHINESE, CHINESE, "我 有 猫", tmp_path / "grid.png")
     plots.mask_picture({"猫": causal_mask(2)}, tmp_path / "mask.png")
-    plots.loss_curve([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], "猫", tmp_path / "loss.png")
+    plots.loss_curve(
+        [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], "猫", tmp_path / "loss.png"
+    )
 
 
-def test_without_such_a_font_tokens_are_numbered_and_titles_shortened(no_chinese_font: None, tmp_path: Path) -> None:
-    path, note = tmp_path / "x.png", "no font for these characters is installed: tokens are numbered"
-    draw = lambda file: plots.attention_heatmap(rows(4, 3), CHINESE, ["有", "a", "猫"], "我 有 猫  →  I have", file)
+def test_without_such_a_font_tokens_are_numbered_and_titles_shortened(
+    no_chinese_font: None, tmp_path: Path
+) -> None:
+    path, note = (
+        tmp_path / "x.png",
+        "no font for these characters is installed: tokens are numbered",
+    )
+    draw = lambda file: plots.attention_heatmap(
+        rows(4, 3), CHINESE, ["有", "a", "猫"], "我 有 猫  →  I have", file
+    )
     figure = draw(path)
     axes = figure.axes[0]
     assert texts(axes.get_yticklabels()) == ["#1", "#2", "#3", "#4"]
@@ -165,7 +199,10 @@ def test_without_such_a_font_tokens_are_numbered_and_titles_shortened(no_chinese
     assert is_drawn(path) and not overlap(draw(None))
     figure = plots.attention_grid([rows(2, 3, 4)], ENGLISH, CHINESE, "猫", path)
     assert figure.get_supxlabel() == f"attends to (keys)\n{note}" and figure.get_suptitle() == "…"
-    assert plots.attention_heatmap(rows(3, 3), ENGLISH, ENGLISH).axes[0].get_xlabel() == "attends to (keys)"
+    assert (
+        plots.attention_heatmap(rows(3, 3), ENGLISH, ENGLISH).axes[0].get_xlabel()
+        == "attends to (keys)"
+    )
     with pytest.warns(UserWarning, match="Glyph .* missing"):  # the font is really not there
         axes.set_title("猫")
         FigureCanvasAgg(figure := axes.figure).draw()
@@ -175,7 +212,9 @@ def test_without_such_a_font_tokens_are_numbered_and_titles_shortened(no_chinese
 
 
 def test_loss_curve(tmp_path: Path) -> None:
-    history = [{"step": s, "loss": 5.0 / s, "lr": 0.1 * s} for s in (10, 20, 30)] + [{"step": 30, "valid_loss": 0.02}]
+    history = [{"step": s, "loss": 5.0 / s, "lr": 0.1 * s} for s in (10, 20, 30)] + [
+        {"step": 30, "valid_loss": 0.02}
+    ]
     draw = lambda path: plots.loss_curve(history, "the title", path)
     figure = draw(tmp_path / "loss.png")
     loss, rate = figure.axes
@@ -183,7 +222,10 @@ def test_loss_curve(tmp_path: Path) -> None:
     np.testing.assert_allclose(training.get_xydata(), [[10, 0.5], [20, 0.25], [30, 5 / 30]])
     np.testing.assert_allclose(validation.get_xydata(), [[30, 0.02]])
     np.testing.assert_allclose(rate.lines[0].get_xydata(), [[10, 1.0], [20, 2.0], [30, 3.0]])
-    assert texts(loss.get_legend().get_texts()) == ["training", "validation"] and loss.get_title() == "the title"
+    assert (
+        texts(loss.get_legend().get_texts()) == ["training", "validation"]
+        and loss.get_title() == "the title"
+    )
     assert loss.get_ylabel() == "loss per token (nats)" and loss.get_yscale() == "log"
     assert (rate.get_ylabel(), rate.get_xlabel()) == ("learning rate", "step")
     assert is_drawn(tmp_path / "loss.png") and not overlap(draw(None))
@@ -202,8 +244,14 @@ def test_positions(halves: bool, tmp_path: Path) -> None:
     figure = draw(tmp_path / "positions.png")
     axes, bar = figure.axes
     np.testing.assert_array_equal(axes.images[0].get_array(), sinusoidal_table(50, 16, halves))
-    assert (axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()) == ("dimension", "position", "value")
-    assert axes.get_title() == ("sines first, then cosines" if halves else "sines in even, cosines in odd dimensions")
+    assert (axes.get_xlabel(), axes.get_ylabel(), bar.get_ylabel()) == (
+        "dimension",
+        "position",
+        "value",
+    )
+    assert axes.get_title() == (
+        "sines first, then cosines" if halves else "sines in even, cosines in odd dimensions"
+    )
     assert is_drawn(tmp_path / "positions.png") and not overlap(draw(None))
 
 
@@ -214,7 +262,9 @@ def test_masks(tmp_path: Path) -> None:
     figure = draw(tmp_path / "masks.png")
     assert [axes.get_title() for axes in figure.axes] == list(masks)
     for axes, mask in zip(figure.axes, masks.values()):
-        np.testing.assert_array_equal(np.asarray(axes.collections[0].get_array()).reshape(mask.shape), mask)
+        np.testing.assert_array_equal(
+            np.asarray(axes.collections[0].get_array()).reshape(mask.shape), mask
+        )
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("keys", "queries")
         low, high = axes.get_ylim()
         assert low > high  # the first query is at the top
@@ -255,7 +305,9 @@ def test_nothing_needs_a_display_or_leaves_a_figure_open() -> None:
 def test_without_matplotlib_the_extra_is_named(draw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"^plotting needs matplotlib: pip install matplotlib$"):
+    with pytest.raises(
+        MissingExtraError, match=r"^plotting needs matplotlib: pip install matplotlib$"
+    ):
         draw()
 
 
@@ -276,7 +328,9 @@ def test_text_heatmap(monkeypatch: pytest.MonkeyPatch) -> None:
         "我 │██   ",
         "ab │   ██",
     ]
-    with pytest.raises(ValueError, match=r"weights of shape \(2, 2\) do not fit 1 queries and 2 keys"):
+    with pytest.raises(
+        ValueError, match=r"weights of shape \(2, 2\) do not fit 1 queries and 2 keys"
+    ):
         plots.text_heatmap(np.eye(2), ["a"], ["x", "y"])
 
 
@@ -285,17 +339,31 @@ def test_text_from_data_is_drawn_as_text(tmp_path: Path) -> None:
     odd = ["$5 and $6", "\udcffa", "\ud83d", "$^$", "$\\frac{", "a_b^c", "\\alpha", "100 % of $x$"]
     weights, title = np.eye(len(odd)), "; ".join(odd)
     figures = {
-        plots.attention_heatmap(weights, odd, odd[::-1], title, tmp_path / "a.png"): [*odd, *odd, title],
-        plots.attention_grid([weights[None]], odd, odd[::-1], title, tmp_path / "b.png"): [*odd, *odd, title],
-        plots.loss_curve([{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], title, tmp_path / "c.png"): [title],
+        plots.attention_heatmap(weights, odd, odd[::-1], title, tmp_path / "a.png"): [
+            *odd,
+            *odd,
+            title,
+        ],
+        plots.attention_grid([weights[None]], odd, odd[::-1], title, tmp_path / "b.png"): [
+            *odd,
+            *odd,
+            title,
+        ],
+        plots.loss_curve(
+            [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}], title, tmp_path / "c.png"
+        ): [title],
         plots.mask_picture({text: np.eye(2) for text in odd}, tmp_path / "d.png"): odd,
         plots.schedule_curve({text: lambda step: 1.0 for text in odd}, 3, tmp_path / "e.png"): odd,
     }
     for figure, expected in figures.items():
         for text in expected:
-            shown = "".join("\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text)  # half a character is none
+            shown = "".join(
+                "\ufffd" if 0xD800 <= ord(c) < 0xE000 else c for c in text
+            )  # half a character is none
             own = [found for found in figure.findobj(Text) if found.get_text() == shown]
-            assert len(own) >= expected.count(text) and not any(found.get_parse_math() for found in own), text
+            assert len(own) >= expected.count(text) and not any(
+                found.get_parse_math() for found in own
+            ), text
 
 
 def test_levels_of_the_loss() -> None:
@@ -305,7 +373,10 @@ def test_levels_of_the_loss() -> None:
     target[7] += 0.9
     np.testing.assert_allclose(levels, [np.log(50), -(target * np.log(target)).sum()], rtol=1e-12)
     assert plots.smoothing_floor(0.0, 50) == 0
-    assert [text.get_va() for text in figure.axes[0].texts] == ["bottom", "top"]  # losses lie between
+    assert [text.get_va() for text in figure.axes[0].texts] == [
+        "bottom",
+        "top",
+    ]  # losses lie between
 
 
 def test_a_font_that_came_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +386,9 @@ def test_a_font_that_came_later_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     if not wide:
         pytest.skip("no font for Chinese is installed")
     files = {font.fname for font in wide}
-    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.fname not in files])
+    monkeypatch.setattr(
+        manager, "ttflist", [font for font in manager.ttflist if font.fname not in files]
+    )
     plots._rescanned.cache_clear()
     figure = plots.attention_heatmap(np.eye(2), ["我", "b"], ["我", "b"])
     assert figure.axes[0].get_yticklabels()[0].get_text() == "我"
@@ -332,7 +405,12 @@ def test_a_picture_is_whole_or_not_there(tmp_path: Path) -> None:
             plots.loss_curve(curve, path=tmp_path / "a.svg")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert found.value.filename == str(tmp_path / "a.svg") and (tmp_path / "a.svg").read_bytes() == whole
-    with pytest.raises(ValueError, match=f"^{tmp_path}/a.xyz: expected a picture that ends in one of .*svg"):
+    assert (
+        found.value.filename == str(tmp_path / "a.svg")
+        and (tmp_path / "a.svg").read_bytes() == whole
+    )
+    with pytest.raises(
+        ValueError, match=f"^{tmp_path}/a.xyz: expected a picture that ends in one of .*svg"
+    ):
         plots.loss_curve(curve, path=tmp_path / "a.xyz")
     assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]

@@ -19,7 +19,11 @@ sides = st.lists(st.integers(0, 69), min_size=1, max_size=6)
 id_pairs = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
 
 
-@given(pairs=id_pairs, vocab_size=st.sampled_from([70, 1 << 16, (1 << 16) + 1]), block=st.integers(1, 7))
+@given(
+    pairs=id_pairs,
+    vocab_size=st.sampled_from([70, 1 << 16, (1 << 16) + 1]),
+    block=st.integers(1, 7),
+)
 def test_what_is_written_is_read(pairs: list, vocab_size: int, block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "_BLOCK", block)
@@ -35,7 +39,13 @@ def test_what_is_written_is_read(pairs: list, vocab_size: int, block: int) -> No
         assert [file.name for file in Path(name).iterdir()] == ["pairs"]
 
 
-@given(pairs=id_pairs, seed=st.integers(0, 3), epoch=st.integers(0, 3), start=st.integers(0, 5), pool=st.booleans())
+@given(
+    pairs=id_pairs,
+    seed=st.integers(0, 3),
+    epoch=st.integers(0, 3),
+    start=st.integers(0, 5),
+    pool=st.booleans(),
+)
 def test_batches_are_those_of_the_same_pairs_in_memory(
     pairs: list, seed: int, epoch: int, start: int, pool: bool
 ) -> None:
@@ -46,7 +56,8 @@ def test_batches_are_those_of_the_same_pairs_in_memory(
         batches = PairBatches(found, 12, seed=seed)
         stop = start + 200
         for got, want in itertools.zip_longest(
-            itertools.islice(batches.epoch(epoch, start), stop), itertools.islice(expected.epoch(epoch, start), stop)
+            itertools.islice(batches.epoch(epoch, start), stop),
+            itertools.islice(expected.epoch(epoch, start), stop),
         ):
             for a, b in zip(got, want):
                 np.testing.assert_array_equal(a, b)
@@ -63,7 +74,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     ]:
         with pytest.raises(ValueError, match=f"IndexedPairs.write: {message}"):
             IndexedPairs.write(path, pairs, 5)
-        assert len(IndexedPairs(path)) == 1 and [file.name for file in tmp_path.iterdir()] == ["pairs"]
+        assert len(IndexedPairs(path)) == 1 and [file.name for file in tmp_path.iterdir()] == [
+            "pairs"
+        ]
 
 
 def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
@@ -77,9 +90,16 @@ def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"x" + whole[1:])
     with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
         IndexedPairs(path)
-    for place, value in [(16, 6), (32, 3), (80, 1), (88, 1)]:  # ids in all, width, a start, a length
+    for place, value in [
+        (16, 6),
+        (32, 3),
+        (80, 1),
+        (88, 1),
+    ]:  # ids in all, width, a start, a length
         path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match="pairs: (not a whole file|the index of pairs was changed)"):
+        with pytest.raises(
+            ValueError, match="pairs: (not a whole file|the index of pairs was changed)"
+        ):
             IndexedPairs(path)
     with pytest.raises(IndexError, match="expected a pair from 0 to 1, got 2"):
         path.write_bytes(whole)
@@ -103,4 +123,6 @@ def test_memory_stays_that_of_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyP
         peaks["read"].append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     for kind, (small, large) in peaks.items():
-        assert large < 1.1 * small + 4 * (many - few), kind  # 4 bytes a pair are their order; as lists it is 600
+        assert large < 1.1 * small + 4 * (many - few), (
+            kind
+        )  # 4 bytes a pair are their order; as lists it is 600

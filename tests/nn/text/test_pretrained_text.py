@@ -15,7 +15,21 @@ import nn
 from minigrad.core.errors import MissingExtraError
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
-WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "the", "cat", "sat", "##s", "mat", "on", ".", "eng_Latn", "fra_Latn"]
+WORDS = [
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[UNK]",
+    "the",
+    "cat",
+    "sat",
+    "##s",
+    "mat",
+    "on",
+    ".",
+    "eng_Latn",
+    "fra_Latn",
+]
 
 
 def bert(path: Path) -> Path:
@@ -28,7 +42,9 @@ def bert(path: Path) -> Path:
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = tokenizers.decoders.WordPiece()
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
     tokenizer.add_special_tokens(WORDS[:3])
     tokenizer.enable_truncation(8)
@@ -37,7 +53,9 @@ def bert(path: Path) -> Path:
     (path / "tokenizer_config.json").write_text(
         json.dumps({"pad_token": {"content": "[PAD]"}, "model_max_length": 1e30})
     )
-    (path / "special_tokens_map.json").write_text(json.dumps({"eos_token": "[SEP]", "pad_token": "[UNK]"}))
+    (path / "special_tokens_map.json").write_text(
+        json.dumps({"eos_token": "[SEP]", "pad_token": "[UNK]"})
+    )
     return path
 
 
@@ -48,26 +66,50 @@ def bpe(path: Path, **settings: Any) -> Path:
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=alphabet, special_tokens=["<s>", "</s>"], show_progress=False
+        vocab_size=300,
+        initial_alphabet=alphabet,
+        special_tokens=["<s>", "</s>"],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(["the cat sat on the mat. a naïve café, 漢字 🙂"] * 3, trainer)
     tokenizer.save(str(path / "tokenizer.json"))
-    (path / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", **settings}))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<s>", "eos_token": "</s>", **settings})
+    )
     return path
 
 
 def test_ids(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
-    assert (text.pad_id, text.bos_id, text.eos_id, text.max_len, len(text)) == (0, None, 2, None, len(WORDS))
+    assert (text.pad_id, text.bos_id, text.eos_id, text.max_len, len(text)) == (
+        0,
+        None,
+        2,
+        None,
+        len(WORDS),
+    )
     assert text.encode("The cats sat.") == [1, 4, 5, 7, 6, 10, 2]  # neither padded nor cut
     assert text.encode("the cat", special=False) == [4, 5]
-    assert text.encode(["the", "the cat sat on the mat on the mat ."], max_len=5) == [[1, 4, 2], [1, 4, 5, 6, 2]]
+    assert text.encode(["the", "the cat sat on the mat on the mat ."], max_len=5) == [
+        [1, 4, 2],
+        [1, 4, 5, 6, 2],
+    ]
     assert text.encode("the", "cat") == [1, 4, 2, 5, 2]
-    assert text.decode([1, 4, 5, 7, 2, 0]) == "the cats" and text.decode([[4], [5]]) == ["the", "cat"]
-    assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == ["the", "##s"]
-    with pytest.raises(ValueError, match="expected max_len above 2, the special tokens of a text, got 2"):
+    assert text.decode([1, 4, 5, 7, 2, 0]) == "the cats" and text.decode([[4], [5]]) == [
+        "the",
+        "cat",
+    ]
+    assert text.decode([1, 4], special=True) == "[CLS] the" and text.tokens([4, 7]) == [
+        "the",
+        "##s",
+    ]
+    with pytest.raises(
+        ValueError, match="expected max_len above 2, the special tokens of a text, got 2"
+    ):
         text.encode("the", max_len=2)
-    with pytest.raises(TypeError, match="encode: expected a list of second texts, one for each, got 'ab'"):
+    with pytest.raises(
+        TypeError, match="encode: expected a list of second texts, one for each, got 'ab'"
+    ):
         text.encode(["the", "cat"], "ab")
     with pytest.raises(ValueError, match="encode: expected a second text for each of 2, got 1"):
         text.encode(["the", "cat"], ["sat"])
@@ -83,7 +125,9 @@ def test_ids(tmp_path: Path) -> None:
 def test_batches(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
     ids, real, types = text.batch(["the", "the cat"], ["mat", "mat"])
-    assert ids.tolist() == [[1, 4, 2, 8, 2, 0], [1, 4, 5, 2, 8, 2]] and real.tolist()[0] == [True] * 5 + [False]
+    assert ids.tolist() == [[1, 4, 2, 8, 2, 0], [1, 4, 5, 2, 8, 2]] and real.tolist()[0] == [
+        True
+    ] * 5 + [False]
     assert types.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
     left, real, _ = text.batch(["the", "the cat"], pad_left=True)
     assert left.tolist() == [[0, 1, 4, 2], [1, 4, 5, 2]] and not real[0, 0]
@@ -102,7 +146,9 @@ def test_files_are_saved_as_they_were(tmp_path: Path) -> None:
 
 
 def test_files_of_older_folders(tmp_path: Path) -> None:
-    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s"]))
+    (tmp_path / "vocab.txt").write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s"])
+    )
     assert nn.text.load(tmp_path).encode("The cats") == [2, 4, 5, 6, 3]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     assert nn.text.load(tmp_path).encode("The cats") == [2, 1, 5, 6, 3]
@@ -115,7 +161,10 @@ def test_files_of_older_folders(tmp_path: Path) -> None:
     (older / "added_tokens.json").write_text(json.dumps({"[B]": size + 1, "[A]": size}))
     assert nn.text.load(older).encode("the[B][A]")[-2:] == [size + 1, size]
     (older / "added_tokens.json").write_text(json.dumps({"[A]": size + 1}))
-    with pytest.raises(ValueError, match=f"added_tokens.json: .A.: expected {size}, its place behind the vocabulary"):
+    with pytest.raises(
+        ValueError,
+        match=f"added_tokens.json: .A.: expected {size}, its place behind the vocabulary",
+    ):
         nn.text.load(older)
     (older / "added_tokens.json").unlink()
     for path in (tmp_path / "vocab.txt", older / "merges.txt"):
@@ -128,7 +177,11 @@ def test_text_comes_in_whole_characters(tmp_path: Path) -> None:
     text = nn.text.load(bpe(tmp_path))
     said = "the cat. 漢字 🙂 naïve 中文, and on it goes: the mat sat on the cat 🙂🙂."
     pieces = list(text.stream(text.encode(said)))
-    assert "".join(pieces) == said and len(pieces) > 20 and not any("\ufffd" in piece for piece in pieces)
+    assert (
+        "".join(pieces) == said
+        and len(pieces) > 20
+        and not any("\ufffd" in piece for piece in pieces)
+    )
 
 
 TEMPLATE = (
@@ -142,7 +195,12 @@ def test_chats(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     for settings in (
         {"chat_template": TEMPLATE},
-        {"chat_template": [{"name": "tools", "template": "x"}, {"name": "default", "template": TEMPLATE}]},
+        {
+            "chat_template": [
+                {"name": "tools", "template": "x"},
+                {"name": "default", "template": TEMPLATE},
+            ]
+        },
         {},
     ):
         path = bpe(tmp_path / str(len(settings)), **settings)
@@ -154,7 +212,9 @@ def test_chats(tmp_path: Path) -> None:
         assert text.chat(messages, reply=False) == "<s>user: Hi</s>\n"
         with pytest.raises(ValueError, match="the chat template refuses: no such role"):
             text.chat([{"role": "bad", "content": ""}])
-    with pytest.raises(ValueError, match="tokenizer_config.json: no chat_template: not a model for chats"):
+    with pytest.raises(
+        ValueError, match="tokenizer_config.json: no chat_template: not a model for chats"
+    ):
         nn.text.load(bpe(tmp_path / "plain")).chat(messages)
 
 
@@ -171,29 +231,46 @@ def test_a_folder_with_several_templates(tmp_path: Path) -> None:
     (tmp_path / "b/config.json").write_text("{}")
     again = nn.text.load(tmp_path / "b")
     assert [again.chat(messages), again.chat(messages, tools=tools)] == ["plain", "1.0 anew"]
-    with pytest.raises(ValueError, match="b/additional_chat_templates/tool_use.jinja: chat_template: division by zero"):
+    with pytest.raises(
+        ValueError,
+        match="b/additional_chat_templates/tool_use.jinja: chat_template: division by zero",
+    ):
         again.chat(messages, tools=[])
-    with pytest.raises(ValueError, match="tokenizer_config.json: no chat_template: no default among tool_use"):
+    with pytest.raises(
+        ValueError, match="tokenizer_config.json: no chat_template: no default among tool_use"
+    ):
         nn.text.load(bpe(tmp_path / "c", chat_template=named)).chat(messages)
 
 
 def test_options_of_others_are_no_variables(tmp_path: Path) -> None:
     pytest.importorskip("jinja2", reason="chat templates need it")
-    text, messages = nn.text.load(bpe(tmp_path, chat_template=TEMPLATE)), [{"role": "user", "content": "Hi"}]
-    assert text.chat(messages, tokenize=False, add_generation_prompt=False) == text.chat(messages, reply=False)
+    text, messages = (
+        nn.text.load(bpe(tmp_path, chat_template=TEMPLATE)),
+        [{"role": "user", "content": "Hi"}],
+    )
+    assert text.chat(messages, tokenize=False, add_generation_prompt=False) == text.chat(
+        messages, reply=False
+    )
     for name in ("continue_final_message", "tokenize", "return_tensors"):
-        with pytest.raises(TypeError, match=f"chat: {name} is not supported: it returns a text, for encode"):
+        with pytest.raises(
+            TypeError, match=f"chat: {name} is not supported: it returns a text, for encode"
+        ):
             text.chat(messages, **{name: "x"})
 
 
 @pytest.mark.parametrize(
     "attack",
     [
-        "{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}", "{{ messages.__class__ }}",
-        "{{ cycler.__init__.__globals__.os.system('true') }}", "{% for x in %}",
-        "{{ namespace(__call__=1) }}", "{{ namespace({'_x': 1}) }}", "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ messages.__class__ }}",
+        "{{ cycler.__init__.__globals__.os.system('true') }}",
+        "{% for x in %}",
+        "{{ namespace(__call__=1) }}",
+        "{{ namespace({'_x': 1}) }}",
+        "{% set ns = namespace() %}{% set ns.__call__ = 1 %}{{ ns }}",
     ],
-)  # fmt: skip
+)
 def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
     pytest.importorskip("jinja2", reason="chat templates need it")
     text = nn.text.load(bpe(tmp_path, chat_template=attack))
@@ -206,7 +283,12 @@ def test_a_template_runs_in_a_sandbox(tmp_path: Path, attack: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "codes", [("eng_Latn", "fra_Latn", "deu_Latn"), ("en_XX", "fr_XX", "de_DE"), ("__en__", "__ast__", "__de__")]
+    "codes",
+    [
+        ("eng_Latn", "fra_Latn", "deu_Latn"),
+        ("en_XX", "fr_XX", "de_DE"),
+        ("__en__", "__ast__", "__de__"),
+    ],
 )
 def test_languages(tmp_path: Path, codes: tuple[str, str, str]) -> None:
     """Of NLLB, mBART and M2M-100: some codes have two letters, some three."""
@@ -220,16 +302,30 @@ def test_languages(tmp_path: Path, codes: tuple[str, str, str]) -> None:
     )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     text = nn.text.load(tmp_path)
-    assert [text.encode("the cat", language=code)[0] for code in (None, own, other)] == [first, first, second]
-    assert text.encode(f"the {own} cat", language=other) == [second, 4, first, 5, 2]  # that one is of the text
+    assert [text.encode("the cat", language=code)[0] for code in (None, own, other)] == [
+        first,
+        first,
+        second,
+    ]
+    assert text.encode(f"the {own} cat", language=other) == [
+        second,
+        4,
+        first,
+        5,
+        2,
+    ]  # that one is of the text
     with pytest.raises(ValueError, match=f"language: no token '{unknown}' in the vocabulary"):
         text.encode("the", language=unknown)
-    with pytest.raises(ValueError, match="language='cat': the model puts no such token around a text"):
+    with pytest.raises(
+        ValueError, match="language='cat': the model puts no such token around a text"
+    ):
         text.encode("the", language="cat")
 
 
 def small(path: Path, vocab: int) -> Any:
-    config = nn.LanguageModelConfig(vocab, 16, 4, 2, 32, max_len=40, eos_id=1, tie=False, dtype="float64")
+    config = nn.LanguageModelConfig(
+        vocab, 16, 4, 2, 32, max_len=40, eos_id=1, tie=False, dtype="float64"
+    )
     nn.save(path, nn.LanguageModel(config, np.random.default_rng(0)))
     return nn.load(path)
 
@@ -240,18 +336,30 @@ def test_text_in_and_text_out(tmp_path: Path) -> None:
     prompts = ["the cat", "on the mat the cat sat"]
     ids = nn.generate(model, [text.encode(p) for p in prompts], max_len=6)
     assert nn.generate_text(model, text, prompts, max_len=6) == text.decode(ids)
-    with pytest.raises(TypeError, match="text: expected a tokenizer as nn.text.load gives it, got NoneType"):
+    with pytest.raises(
+        TypeError, match="text: expected a tokenizer as nn.text.load gives it, got NoneType"
+    ):
         nn.generate_text(model, None, prompts)  # type: ignore[arg-type]
     assert nn.generate_text(model, text, prompts[0], max_len=6) == text.decode(ids[0])
     assert "".join(nn.stream_text(model, text, prompts[1], max_len=6)) == text.decode(ids[1])
     chat = [{"role": "user", "content": "the cat"}]
     prompt = text.encode(text.chat(chat), special=False)
-    assert nn.generate_text(model, text, chat, max_len=6) == text.decode(nn.generate(model, prompt, max_len=6))
+    assert nn.generate_text(model, text, chat, max_len=6) == text.decode(
+        nn.generate(model, prompt, max_len=6)
+    )
     silent = nn.text.load(bpe(tmp_path, chat_template="{{ messages[0].content }}"))
     for prompt, options, message in (
         ("the", {"to": "fra_Latn"}, "no token 'fra_Latn'"),
-        ("the", {"language": "eng_Latn"}, "language: expected a model that translates, got LanguageModel"),
-        ([{"role": "user", "content": ""}], {}, "the prompt .{'role': 'user', 'content': ''}. has no tokens"),
+        (
+            "the",
+            {"language": "eng_Latn"},
+            "language: expected a model that translates, got LanguageModel",
+        ),
+        (
+            [{"role": "user", "content": ""}],
+            {},
+            "the prompt .{'role': 'user', 'content': ''}. has no tokens",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             nn.generate_text(model, silent, prompt, **options)
@@ -259,7 +367,9 @@ def test_text_in_and_text_out(tmp_path: Path) -> None:
 
 def test_translations(tmp_path: Path) -> None:
     text = nn.text.load(bert(tmp_path))
-    config = nn.TransformerConfig(len(text), len(text), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2)
+    config = nn.TransformerConfig(
+        len(text), len(text), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2
+    )
     model = nn.Transformer(config, np.random.default_rng(0)).eval()
     found = nn.generate_text(model, text, ["the cat", "the"], max_len=5, to="fra_Latn")
     ids, *_ = text.batch(["the cat", "the"])
@@ -301,7 +411,9 @@ def marian(path: Path) -> Path:
         ("t", -5.0, 1),
     ]
     data = b"".join(message((1, message((1, p.encode()), (2, s), (3, k)))) for p, s, k in pieces)
-    (path / "source.spm").write_bytes(data + message((2, message((3, 1))), (3, message((1, b"identity")))))
+    (path / "source.spm").write_bytes(
+        data + message((2, message((3, 1))), (3, message((1, b"identity"))))
+    )
     words = ["</s>", "<unk>", "▁the", "▁cat", ">>fra<<", "▁chat", "at", "<pad>"]
     (path / "vocab.json").write_text(json.dumps({w: i for i, w in enumerate(words)}))
     (path / "target.spm").write_bytes(b"x")
@@ -316,9 +428,13 @@ def test_marian_folders(tmp_path: Path) -> None:
     assert text.encode(["the the the"], max_len=3) == [[2, 2, 0]]
     assert text.decode([2, 5, 0, 7]) == "the chat" and text.decode([[2], [5]]) == ["the", "chat"]
     ids, real, _ = text.batch(["the", "the cat"])
-    assert ids.tolist() == [[2, 0, 7], [2, 3, 0]] and real.tolist() == [[True, True, False], [True] * 3]
+    assert ids.tolist() == [[2, 0, 7], [2, 3, 0]] and real.tolist() == [
+        [True, True, False],
+        [True] * 3,
+    ]
     with pytest.raises(
-        ValueError, match="puts no such token around a text; one such as '>>fra<<' is written before it"
+        ValueError,
+        match="puts no such token around a text; one such as '>>fra<<' is written before it",
     ):
         text.encode("the cat", language=">>fra<<")
     text.save(tmp_path / "again")
@@ -330,28 +446,42 @@ def test_marian_folders(tmp_path: Path) -> None:
             nn.text.load(tmp_path)
     for more in ((3, message((2, b"no charsmap"))), (1, message((1, b"x"), (2, float("nan"))))):
         (tmp_path / "source.spm").write_bytes(whole + message(more))
-        with pytest.raises(ValueError, match="^" + str(tmp_path) + "/source.spm: not a SentencePiece model"):
+        with pytest.raises(
+            ValueError, match="^" + str(tmp_path) + "/source.spm: not a SentencePiece model"
+        ):
             nn.text.load(tmp_path)
     (tmp_path / "source.spm").write_bytes(whole)
     for words in ({"</s>": 0, "<unk>": 1, "<pad>": 3}, {"</s>": 0, "<unk>": 1, "the": 2}):
         (tmp_path / "vocab.json").write_text(json.dumps(words))
-        with pytest.raises(ValueError, match="vocab.json: expected tokens numbered from 0 to 2, </s>, <unk>, <pad> am"):
+        with pytest.raises(
+            ValueError,
+            match="vocab.json: expected tokens numbered from 0 to 2, </s>, <unk>, <pad> am",
+        ):
             nn.text.load(tmp_path)
 
 
 def test_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="tokenizer.json: no such file; expected it, or .* AutoTokenizer and"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="tokenizer.json: no such file; expected it, or .* AutoTokenizer and",
+    ):
         nn.text.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="tokenizer.json: not the file of a tokenizer"):
         nn.text.load(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match="the tokenizer of a published model needs tokenizers"):
+    with pytest.raises(
+        MissingExtraError, match="the tokenizer of a published model needs tokenizers"
+    ):
         nn.text.load(tmp_path)
 
 
-def test_marian_folders_without_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marian_folders_without_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     marian(tmp_path)
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(MissingExtraError, match="source.spm needs sentencepiece: pip install sentencepiece"):
+    with pytest.raises(
+        MissingExtraError, match="source.spm needs sentencepiece: pip install sentencepiece"
+    ):
         nn.text.load(tmp_path)

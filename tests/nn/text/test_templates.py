@@ -64,7 +64,7 @@ WITHOUT_END = {  # of each kind the first two, unless all are asked for
 
 def test_templates_that_would_not_end(
     tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(templates, "SECONDS", 0.4)
     monkeypatch.setattr(templates, "MEMORY", 1 << 28)
     judge = Judge((ValueError,))
@@ -92,7 +92,10 @@ def test_the_file_is_named(tmp_path: Path) -> None:
         ("{{ 'x' * 10**11 }}", "chat_template: it takes too much memory"),
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
-        ("{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}", "chat_template: it takes too much memory"),
+        (
+            "{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}",
+            "chat_template: it takes too much memory",
+        ),
         (
             "{{ [x]|tojson(default=raise_exception) }}",
             "chat_template: _environment.<locals>.tojson() got an unexpected",
@@ -114,7 +117,8 @@ def test_a_process_that_dies_is_one_line(
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(
-        ValueError, match="^a/file: chat_template: it ended the process that renders it \\(code -11\\)$"
+        ValueError,
+        match="^a/file: chat_template: it ended the process that renders it \\(code -11\\)$",
     ):
         render("a", "a/file", {"x": "x" * 1_000_000})
     assert capfd.readouterr() == ("", "")
@@ -154,10 +158,25 @@ def draw(rng: np.random.Generator, depth: int) -> Any:
     kind = int(rng.integers(8 if depth else 6))
     if kind < 2:
         return "".join(
-            chr(c) for c in rng.choice([0, 10, 34, 39, 92, 127, 0x2028, 0xD83D, 0xDE00, 0xFFFF, 0x1F600, 97], 5)
+            chr(c)
+            for c in rng.choice(
+                [0, 10, 34, 39, 92, 127, 0x2028, 0xD83D, 0xDE00, 0xFFFF, 0x1F600, 97], 5
+            )
         )
     if kind < 6:
-        values = [None, True, False, -0.0, 5e-324, 1e308, float("nan"), float("-inf"), 2**200, -7, 0.1]
+        values = [
+            None,
+            True,
+            False,
+            -0.0,
+            5e-324,
+            1e308,
+            float("nan"),
+            float("-inf"),
+            2**200,
+            -7,
+            0.1,
+        ]
         return values[int(rng.integers(len(values)))]
     inside = [draw(rng, depth - 1) for _ in range(int(rng.integers(4)))]
     return inside if kind == 6 else {draw(rng, 0) if i == "x" else f"{i} \ud800": i for i in inside}
@@ -167,9 +186,9 @@ def test_values_arrive_exactly() -> None:
     rng = np.random.default_rng(0)
     values = [draw(rng, 3) for _ in range(300)]
     assert render("{{ x }}", "a/file", {"x": values}) == str(values)
-    assert render("{{ x }}", "a/file", {"x": {"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}}) == str(
-        {"\ud83d\ude00": {"a": 0.1}}
-    )
+    assert render(
+        "{{ x }}", "a/file", {"x": {"\ud83d\ude00": MappingProxyType({"a": np.float64(0.1)})}}
+    ) == str({"\ud83d\ude00": {"a": 0.1}})
     given = {"x": collections.OrderedDict(a=Role.USER), "y": np.str_("b")}
     assert render("{{ x }} {{ y }}", "a/file", given) == "{'a': 'user'} b"
 
@@ -186,9 +205,7 @@ NO_VALUES = [
 
 @pytest.mark.parametrize("number", range(len(NO_VALUES)))
 def test_values_that_would_not_arrive_are_refused(number: int) -> None:
-    expected = (
-        r"^chat: (messages\[0\].content: expected a text, a number, .*, got |maximum recursion|Exceeds the limit)"
-    )
+    expected = r"^chat: (messages\[0\].content: expected a text, a number, .*, got |maximum recursion|Exceeds the limit)"
     with pytest.raises(ValueError, match=expected):
         render("a", "a/file", {"messages": [{"content": NO_VALUES[number]}]})
 
@@ -212,16 +229,20 @@ def test_nothing_around_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_several_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [*map(str, range(6))]
+        assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [
+            *map(str, range(6))
+        ]
 
 
 def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a browser: within this one. Without jinja2, none is started."""
     monkeypatch.setattr(templates, "Popen", None)
     for where, name, value in (
-        (sys, "executable", ""), (sys, "platform", "emscripten"), (sys, "frozen", True),
+        (sys, "executable", ""),
+        (sys, "platform", "emscripten"),
+        (sys, "frozen", True),
         (templates, "PROGRAM", Path("archive.zip/nn/text/rendering.py")),
-    ):  # fmt: skip
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(where, name, value, raising=False)
             assert render("{{ x }}", "a/file", {"x": "\ud800"}) == "\ud800"
@@ -230,11 +251,14 @@ def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:  # nor with a sandbox that can be left
         patch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
         with pytest.raises(
-            MissingExtraError, match="^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$"
+            MissingExtraError,
+            match="^a chat template needs jinja2 3.1.6, got 3.1.5.post1: pip install -U jinja2$",
         ):
             render("a", "a/file", {})
     monkeypatch.setitem(sys.modules, "jinja2.sandbox", None)
-    with pytest.raises(MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"):
+    with pytest.raises(
+        MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"
+    ):
         render("a", "a/file", {})
 
 
@@ -244,7 +268,9 @@ def test_the_process_imports_python_and_jinja2_alone() -> None:
     names = {
         name.partition(".")[0]
         for n in nodes
-        for name in ([n.module or "."] if isinstance(n, ast.ImportFrom) else [a.name for a in n.names])
+        for name in (
+            [n.module or "."] if isinstance(n, ast.ImportFrom) else [a.name for a in n.names]
+        )
     }
     assert names <= {*sys.stdlib_module_names, "jinja2"}
 
@@ -280,7 +306,10 @@ def test_a_template_says_what_it_says_without_bounds(times: int) -> None:
     environment.filters["tojson"] = lambda x, indent=None: json.dumps(x, indent=indent)
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     for _ in range(2):  # a day may end in between
-        said, expected = render(SHOWN, "file", given), environment.from_string(SHOWN).render(**given)
+        said, expected = (
+            render(SHOWN, "file", given),
+            environment.from_string(SHOWN).render(**given),
+        )
         if said == expected:
             break
         time.sleep(1)

@@ -34,7 +34,7 @@ from nn.text import (
     split_pairs,
     tokenizer_named,
     translation_scores,
-)  # fmt: skip
+)
 
 # -- tokenizers --------------------------------------------------------------------------------------
 
@@ -60,7 +60,14 @@ def test_words_and_punctuation() -> None:
         "?",
     ]
     assert WordTokenizer(lowercase=True)("Ab C") == ["ab", "c"]
-    for text in ["Hello, world!", 'She said "no" to him.', "¿Qué tal?", "a (b) c", "well-known", "He's here."]:
+    for text in [
+        "Hello, world!",
+        'She said "no" to him.',
+        "¿Qué tal?",
+        "a (b) c",
+        "well-known",
+        "He's here.",
+    ]:
         assert split.join(split(text)) == text
 
 
@@ -76,7 +83,9 @@ def test_space_tokenizer_and_names() -> None:
     for tokenizer in (SpaceTokenizer(), WordTokenizer(lowercase=True), CharTokenizer()):
         again = tokenizer_named(**tokenizer.to_dict())
         assert type(again) is type(tokenizer) and again.lowercase == tokenizer.lowercase
-    with pytest.raises(ValueError, match="unknown tokenizer 'x'; expected one of word, char, space, bpe"):
+    with pytest.raises(
+        ValueError, match="unknown tokenizer 'x'; expected one of word, char, space, bpe"
+    ):
         tokenizer_named("x")
 
 
@@ -111,7 +120,9 @@ def test_bpe_of_tokenized_text_may_join_all_between_spaces() -> None:
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest", "aaaa abab"] * 20
 
 
-def dropout_by_definition(word: str, merges: list[list[str]], p: float, rng: np.random.Generator) -> tuple[str, ...]:
+def dropout_by_definition(
+    word: str, merges: list[list[str]], p: float, rng: np.random.Generator
+) -> tuple[str, ...]:
     """Algorithm 1 of the paper: each possible merge is left out with probability p, the best of the rest is done."""
     pieces = list(word)
     while True:
@@ -153,14 +164,22 @@ def test_bpe_dropout_in_batches_is_new_in_each_epoch_and_exact_on_resume() -> No
     split = BPETokenizer.train(TEXTS, vocab_size=300)
     vocab, dropout = Vocabulary([*SPECIALS, *split.pieces]), BPEDropout(split, 0.3)
     encode = lambda pair, generator: tuple(vocab.encode(dropout(text, generator)) for text in pair)
-    pairs = [(f"{a} new", b) for a in ("low", "lower", "wide") * 150 for b in ("newest", "aaaa abab wider")]
+    pairs = [
+        (f"{a} new", b)
+        for a in ("low", "lower", "wide") * 150
+        for b in ("newest", "aaaa abab wider")
+    ]
     batches, again = (PairBatches(pairs, 30, seed=3, encode=encode) for _ in range(2))
     whole = [[side.tolist() for side in batch] for batch in batches.epoch(2)]
     assert [[side.tolist() for side in batch] for batch in again.epoch(2, start=130)] == whole[130:]
-    texts = lambda epoch: sorted(split.join(vocab.decode(row)) for a, b in batches.epoch(epoch) for row in (*a, *b))
+    texts = lambda epoch: sorted(
+        split.join(vocab.decode(row)) for a, b in batches.epoch(epoch) for row in (*a, *b)
+    )
     assert texts(2) == texts(3) == sorted(text for pair in pairs for text in pair)
     assert [[side.tolist() for side in batch] for batch in batches.epoch(3)] != whole
-    assert len(batches.plan(2)) == len(whole) and sorted(np.concatenate(batches.plan(2))) == [*range(len(pairs))]
+    assert len(batches.plan(2)) == len(whole) and sorted(np.concatenate(batches.plan(2))) == [
+        *range(len(pairs))
+    ]
     with pytest.raises(ValueError, match=r"a sentence of \d+ tokens exceeds max_tokens=4"):
         list(PairBatches(pairs, 4, encode=encode).epoch())
 
@@ -170,7 +189,9 @@ def test_bpe_dropout_refuses_what_it_does_not_know() -> None:
     with pytest.raises(ValueError, match="expected 0 <= p < 1, got 1"):
         BPEDropout(BPETokenizer.train(TEXTS, 260), 1)
     other = lib.Tokenizer(lib.models.BPE({"a": 0}, [], byte_fallback=True))
-    with pytest.raises(ValueError, match=r"as BPETokenizer.train makes it, got one with \['byte_fallback'\]"):
+    with pytest.raises(
+        ValueError, match=r"as BPETokenizer.train makes it, got one with \['byte_fallback'\]"
+    ):
         BPEDropout(BPETokenizer(other.to_str()))
 
 
@@ -182,13 +203,21 @@ def test_scores_and_their_signatures() -> None:
     same = translation_scores(["a b c d e"], ["a b c d e"])
     assert same.bleu == pytest.approx(100) and same.chrf == pytest.approx(100)
     assert "tok:13a" in same.bleu_signature and "case:mixed" in same.bleu_signature
-    found = translation_scores(["A b &apos;s c d"], ["a b &apos;s c d"], tokenize="none", lowercase=True)
+    found = translation_scores(
+        ["A b &apos;s c d"], ["a b &apos;s c d"], tokenize="none", lowercase=True
+    )
     assert found.bleu == pytest.approx(100)
     assert all(part in found.bleu_signature for part in ("tok:none", "case:lc", "nrefs:1"))
     assert "case:lc" in found.chrf_signature
-    by_hand = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25  # of the n-grams of "a b c d x" for "a b c d e"
-    assert translation_scores(["a b c d x"], ["a b c d e"], tokenize="none").bleu == pytest.approx(by_hand)
-    several = translation_scores(["a b c d x"] * 2, [["a b c d e", "a b c d x"], "a b c d x"], tokenize="none")
+    by_hand = (
+        100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+    )  # of the n-grams of "a b c d x" for "a b c d e"
+    assert translation_scores(["a b c d x"], ["a b c d e"], tokenize="none").bleu == pytest.approx(
+        by_hand
+    )
+    several = translation_scores(
+        ["a b c d x"] * 2, [["a b c d e", "a b c d x"], "a b c d x"], tokenize="none"
+    )
     assert several.bleu == pytest.approx(100)
 
 
@@ -206,7 +235,9 @@ def test_errors_of_scores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bpe_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(MissingExtraError, match=r"BPETokenizer needs tokenizers: pip install tokenizers"):
+    with pytest.raises(
+        MissingExtraError, match=r"BPETokenizer needs tokenizers: pip install tokenizers"
+    ):
         BPETokenizer.train(["a"])
 
 
@@ -255,9 +286,13 @@ def test_pairs_from_parallel_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_pairs_one_by_one_are_those_of_the_list(tmp_path: Path, reverse: bool) -> None:
-    table = write(tmp_path / "a.tsv.gz", "English\tChinese\nHi.\t你好。\n\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode())
+    table = write(
+        tmp_path / "a.tsv.gz",
+        "English\tChinese\nHi.\t你好。\n\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode(),
+    )
     sides = [
-        write(tmp_path / name, data) for name, data in (("a", b"one\n\ntwo\none\n"), ("b", b"eins\nx\nzwei\neins\n"))
+        write(tmp_path / name, data)
+        for name, data in (("a", b"one\n\ntwo\none\n"), ("b", b"eins\nx\nzwei\neins\n"))
     ]
     for files in ([table], sides):
         found = list(iter_pairs(*files, reverse=reverse))
@@ -270,9 +305,13 @@ def test_pairs_one_by_one_are_those_of_the_list(tmp_path: Path, reverse: bool) -
 
 
 def test_errors_of_files_name_the_line(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="x.tsv, line 2: expected two columns separated by a tab, got one"):
+    with pytest.raises(
+        ValueError, match="x.tsv, line 2: expected two columns separated by a tab, got one"
+    ):
         read_pairs(write(tmp_path / "x.tsv", b"a\tb\nc d\n"))
-    with pytest.raises(ValueError, match=r"y.tsv, line 3: not UTF-8 \(invalid start byte at byte 2\)"):
+    with pytest.raises(
+        ValueError, match=r"y.tsv, line 3: not UTF-8 \(invalid start byte at byte 2\)"
+    ):
         read_pairs(write(tmp_path / "y.tsv", b"a\tb\nc\td\ne\t\xff\n"))
     with pytest.raises(ValueError, match="z.tsv: the file is empty"):
         read_pairs(write(tmp_path / "z.tsv", b""))
@@ -292,10 +331,19 @@ def test_filter_and_split() -> None:
     assert [(len(a), len(b)) for a, b in filter_pairs(pairs, 5, max_ratio=2)] == [(1, 1), (5, 5)]
     many = [(f"s{i // 3}", f"t{i}") for i in range(300)]
     test, valid, train = split_pairs(many, 30, 20, seed=1)
-    assert 30 <= len(test) < 33 and 20 <= len(valid) < 23 and len(test) + len(valid) + len(train) == 300
+    assert (
+        30 <= len(test) < 33
+        and 20 <= len(valid) < 23
+        and len(test) + len(valid) + len(train) == 300
+    )
     sources = [{a for a, _ in part} for part in (test, valid, train)]
-    assert not sources[0] & sources[1] and not sources[1] & sources[2] and not sources[0] & sources[2]
-    assert split_pairs(many, 30, 20, seed=1)[0] == test and split_pairs(many, 30, 20, seed=2)[0] != test
+    assert (
+        not sources[0] & sources[1] and not sources[1] & sources[2] and not sources[0] & sources[2]
+    )
+    assert (
+        split_pairs(many, 30, 20, seed=1)[0] == test
+        and split_pairs(many, 30, 20, seed=2)[0] != test
+    )
     with pytest.raises(ValueError, match="300 pairs are too few to hold out 500"):
         split_pairs(many, 500)
 
@@ -309,14 +357,18 @@ def made(lengths: list[tuple[int, int]]) -> list[tuple[list[int], list[int]]]:
     return [([i + 4] * a, [i + 4] * b) for i, (a, b) in enumerate(lengths)]
 
 
-@given(lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans())
+@given(
+    lengths=id_pairs, max_tokens=st.integers(9, 40), seed=st.integers(0, 5), shuffle=st.booleans()
+)
 def test_batches_hold_every_pair_once_and_keep_the_limit(
     lengths: list[tuple[int, int]], max_tokens: int, seed: int, shuffle: bool
 ) -> None:
     batches = PairBatches(made(lengths), max_tokens, shuffle=shuffle, seed=seed)
     seen: list[int] = []
     for source, target in batches.epoch(3):
-        assert source.size <= max_tokens and target.size <= max_tokens and len(source) == len(target)
+        assert (
+            source.size <= max_tokens and target.size <= max_tokens and len(source) == len(target)
+        )
         for a, b in zip(source, target):
             i = int(a[0]) - 4
             assert (a[: lengths[i][0]] == i + 4).all() and not a[lengths[i][0] :].any()
@@ -339,7 +391,9 @@ def test_batches_of_like_length_waste_little() -> None:
     rng = np.random.default_rng(0)
     lengths = [(int(n), int(n)) for n in rng.integers(1, 30, 2000)]
     batches = PairBatches(made(lengths), 600)
-    padding = sum((s == 0).sum() for s, _ in batches.epoch(0)) / sum(s.size for s, _ in batches.epoch(0))
+    padding = sum((s == 0).sum() for s, _ in batches.epoch(0)) / sum(
+        s.size for s, _ in batches.epoch(0)
+    )
     assert padding < 0.05
 
 
@@ -354,11 +408,16 @@ def test_errors_of_batches() -> None:
 
 
 def test_what_is_left_out_of_a_file_is_counted(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "English\tChinese\nHi.\t你好。\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode())
+    path = write(
+        tmp_path / "a.tsv",
+        "English\tChinese\nHi.\t你好。\n\t空\nHi.\t你好。\nRun!\t跑！\n".encode(),
+    )
     left_out: Counter[str] = Counter()
     assert read_pairs(path, left_out=left_out) == [("Hi.", "你好。"), ("Run!", "跑！")]
     assert left_out == {"a row of headings": 1, "with an empty side": 1, "there before": 1}
-    assert read_pairs(write(tmp_path / "b.tsv", b"text\tein Text\n")) == [("text", "ein Text")]  # no heading
+    assert read_pairs(write(tmp_path / "b.tsv", b"text\tein Text\n")) == [
+        ("text", "ein Text")
+    ]  # no heading
 
 
 # -- Chinese characters --------------------------------------------------------------------------------

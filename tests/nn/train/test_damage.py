@@ -58,16 +58,20 @@ def test_damaged_run_directories(run_directory: Path, tmp_path: Path, tell: Tell
     cases = json_damage("config.json", rng, most=MOST)(run_directory)
     cases += json_damage("vocab.json", rng, depth=2, most=MOST)(run_directory)
     cases += [case for name in ("config.json", "vocab.json") for case in file_damage(name, rng)]
-    cases += [case for name in ("config.json", "vocab.json") for case in digit_damage(name, rng, 60)]
+    cases += [
+        case for name in ("config.json", "vocab.json") for case in digit_damage(name, rng, 60)
+    ]
     cases += digit_damage("best.safetensors", rng, 60)
-    cases += file_damage("best.safetensors", rng, header=header_of(run_directory / "best.safetensors")) + array_damage(
-        "best.safetensors", rng
-    )
+    cases += file_damage(
+        "best.safetensors", rng, header=header_of(run_directory / "best.safetensors")
+    ) + array_damage("best.safetensors", rng)
     for what, directory in each(tmp_path, run_directory, cases):
         judge.case(
-            what, lambda d=directory: [t.text for t in nn.Translator.load(d).translate(TEXTS)],
-            lambda found: found == expected, str(directory),
-        )  # fmt: skip
+            what,
+            lambda d=directory: [t.text for t in nn.Translator.load(d).translate(TEXTS)],
+            lambda found: found == expected,
+            str(directory),
+        )
     judge.report("damaged run directories", 300, tell)
 
 
@@ -122,10 +126,14 @@ def test_damaged_training_states(state_directory: Path, tmp_path: Path, tell: Te
 
     def right(t: nn.Trainer, what: str) -> bool:
         same = all(np.array_equal(a, weights(t)[name]) for name, a in weights(whole).items())
-        return (same and timeless(t.history) == timeless(whole.history)) or any(name in what for name in free)
+        return (same and timeless(t.history) == timeless(whole.history)) or any(
+            name in what for name in free
+        )
 
     for what, directory in each(tmp_path, state_directory, cases):
-        judge.case(what, lambda d=directory: resumed(d), lambda t, w=what: right(t, w), str(directory))
+        judge.case(
+            what, lambda d=directory: resumed(d), lambda t, w=what: right(t, w), str(directory)
+        )
     judge.report("damaged training states", 150, tell)
 
 
@@ -146,7 +154,9 @@ def test_damaged_data_files(tmp_path: Path, tell: Tell) -> None:
         data = ("\n".join(lines) + "\n").encode()
         (whole / name).write_bytes(data)
         (whole / f"{name}.gz").write_bytes(gzip.compress(data, mtime=0))
-    pairs = IndexedPairs.write(whole / "pairs", [([i, i + 1], [7] * (i % 5 + 1)) for i in range(40)], 99)
+    pairs = IndexedPairs.write(
+        whole / "pairs", [([i, i + 1], [7] * (i % 5 + 1)) for i in range(40)], 99
+    )
     ids = (48, 48 + 2 * pairs.num_ids)
     readers = {
         "p.tsv": lambda d: read_pairs(d / "p.tsv"), "p.tsv.gz": lambda d: read_pairs(d / "p.tsv.gz"),
@@ -164,9 +174,18 @@ def test_damaged_data_files(tmp_path: Path, tell: Tell) -> None:
             )
     read = lambda d: [(a.tolist(), b.tolist()) for a, b in IndexedPairs(d / "pairs")]
     expected, size = read(whole), (whole / "pairs").stat().st_size
-    bits = file_damage("pairs", rng, (0, 48)) + file_damage("pairs", rng, (ids[1] + -ids[1] % 8, size))[-40:]
+    bits = (
+        file_damage("pairs", rng, (0, 48))
+        + file_damage("pairs", rng, (ids[1] + -ids[1] % 8, size))[-40:]
+    )
     for what, directory in each(tmp_path / "pairs", whole, bits):
-        judge.case(what, lambda d=directory: read(d), lambda found: found == expected, str(directory), "a zero" in what)
+        judge.case(
+            what,
+            lambda d=directory: read(d),
+            lambda found: found == expected,
+            str(directory),
+            "a zero" in what,
+        )
     judge.report("damaged data files", 60, tell)
 
 
@@ -198,7 +217,11 @@ def test_settings_that_cannot_be(tell: Tell) -> None:
     draw = lambda **settings: nn.sample(lm, prompt=[1, 2], **{"max_len": 3, **settings})
     adam = lambda **settings: optim.Adam(nn.Linear(2, 1).parameters(), **settings)
     fit = lambda **settings: nn.Trainer(
-        model, adam_of_model, data, objective=lambda m, b: m(b[0]).sum(), **{"max_steps": 1, **settings}
+        model,
+        adam_of_model,
+        data,
+        objective=lambda m, b: m(b[0]).sum(),
+        **{"max_steps": 1, **settings},
     )
     adam_of_model = optim.Adam(model.parameters())
     makers: dict[str, Any] = {
@@ -223,7 +246,8 @@ def test_settings_that_cannot_be(tell: Tell) -> None:
         "alpha": lambda v: nn.RDrop(v),
     }  # fmt: skip
     numbers = dict.fromkeys(
-        ("lr", "eps", "weight_decay", "clip_norm", "repetition_penalty", "temperature", "alpha"), (2.5, 10.0)
+        ("lr", "eps", "weight_decay", "clip_norm", "repetition_penalty", "temperature", "alpha"),
+        (2.5, 10.0),
     )
     legal: dict[str, Any] = {
         **numbers, "suppress": ([], (1, 2, 3), {}), "first": ([], (1, 2, 3), {}), "eos": ([], (1, 2, 3), {}, -1),
@@ -234,9 +258,11 @@ def test_settings_that_cannot_be(tell: Tell) -> None:
         own = name.split(" ")[0]
         for value in odd:
             judge.case(
-                f"{name} = {value!r}", lambda m=make, v=value: m(v), lambda _, n=own, v=value: v in legal.get(n, ()),
+                f"{name} = {value!r}",
+                lambda m=make, v=value: m(v),
+                lambda _, n=own, v=value: v in legal.get(n, ()),
                 "process" if name == "parallel" else own,
-            )  # fmt: skip
+            )
     judge.report("settings", 100, tell)
 
 
@@ -259,9 +285,15 @@ def test_extreme_settings_of_a_run(parallel: int, tell: Tell) -> None:
         rdrop = kind == "RDrop"
         optimizer = t.optimizer if rdrop else make(t.model.parameters(), **{name: value})
         t = nn.Trainer(
-            t.model, optimizer, t.train, valid=t.valid, max_steps=3, progress=False, parallel=parallel,
+            t.model,
+            optimizer,
+            t.train,
+            valid=t.valid,
+            max_steps=3,
+            progress=False,
+            parallel=parallel,
             objective=make(**{name: value}) if rdrop else None,
-        )  # fmt: skip
+        )
         t.fit()
         return t
 
@@ -271,21 +303,33 @@ def test_extreme_settings_of_a_run(parallel: int, tell: Tell) -> None:
     for kind, (_, names) in kinds.items():
         for name in names:
             for value in EXTREMES if INTENSE else EXTREMES[::2] if parallel == 1 else EXTREMES[-1:]:
-                judge.case(f"{kind} {name}={value}", lambda k=kind, n=name, v=value: run(k, n, v), finite, None)
+                judge.case(
+                    f"{kind} {name}={value}",
+                    lambda k=kind, n=name, v=value: run(k, n, v),
+                    finite,
+                    None,
+                )
     tell(f"{judge.counts.total()} runs with extreme settings: {dict(judge.counts)}")
     assert not judge.wrong, "\n".join(judge.wrong)
     assert judge.counts["refused"] > 5
 
 
 def test_extreme_settings_of_what_writes() -> None:
-    lm = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=20), generator=np.random.default_rng(0))
+    lm = nn.LanguageModel(
+        nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=20), generator=np.random.default_rng(0)
+    )
     greedy = nn.generate(lm, [1, 2], max_len=6)
     for value in EXTREMES:
         drawn = nn.sample(lm, prompt=[1, 2], max_len=6, temperature=value)[0].tokens
         assert drawn == greedy if value < 1 else all(0 <= token < 9 for token in drawn)
-        for options in ({"repetition_penalty": value}, {"repetition_penalty": value, "num_beams": 3}):
+        for options in (
+            {"repetition_penalty": value},
+            {"repetition_penalty": value, "num_beams": 3},
+        ):
             assert len(nn.generate(lm, [1, 2], max_len=6, **options)) == 6
-    assert nn.generate(lm, [1, 2], max_len=10**15, eos=greedy[2])[-1] == greedy[2]  # no room is taken ahead
+    assert (
+        nn.generate(lm, [1, 2], max_len=10**15, eos=greedy[2])[-1] == greedy[2]
+    )  # no room is taken ahead
     with pytest.raises(ValueError, match="the rules .* leave no token that may come next"):
         nn.generate(lm, [1, 2], suppress=range(9))
     with pytest.raises(ValueError, match="the rules .* leave no token that may come next"):

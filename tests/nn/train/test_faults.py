@@ -43,7 +43,9 @@ def scaled_trainer(run_dir: Any = None, batches: Any = None, **options: Any) -> 
     data = [(rng.standard_normal((3, 2)), rng.standard_normal((3, 1))) for _ in range(4)]
     settings = {"max_epochs": 3, "progress": False, **options}
     optimizer = settings.pop("optimizer", None) or optim.SGD(model.parameters(), lr=0.1)
-    return nn.Trainer(model, optimizer, data if batches is None else batches, run_dir=run_dir, **settings)
+    return nn.Trainer(
+        model, optimizer, data if batches is None else batches, run_dir=run_dir, **settings
+    )
 
 
 # -- states ------------------------------------------------------------------------------------------
@@ -61,7 +63,9 @@ def test_a_parameter_without_axes_is_saved_and_resumed(tmp_path: Path) -> None:
 
 def edit_state(run_dir: Path, **changes: Any) -> None:
     arrays, metadata = load_arrays(run_dir / "last.safetensors")
-    save_arrays(run_dir / "last.safetensors", arrays, {"trainer": {**metadata["trainer"], **changes}})
+    save_arrays(
+        run_dir / "last.safetensors", arrays, {"trainer": {**metadata["trainer"], **changes}}
+    )
 
 
 def test_resuming_at_the_end_of_an_epoch_goes_on_with_the_next(tmp_path: Path) -> None:
@@ -86,7 +90,9 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         if kind == "pairs":
             return trainer_on(PairBatches(pairs[: 2 * n], 8, shuffle=False), tmp_path)
         data = [(np.ones((1, 2)), np.ones((1, 1)))] * n
-        return scaled_trainer(tmp_path, data if kind == "list" else lambda epoch: iter(data), max_steps=5)
+        return scaled_trainer(
+            tmp_path, data if kind == "list" else lambda epoch: iter(data), max_steps=5
+        )
 
     def trainer_on(batches: PairBatches, run_dir: Path) -> nn.Trainer:
         t = trainer(run_dir, max_epochs=None, max_steps=5)
@@ -124,7 +130,9 @@ def test_resuming_past_the_end_of_an_epoch_says_so(tmp_path: Path, kind: str) ->
         ({"format": 0}, "the state of another version: expected format 1, got 0"),
     ],
 )
-def test_a_state_that_cannot_be_is_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_a_state_that_cannot_be_is_one_line(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     scaled_trainer(tmp_path).fit()
     edit_state(tmp_path, **changes)
     with pytest.raises(ValueError, match=f"^{tmp_path}/last.safetensors: {message}"):
@@ -140,7 +148,9 @@ def test_a_directory_takes_one_run(tmp_path: Path) -> None:
     first.max_epochs = 2
     first.fit()  # the same run goes on
     assert first.step == 8
-    with pytest.raises(FileExistsError, match="holds a run already; fit\\(resume=True\\) goes on with it"):
+    with pytest.raises(
+        FileExistsError, match="holds a run already; fit\\(resume=True\\) goes on with it"
+    ):
         scaled_trainer(tmp_path).fit()
 
 
@@ -149,7 +159,9 @@ def test_what_weights_do_not_tell_stays_as_it_was(tmp_path: Path) -> None:
     made("abc").fit()
     made("abc").fit(resume=True)
     for _ in range(2):  # it is not locked afterwards
-        with pytest.raises(ValueError, match=f"^{tmp_path}/facts.json: the run began with other letters"):
+        with pytest.raises(
+            ValueError, match=f"^{tmp_path}/facts.json: the run began with other letters"
+        ):
             made("abd").fit(resume=True)
     (tmp_path / "facts.json").write_text('{"letters": "abc"')
     with pytest.raises(ValueError, match=f"^{tmp_path}/facts.json: not JSON"):
@@ -157,7 +169,10 @@ def test_what_weights_do_not_tell_stays_as_it_was(tmp_path: Path) -> None:
 
 
 def test_two_runs_at_once_are_refused_and_a_dead_one_is_not_in_the_way(tmp_path: Path) -> None:
-    with nn.RunDirectory(tmp_path), pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+    with (
+        nn.RunDirectory(tmp_path),
+        pytest.raises(BlockingIOError, match="another run is at work in this directory"),
+    ):
         scaled_trainer(tmp_path).fit()
     code = f"import nn, time\nwith nn.RunDirectory({str(tmp_path)!r}):\n    print('locked', flush=True)\n    time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -289,7 +304,10 @@ def test_the_lock_of_another_user(open_path: Path, capsys: pytest.CaptureFixture
         with no_superuser():
             assert run_script(scaled_trainer(open_path).fit) == 1
         lock.chmod(0o666)
-        with no_superuser(), pytest.raises(BlockingIOError, match="another run is at work in this directory"):
+        with (
+            no_superuser(),
+            pytest.raises(BlockingIOError, match="another run is at work in this directory"),
+        ):
             scaled_trainer(open_path).fit()
     assert capsys.readouterr().err == f"error: {lock}: Permission denied\n"
     with no_superuser():
@@ -310,13 +328,16 @@ def test_a_directory_that_is_removed_in_mid_run_is_one_line(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda a: np.where(np.arange(a.size).reshape(a.shape) == 1, np.nan, a), "1 of its 2 numbers are NaN or infinite"),
+        (
+            lambda a: np.where(np.arange(a.size).reshape(a.shape) == 1, np.nan, a),
+            "1 of its 2 numbers are NaN or infinite",
+        ),
         (lambda a: a * np.inf, "2 of its 2 numbers are NaN or infinite"),
         (lambda a: a.astype(int), "linear.weight: expected float64, got int64"),
         (lambda a: a > 0, "linear.weight: expected float64, got bool"),
         (lambda a: a[0], "misshaped: linear.weight: expected \\(1, 2\\), got \\(2,\\)"),
     ],
-)  # fmt: skip
+)
 def test_weights_that_are_no_numbers_are_refused(
     tmp_path: Path, change: Callable[[np.ndarray], np.ndarray], message: str
 ) -> None:
@@ -342,7 +363,9 @@ def weights_of(model: nn.Module) -> dict[str, np.ndarray]:
 def test_weights_too_large_for_the_models_dtype_are_refused(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     save_arrays(tmp_path / "w", {"weight": np.full((1, 2), 1e300), "bias": np.zeros(1)})
-    with pytest.raises(ValueError, match="weight: 2 of its 2 numbers are NaN or infinite in float32"):
+    with pytest.raises(
+        ValueError, match="weight: 2 of its 2 numbers are NaN or infinite in float32"
+    ):
         nn.load_weights(tmp_path / "w", model)
 
 
@@ -403,7 +426,9 @@ def test_numbers_that_are_not_finite_stop_before_the_step(
             made().fit()
         skipping = made(skip_nonfinite=2)
         skipping.fit()
-        assert skipping.skipped == 1 and skipping.step == 12 and skipping.history[-1]["skipped"] == 1
+        assert (
+            skipping.skipped == 1 and skipping.step == 12 and skipping.history[-1]["skipped"] == 1
+        )
         assert all(np.isfinite(array).all() for array in weights(skipping).values())
 
 
@@ -419,7 +444,9 @@ def test_two_runs_of_one_seed_write_the_same_bytes(tmp_path: Path) -> None:
         f"from runs import trainer\ntrainer(Path({str(tmp_path / 'c')!r}), max_epochs=2).fit()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)  # and in a process of its own
-    assert (tmp_path / "a" / "best.safetensors").read_bytes() == (tmp_path / "c" / "best.safetensors").read_bytes()
+    assert (tmp_path / "a" / "best.safetensors").read_bytes() == (
+        tmp_path / "c" / "best.safetensors"
+    ).read_bytes()
 
 
 def test_a_broken_line_of_metrics_is_left_out(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from nn.train.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(
-    str(ROOT / part) for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py", "minigrad/signals.py")
+    str(ROOT / part)
+    for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py", "minigrad/signals.py")
 )
 PARALLEL = (str(ROOT / "minigrad/parallel/"),)
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
@@ -36,21 +37,39 @@ def small_trainer(run_dir: Path, parallel: int | None = None) -> nn.Trainer:
     """A run that does all that a trainer can do, in a few milliseconds."""
     mg.manual_seed(0)
     rng = np.random.default_rng(0)
-    model = nn.Sequential(nn.Linear(3, 4, dtype=float), nn.Dropout(0.2), nn.Linear(4, 1, dtype=float))
+    model = nn.Sequential(
+        nn.Linear(3, 4, dtype=float), nn.Dropout(0.2), nn.Linear(4, 1, dtype=float)
+    )
     batches = [(rng.standard_normal((4, 3)), rng.standard_normal((4, 1))) for _ in range(4)]
     return nn.Trainer(
-        model, optim.Adam(model.parameters(), lr=0.05), batches, valid=batches[:2],
-        objective=lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean(), schedule=lambda step: 1 / step,
-        accumulate=2, max_epochs=2, save_every=3, log_every=2, patience=9, average=nn.MovingAverage(model, 0.5),
-        keep_last=2, run_dir=run_dir, progress=parallel is None, parallel=parallel,
-    )  # fmt: skip
+        model,
+        optim.Adam(model.parameters(), lr=0.05),
+        batches,
+        valid=batches[:2],
+        objective=lambda model, batch: ((model(batch[0]) - batch[1]) ** 2).mean(),
+        schedule=lambda step: 1 / step,
+        accumulate=2,
+        max_epochs=2,
+        save_every=3,
+        log_every=2,
+        patience=9,
+        average=nn.MovingAverage(model, 0.5),
+        keep_last=2,
+        run_dir=run_dir,
+        progress=parallel is None,
+        parallel=parallel,
+    )
 
 
 class Tracer:
     """Goes along with the lines of the trainer, and interrupts at the n-th visit of one."""
 
     def __init__(
-        self, at: Line | None = None, visit: int = 1, signalled: bool = False, inside: tuple[str, ...] = INSIDE
+        self,
+        at: Line | None = None,
+        visit: int = 1,
+        signalled: bool = False,
+        inside: tuple[str, ...] = INSIDE,
     ) -> None:
         self.at, self.visit, self.signalled, self.inside = at, visit, signalled, inside
         self.process = os.getpid()  # what it forks goes on
@@ -58,7 +77,11 @@ class Tracer:
         self.done = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if self.done or not frame.f_code.co_filename.startswith(self.inside) or os.getpid() != self.process:
+        if (
+            self.done
+            or not frame.f_code.co_filename.startswith(self.inside)
+            or os.getpid() != self.process
+        ):
             return None
         if event == "line":
             line = (frame.f_code.co_filename, frame.f_lineno)
@@ -78,7 +101,9 @@ def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
         for number in ENDING:  # as `run_script` does
             signal.signal(number, terminate)
         sys.settrace(tracer)
-        contextvars.copy_context().run(trainer.fit, resume=True)  # no_grad() may have been left open
+        contextvars.copy_context().run(
+            trainer.fit, resume=True
+        )  # no_grad() may have been left open
     except (KeyboardInterrupt, Terminated):
         return True
     finally:
@@ -107,7 +132,9 @@ def traced(tmp_path: Path) -> tuple[nn.Trainer, dict[Line, int]]:
     return whole, tracer.seen
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that are left open
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # files that are left open
 @pytest.mark.parametrize("signalled", [False, True], ids=["raised", "signal"])
 def test_at_every_line(
     tmp_path: Path,
@@ -120,7 +147,9 @@ def test_at_every_line(
     draw, tried = np.random.default_rng(1), 0
     assert len(seen) > 250  # lines of nn/train and of what writes files
     visits_of = lambda most: range(1, most + 1) if INTENSE else [int(draw.integers(1, most + 1))]
-    cases = [(line, visit) for line, most in sorted(seen.items()) for visit in visits_of(min(most, 30))]
+    cases = [
+        (line, visit) for line, most in sorted(seen.items()) for visit in visits_of(min(most, 30))
+    ]
     for number, (line, visit) in enumerate(cases):
         directory = tmp_path / str(number)
         if signalled and not INTENSE and number % 4:
@@ -131,17 +160,25 @@ def test_at_every_line(
         assert not run(again)
         try:
             assert_same_run(whole, again)
-            assert [path.name for path in again.run.checkpoints()] == [path.name for path in whole.run.checkpoints()]
+            assert [path.name for path in again.run.checkpoints()] == [
+                path.name for path in whole.run.checkpoints()
+            ]
             assert not list(directory.glob(".*.part"))
         except AssertionError as error:
-            raise AssertionError(f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}") from error
+            raise AssertionError(
+                f"interrupted at visit {visit} of {Path(line[0]).name}:{line[1]}: {error}"
+            ) from error
     tell(
         f"{tried} interrupted runs of a trainer{', by a signal' if signalled else ''}: all ended with the same weights"
     )
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that are left open
-def test_at_every_line_of_what_works_in_parallel(tmp_path: Path, tell: Callable[[str], None]) -> None:
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # files that are left open
+def test_at_every_line_of_what_works_in_parallel(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     """Of the first of two processes; each line in the long form, some of them in the short one."""
     whole, tracer = small_trainer(tmp_path / "whole", 2), Tracer(inside=PARALLEL)
     run(whole, tracer)

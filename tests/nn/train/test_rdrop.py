@@ -14,7 +14,9 @@ TARGET = np.array([[1, 5, 6, 4, 2], [1, 6, 2, 0, 0]])  # 4 + 2 tokens to predict
 
 
 def model(dropout: float) -> nn.Transformer:
-    config = nn.TransformerConfig(9, 9, 8, 2, 1, 1, 16, dropout=dropout, dtype="float64", max_len=8, tie="all")
+    config = nn.TransformerConfig(
+        9, 9, 8, 2, 1, 1, 16, dropout=dropout, dtype="float64", max_len=8, tie="all"
+    )
     mg.manual_seed(0)
     return nn.Transformer(config).train()
 
@@ -62,7 +64,9 @@ def test_without_dropout_and_in_evaluation_it_is_the_plain_loss() -> None:
 @pytest.mark.parametrize("rows, classes", [(0, 3), (3, 4), (7, 20_000)])  # the last in three blocks
 def test_the_divergence_of_blocks_of_rows(rows: int, classes: int) -> None:
     numbers = np.random.default_rng(rows)
-    first, second = (mg.Tensor(4 * numbers.normal(size=(rows, classes)), requires_grad=True) for _ in range(2))
+    first, second = (
+        mg.Tensor(4 * numbers.normal(size=(rows, classes)), requires_grad=True) for _ in range(2)
+    )
     p, q = log_softmax(first.data), log_softmax(second.data)
     expected = ((np.exp(p) - np.exp(q)) * (p - q)).sum() / 2
     np.testing.assert_allclose(_divergence(first, second).data, expected)
@@ -71,7 +75,10 @@ def test_the_divergence_of_blocks_of_rows(rows: int, classes: int) -> None:
         p, q = mg.log_softmax(first), mg.log_softmax(second)
         return mg.sum((mg.exp(p) - mg.exp(q)) * (p - q)) / 2
 
-    found = [mg.grad(lambda a, b, f=f: -1.7 * f(a, b), (0, 1))(first, second) for f in (_divergence, composed)]
+    found = [
+        mg.grad(lambda a, b, f=f: -1.7 * f(a, b), (0, 1))(first, second)
+        for f in (_divergence, composed)
+    ]
     for a, b in zip(*found):
         np.testing.assert_allclose(a.data, b.data, rtol=1e-9, atol=1e-12)
     if classes < 10:

@@ -35,40 +35,77 @@ class Own(nn.Module):
 
 def language_model() -> tuple[nn.Module, Any, Any, Any]:
     config = nn.LanguageModelConfig(11, 16, 2, 1, 24, dropout=0.1, max_len=12)
-    return nn.LanguageModel(config), WindowBatches(TEXT, 9, 6), WindowBatches(TEXT[:80], 9, 6, shuffle=False), None
+    return (
+        nn.LanguageModel(config),
+        WindowBatches(TEXT, 9, 6),
+        WindowBatches(TEXT[:80], 9, 6, shuffle=False),
+        None,
+    )
 
 
 def classifier() -> tuple[nn.Module, Any, Any, Any]:
-    model = nn.EncoderClassifier(nn.EncoderConfig(11, 16, 2, 1, 24, dropout=0.1, max_len=12, num_classes=3))
-    return model, ArrayBatches(ROWS, LABELS, batch_size=8), ArrayBatches(ROWS, LABELS, batch_size=20), None
+    model = nn.EncoderClassifier(
+        nn.EncoderConfig(11, 16, 2, 1, 24, dropout=0.1, max_len=12, num_classes=3)
+    )
+    return (
+        model,
+        ArrayBatches(ROWS, LABELS, batch_size=8),
+        ArrayBatches(ROWS, LABELS, batch_size=20),
+        None,
+    )
 
 
 def own() -> tuple[nn.Module, Any, Any, Any]:
     batches = [(ROWS[i : i + 8] / 10.0, LABELS[i : i + 8]) for i in range(0, 60, 8)]
-    return Own(), batches, batches[:2], lambda model, batch: mg.cross_entropy(model(batch[0]), batch[1])
+    return (
+        Own(),
+        batches,
+        batches[:2],
+        lambda model, batch: mg.cross_entropy(model(batch[0]), batch[1]),
+    )
 
 
 TASKS = {"language model": language_model, "classifier": classifier, "a user's own": own}
 
 
-def run(task: Callable[..., Any], run_dir: Path | None, schedule: Any = None, **options: Any) -> nn.Trainer:
+def run(
+    task: Callable[..., Any], run_dir: Path | None, schedule: Any = None, **options: Any
+) -> nn.Trainer:
     mg.manual_seed(0)
     model, batches, valid, objective = task()
     adam = optim.AdamW(model.parameters(), lr=5e-3, clip_norm=1.0)
-    settings: dict[str, Any] = {"max_epochs": 3, "progress": False, "log_every": 3, "save_every": 1, **options}
+    settings: dict[str, Any] = {
+        "max_epochs": 3,
+        "progress": False,
+        "log_every": 3,
+        "save_every": 1,
+        **options,
+    }
     return nn.Trainer(
-        model, adam, batches, valid=valid, objective=objective, run_dir=run_dir,
-        schedule=schedule(adam) if schedule else None, **settings,
-    )  # fmt: skip
+        model,
+        adam,
+        batches,
+        valid=valid,
+        objective=objective,
+        run_dir=run_dir,
+        schedule=schedule(adam) if schedule else None,
+        **settings,
+    )
 
 
-@pytest.mark.parametrize("task,parallel", [*[(t, 1) for t in TASKS.values()], (language_model, 2)], ids=[*TASKS, "two"])
-def test_every_task_learns_and_is_resumed_exactly(tmp_path: Path, task: Callable[..., Any], parallel: int) -> None:
+@pytest.mark.parametrize(
+    "task,parallel", [*[(t, 1) for t in TASKS.values()], (language_model, 2)], ids=[*TASKS, "two"]
+)
+def test_every_task_learns_and_is_resumed_exactly(
+    tmp_path: Path, task: Callable[..., Any], parallel: int
+) -> None:
     whole = run(task, tmp_path / "whole", parallel=parallel)
     before = whole.evaluate(whole.valid)
     whole.fit()
     assert whole.best is not None and whole.best < before
-    for stop in (1, 8) if parallel == 1 else (8,):  # before the first validation, and within an epoch
+    for stop in (
+        (1, 8) if parallel == 1 else (8,)
+    ):  # before the first validation, and within an epoch
         cut = run(task, tmp_path / f"cut {stop}", parallel=parallel, max_steps=stop)
         cut._validate = lambda: None  # type: ignore[method-assign]  # cut off: it does not look at what it has
         cut.fit()
@@ -86,12 +123,19 @@ def test_a_run_directory_holds_what_rebuilds_its_model(tmp_path: Path) -> None:
         before = mg.get_rng_state()
         for path in (tmp_path / name, tmp_path / name / "last.safetensors"):
             model = nn.load_run(path)
-            assert type(model) is type(trainer.model) and model.config == trainer.model.config and not model.training
+            assert (
+                type(model) is type(trainer.model)
+                and model.config == trainer.model.config
+                and not model.training
+            )
             for key, array in weights(trainer).items():
                 np.testing.assert_array_equal(model.state_dict()[key], array)
         assert mg.get_rng_state() == before  # nothing was drawn
     run(own, tmp_path / "own", max_steps=1, max_epochs=None).fit()
-    with pytest.raises(ValueError, match=r"best.safetensors: no settings of a model of nn stand beside these weights"):
+    with pytest.raises(
+        ValueError,
+        match=r"best.safetensors: no settings of a model of nn stand beside these weights",
+    ):
         nn.load_run(tmp_path / "own")
     with pytest.raises(FileNotFoundError, match=r"nowhere"):
         nn.load_run(tmp_path / "nowhere")
@@ -108,7 +152,13 @@ def test_a_plateau_is_told_of_validations_and_resumed_exactly(tmp_path: Path, st
         return 12.0 - len(found)
 
     def made(name: str, **options: Any) -> nn.Trainer:
-        return run(classifier, tmp_path / name, plateau, score=lambda model: found.append(0) or bleu(model), **options)  # type: ignore[func-returns-value]
+        return run(
+            classifier,
+            tmp_path / name,
+            plateau,
+            score=lambda model: found.append(0) or bleu(model),
+            **options,
+        )  # type: ignore[func-returns-value]
 
     found: list[int] = []
     whole = made("whole", validate_every=4)
@@ -161,11 +211,14 @@ def test_what_does_not_belong_together_is_refused() -> None:
 
     def made(optimizer: optim.Optimizer, **options: Any) -> nn.Trainer:
         loss = lambda m, batch: mg.mean(mg.square(m(batch[0]) - batch[1]))
-        return nn.Trainer(model, optimizer, batches, objective=loss, max_steps=1, progress=False, **options)
+        return nn.Trainer(
+            model, optimizer, batches, objective=loss, max_steps=1, progress=False, **options
+        )
 
     strangers = optim.Adam([*model.parameters(), *other.parameters()])
     with pytest.raises(
-        ValueError, match=r"the optimizer has a parameter of shape \(2, 4\) that is not one of the model"
+        ValueError,
+        match=r"the optimizer has a parameter of shape \(2, 4\) that is not one of the model",
     ):
         made(strangers)
     adam, sgd = optim.Adam(model.parameters()), optim.SGD(other.parameters(), lr=0.1)
@@ -174,11 +227,18 @@ def test_what_does_not_belong_together_is_refused() -> None:
     with pytest.raises(ValueError, match="warmup"):
         made(adam, schedule=optim.cosine_schedule(10, warmup=10))
     plateau = optim.ReduceLROnPlateau(adam)
-    with pytest.raises(ValueError, match="ReduceLROnPlateau needs validations: pass valid= or score="):
+    with pytest.raises(
+        ValueError, match="ReduceLROnPlateau needs validations: pass valid= or score="
+    ):
         made(adam, schedule=plateau)
-    with pytest.raises(ValueError, match=r"the schedule waits for smaller values, but of score\(model\) larger ones"):
+    with pytest.raises(
+        ValueError,
+        match=r"the schedule waits for smaller values, but of score\(model\) larger ones",
+    ):
         made(adam, schedule=plateau, score=lambda model: 0.0)
-    with pytest.raises(ValueError, match="the schedule waits for larger values, but of losses smaller ones"):
+    with pytest.raises(
+        ValueError, match="the schedule waits for larger values, but of losses smaller ones"
+    ):
         made(adam, schedule=optim.ReduceLROnPlateau(adam, mode="max"), valid=batches)
     made(adam, schedule=plateau, valid=batches).fit()
 
@@ -201,7 +261,9 @@ def test_ranks_tell_schedules_of_every_kind_apart(kind: str, options: Any, other
         adam = optim.Adam(model.parameters())
         loss = lambda m, batch: mg.mean(m(batch))
         schedule = getattr(optim, kind)(adam, **options)
-        trainer = nn.Trainer(model, adam, [], objective=loss, schedule=schedule, valid=[], max_steps=1)
+        trainer = nn.Trainer(
+            model, adam, [], objective=loss, schedule=schedule, valid=[], max_steps=1
+        )
         return json.loads(json.dumps(facts(trainer)["the schedule"]))
 
     assert compared(options) == compared(options) != compared(others)

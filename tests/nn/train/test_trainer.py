@@ -32,7 +32,9 @@ def test_training_learns_and_keeps_its_records(tmp_path: Path) -> None:
     entries = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert entries == history
     logged = next(e for e in entries if "loss" in e)
-    assert {"step", "epoch", "loss", "lr", "grad_norm", "targets_per_second", "seconds"} == set(logged)
+    assert {"step", "epoch", "loss", "lr", "grad_norm", "targets_per_second", "seconds"} == set(
+        logged
+    )
     best = trainer()
     metadata = nn.load_weights(tmp_path / "best.safetensors", best.model)
     assert metadata["step"] == t.best_step
@@ -107,17 +109,24 @@ def test_resuming_at_any_step_ends_with_the_same_weights(tmp_path: Path, stop: i
     again.fit(resume=True)
     for (name, a), b in zip(weights(whole).items(), weights(again).values()):
         np.testing.assert_array_equal(a, b, err_msg=name)
-    validations = lambda t: {e["step"]: (e["epoch"], e["valid_loss"]) for e in t.history if "valid_loss" in e}
+    validations = lambda t: {
+        e["step"]: (e["epoch"], e["valid_loss"]) for e in t.history if "valid_loss" in e
+    }
     assert stop in validations(again)  # the cut run looked at what it had at its end
     assert validations(whole).items() <= validations(again).items()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(tmp_path: Path, parallel: int) -> None:
+def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(
+    tmp_path: Path, parallel: int
+) -> None:
     """Its dropout does not draw from the default generator."""
 
     def made(name: str, **options: Any) -> nn.Trainer:
-        t, own = trainer(tmp_path / name, save_every=1, parallel=parallel, **options), np.random.default_rng(7)
+        t, own = (
+            trainer(tmp_path / name, save_every=1, parallel=parallel, **options),
+            np.random.default_rng(7),
+        )
         for module in t.model.modules():
             if hasattr(module, "generator"):
                 module.generator = own
@@ -132,19 +141,25 @@ def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(tmp_path: Path, 
     arrays, metadata = load_arrays(tmp_path / "cut" / "last.safetensors")
     metadata["trainer"]["generators"] = [{"state": 3}]
     save_arrays(tmp_path / "cut" / "last.safetensors", arrays, metadata)
-    with pytest.raises(ValueError, match="last.safetensors: generators: expected the states of the model's 1"):
+    with pytest.raises(
+        ValueError, match="last.safetensors: generators: expected the states of the model's 1"
+    ):
         made("cut").resume()
 
 
 def test_resuming_with_several_processes(tmp_path: Path) -> None:
-    one, whole, cut = (trainer(tmp_path / name, parallel=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)])
+    one, whole, cut = (
+        trainer(tmp_path / name, parallel=n) for name, n in [("one", 1), ("whole", 2), ("cut", 2)]
+    )
     cut.max_steps = 7
     for t in (one, whole, cut):
         mg.manual_seed(3)
         t.fit()
     again = trainer(tmp_path / "cut", parallel=2)
     again.fit(resume=True)
-    assert one.best == pytest.approx(whole.best, rel=0.05) and one.best != whole.best  # other random numbers
+    assert (
+        one.best == pytest.approx(whole.best, rel=0.05) and one.best != whole.best
+    )  # other random numbers
     for (name, a), b in zip(weights(whole).items(), weights(again).values()):
         np.testing.assert_array_equal(a, b, err_msg=name)
 
@@ -158,14 +173,17 @@ def test_runs_whose_workers_are_killed_go_on_as_if_they_had_not_been(tmp_path: P
     for number in range(60 if INTENSE else 4):
         t = trainer(tmp_path / str(number), **settings)
         timer = threading.Timer(
-            draw.uniform(0, whole.seconds), lambda t=t: [process.kill() for process, _ in t.parallel._workers]
+            draw.uniform(0, whole.seconds),
+            lambda t=t: [process.kill() for process, _ in t.parallel._workers],
         )
         timer.start()
         try:
             t.fit()
         except RuntimeError as error:
             killed += 1
-            assert re.fullmatch(r"DataParallel: process \d+, .* was killed by SIGKILL, as .* runs out", str(error))
+            assert re.fullmatch(
+                r"DataParallel: process \d+, .* was killed by SIGKILL, as .* runs out", str(error)
+            )
         timer.join()
         again = trainer(tmp_path / str(number), **settings)
         again.fit(resume=True)
@@ -187,10 +205,14 @@ print("done", flush=True)
 def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
     whole = trainer(tmp_path / "whole", save_every=2, max_epochs=6)
     whole.fit()
-    script = SCRIPT.format(tests=str(Path(__file__).parents[2] / "support"), run=str(tmp_path / "cut"))
+    script = SCRIPT.format(
+        tests=str(Path(__file__).parents[2] / "support"), run=str(tmp_path / "cut")
+    )
     rng = np.random.default_rng(0)
     for kill in [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP] * (15 if INTENSE else 1) + [None]:
-        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        )
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
         if kill:
             time.sleep(rng.uniform(0.01, 0.25))
@@ -198,7 +220,9 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
         process.stdout.read()
         process.stdout.close()
         code = process.wait()
-        assert code in ((0, -kill, 128 + kill) if kill else (0,))  # the last within `fit`, the run saved
+        assert code in (
+            (0, -kill, 128 + kill) if kill else (0,)
+        )  # the last within `fit`, the run saved
         assert kill == signal.SIGKILL or not list((tmp_path / "cut").glob(".*.part"))
     arrays, _ = load_arrays(tmp_path / "cut" / "last.safetensors")
     for name, array in weights(whole).items():
@@ -207,7 +231,9 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
 
 
 @pytest.mark.parametrize("where", ["forward", "update", "validation"])
-def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(tmp_path: Path, where: str) -> None:
+def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(
+    tmp_path: Path, where: str
+) -> None:
     whole = trainer(tmp_path / "whole")
     whole.fit()
     cut = trainer(tmp_path / "cut")
@@ -219,12 +245,16 @@ def test_ctrl_c_is_answered_between_two_steps_and_keeps_the_state(tmp_path: Path
             signal.raise_signal(signal.SIGINT)
         return (update if where == "update" else total)(*args)
 
-    setattr(*((cut.optimizer, "update") if where == "update" else (cut.objective, "total")), pressed)
+    setattr(
+        *((cut.optimizer, "update") if where == "update" else (cut.objective, "total")), pressed
+    )
     with pytest.raises(KeyboardInterrupt, match=r"stopped at step \d+; the state is in .*cut"):
         cut.fit()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     state = load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]
-    assert state["step"] == cut.step and (state["validated"] == -1 if where == "validation" else cut.step == 4)
+    assert state["step"] == cut.step and (
+        state["validated"] == -1 if where == "validation" else cut.step == 4
+    )
     again = trainer(tmp_path / "cut")
     again.fit(resume=True)
     assert_same_run(whole, again)
@@ -245,7 +275,10 @@ def test_a_second_ctrl_c_is_answered_at_once(tmp_path: Path) -> None:
     cut.objective.total = pressed_twice
     with pytest.raises(KeyboardInterrupt):
         cut.fit()
-    assert cut.step == 3 and load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"] == 2
+    assert (
+        cut.step == 3
+        and load_arrays(tmp_path / "cut" / "last.safetensors")[1]["trainer"]["step"] == 2
+    )
     again = trainer(tmp_path / "cut", save_every=2)
     again.fit(resume=True)
     assert_same_run(whole, again)
@@ -258,7 +291,9 @@ def test_trainer_errors(tmp_path: Path) -> None:
         trainer().fit(resume=True)
     t = trainer(tmp_path)
     t.model.output.weight.data[...] = np.nan
-    with pytest.raises(FloatingPointError, match="step 1: the loss is nan; the parameters are as they were"):
+    with pytest.raises(
+        FloatingPointError, match="step 1: the loss is nan; the parameters are as they were"
+    ):
         t.fit()
     save_arrays(tmp_path / "last.safetensors", {"a": np.ones(1)})
     with pytest.raises(ValueError, match="last.safetensors: not the state of a run"):
@@ -269,12 +304,19 @@ def test_trainer_errors(tmp_path: Path) -> None:
     wide = nn.Transformer(nn.TransformerConfig(9, 9, 32, 2, 1, 1, 32, max_len=16))
     adam = optim.Adam(wide.parameters())
     with pytest.raises(
-        ValueError, match=r"last.safetensors: the state of another model: this one has d_model=32 \(expected 16\)"
+        ValueError,
+        match=r"last.safetensors: the state of another model: this one has d_model=32 \(expected 16\)",
     ):
         schedule = optim.inverse_sqrt_schedule(10)
-        nn.Trainer(wide, adam, other.train, schedule=schedule, max_steps=3, run_dir=tmp_path / "b", progress=False).fit(
-            resume=True
-        )
+        nn.Trainer(
+            wide,
+            adam,
+            other.train,
+            schedule=schedule,
+            max_steps=3,
+            run_dir=tmp_path / "b",
+            progress=False,
+        ).fit(resume=True)
     with pytest.raises(ValueError, match="best.safetensors: the state does not fit Transformer"):
         save_arrays(tmp_path / "best.safetensors", {"x": np.ones(1)})
         nn.load_weights(tmp_path / "best.safetensors", wide)

@@ -30,7 +30,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         b, n, d = x.shape
-        qkv = self.qkv(x).reshape(b, n, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        qkv = (
+            self.qkv(x).reshape(b, n, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        )
         q, k, v = qkv.unbind(0)
         attn = ((q @ k.mT) * self.scale).softmax(dim=-1)
         x = (self.drop(attn) @ v).permute(0, 2, 1, 3).contiguous().view(b, n, d)
@@ -44,7 +46,10 @@ class Block(nn.Module):
         self.attn = Attention(dim, num_heads, dropout)
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
         self.mlp = nn.Sequential(
-            nn.Linear(dim, dim * mlp_ratio), nn.GELU(), nn.Dropout(dropout), nn.Linear(dim * mlp_ratio, dim)
+            nn.Linear(dim, dim * mlp_ratio),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(dim * mlp_ratio, dim),
         )
 
     def forward(self, x):
@@ -53,7 +58,17 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    def __init__(self, image_size=8, patch_size=4, channels=3, classes=4, dim=16, depth=2, num_heads=4, dropout=0.0):
+    def __init__(
+        self,
+        image_size=8,
+        patch_size=4,
+        channels=3,
+        classes=4,
+        dim=16,
+        depth=2,
+        num_heads=4,
+        dropout=0.0,
+    ):
         super().__init__()
         self.patch_embed = PatchEmbedding(image_size, patch_size, channels, dim)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dim))

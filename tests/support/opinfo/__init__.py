@@ -26,5 +26,7 @@ from . import (
 from .base import TABLE, Draw, OpInfo, Sample
 
 NO_GRADIENT = {
-    name for name, f in FUNCTIONS.items() if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
+    name
+    for name, f in FUNCTIONS.items()
+    if f.__module__ == "minigrad.ops.compare" or name in ("one_hot", "argsort")
 }

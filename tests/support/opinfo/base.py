@@ -43,11 +43,21 @@ class Draw:
         self.draw = draw
         self.rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
-    def shape(self, min_ndim: int = 0, max_ndim: int = 3, min_side: int = 0, max_side: int = 4) -> tuple[int, ...]:
-        return tuple(self.draw(st.lists(st.integers(min_side, max_side), min_size=min_ndim, max_size=max_ndim)))
+    def shape(
+        self, min_ndim: int = 0, max_ndim: int = 3, min_side: int = 0, max_side: int = 4
+    ) -> tuple[int, ...]:
+        return tuple(
+            self.draw(
+                st.lists(st.integers(min_side, max_side), min_size=min_ndim, max_size=max_ndim)
+            )
+        )
 
     def array(
-        self, shape: tuple[int, ...], low: float = -3.0, high: float = 3.0, kinks: tuple[float, ...] = ()
+        self,
+        shape: tuple[int, ...],
+        low: float = -3.0,
+        high: float = 3.0,
+        kinks: tuple[float, ...] = (),
     ) -> np.ndarray:
         x = self.rng.uniform(low, high, shape)
         for kink in kinks:
@@ -57,7 +67,9 @@ class Draw:
     def distinct(self, shape: tuple[int, ...]) -> np.ndarray:
         """No two elements nearer than 0.05."""
         n = math.prod(shape)
-        return (self.rng.permutation(n) * 0.1 + self.rng.uniform(0, 0.05, n) - n * 0.05).reshape(shape)
+        return (self.rng.permutation(n) * 0.1 + self.rng.uniform(0, 0.05, n) - n * 0.05).reshape(
+            shape
+        )
 
     def partner(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """A shape that broadcasts with `shape`, to a larger or a smaller one."""
@@ -72,7 +84,9 @@ class Draw:
         choices: list[Any] = [None] if allow_none else []
         choices += range(-ndim, ndim)
         if several and ndim:
-            choices += [c for k in range(1, ndim + 1) for c in itertools.combinations(range(ndim), k)]
+            choices += [
+                c for k in range(1, ndim + 1) for c in itertools.combinations(range(ndim), k)
+            ]
         return self.draw(st.sampled_from(choices))
 
     def bool(self) -> bool:
@@ -85,7 +99,9 @@ class Draw:
 TABLE: dict[str, OpInfo] = {}
 
 
-def add(name: str, reference: Callable[..., Any], samples: Callable[[Draw], Sample], **kwargs: Any) -> None:
+def add(
+    name: str, reference: Callable[..., Any], samples: Callable[[Draw], Sample], **kwargs: Any
+) -> None:
     call = kwargs.pop("call", None) or getattr(mg, name)
     assert name not in TABLE, name
     TABLE[name] = OpInfo(name, call, reference, samples, **kwargs)

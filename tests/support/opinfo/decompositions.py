@@ -16,7 +16,11 @@ def _spread(d: Draw, m: int, n: int, batch: tuple[int, ...] = ()) -> np.ndarray:
     """Matrices whose singular values are far apart."""
     k = min(m, n)
     u, v = (np.linalg.qr(d.rng.standard_normal((*batch, side, side)))[0] for side in (m, n))
-    return u[..., :k] * (np.arange(k, 0, -1) + d.rng.uniform(0, 0.3, k)) @ np.swapaxes(v, -1, -2)[..., :k, :]
+    return (
+        u[..., :k]
+        * (np.arange(k, 0, -1) + d.rng.uniform(0, 0.3, k))
+        @ np.swapaxes(v, -1, -2)[..., :k, :]
+    )
 
 
 def _matrices(wide: bool = True) -> Callable[[Draw], Sample]:
@@ -82,7 +86,13 @@ add(
     _matrices(),
     call=lambda x: [(r := mg.svd(x, full_matrices=False)).U ** 2, r.S, r.Vh**2],
     analytic=False,
-    errors=[(lambda: mg.svd(np.eye(2), hermitian=True), ValueError, "svd: hermitian=True is not supported; use eigh")],
+    errors=[
+        (
+            lambda: mg.svd(np.eye(2), hermitian=True),
+            ValueError,
+            "svd: hermitian=True is not supported; use eigh",
+        )
+    ],
 )
 add("svdvals", lambda x: _svd(x)[1], _matrices(), analytic=False)
 add(
@@ -90,7 +100,13 @@ add(
     lambda x: [np.linalg.qr(x)[0], np.linalg.qr(x)[1]],
     _matrices(),
     analytic=False,
-    errors=[(lambda: mg.qr(np.ones((3, 2)), "complete"), ValueError, r"qr: mode 'complete' of shape \(3, 2\)")],
+    errors=[
+        (
+            lambda: mg.qr(np.ones((3, 2)), "complete"),
+            ValueError,
+            r"qr: mode 'complete' of shape \(3, 2\)",
+        )
+    ],
 )
 
 
@@ -104,7 +120,13 @@ add(
     _pinv,
     _matrices(),
     analytic=False,
-    errors=[(lambda: mg.pinv(np.eye(2), hermitian=True), ValueError, "pinv: hermitian=True is not supported")],
+    errors=[
+        (
+            lambda: mg.pinv(np.eye(2), hermitian=True),
+            ValueError,
+            "pinv: hermitian=True is not supported",
+        )
+    ],
 )
 
 
@@ -137,7 +159,13 @@ add(
     lambda *xs: np.einsum("ij,jk,kl->il", *xs),
     lambda d: Sample([d.array((2, 3)), d.array((3, 4)), d.array((4, 2))]),
     call=lambda *xs: mg.multi_dot(xs),
-    errors=[(lambda: mg.multi_dot([np.eye(2)]), ValueError, "multi_dot: expected at least two arrays, got 1")],
+    errors=[
+        (
+            lambda: mg.multi_dot([np.eye(2)]),
+            ValueError,
+            "multi_dot: expected at least two arrays, got 1",
+        )
+    ],
 )
 add(
     "vector_norm",
@@ -151,6 +179,8 @@ add(
 add(
     "matrix_norm",
     lambda x, keepdims, ord: np.linalg.matrix_norm(x, keepdims=keepdims, ord=ord),
-    lambda d: Sample(_matrices()(d).operands, {"keepdims": d.bool(), "ord": d.one_of("fro", "nuc", 2, -2)}),
+    lambda d: Sample(
+        _matrices()(d).operands, {"keepdims": d.bool(), "ord": d.one_of("fro", "nuc", 2, -2)}
+    ),
     analytic=False,
 )

@@ -15,7 +15,12 @@ from .base import Draw, Sample, add, by_element
 
 
 def unary(
-    name: str, reference: Any, low: float = -3, high: float = 3, kinks: tuple[float, ...] = (), **kwargs: Any
+    name: str,
+    reference: Any,
+    low: float = -3,
+    high: float = 3,
+    kinks: tuple[float, ...] = (),
+    **kwargs: Any,
 ) -> None:
     samples = lambda d: Sample([d.array(d.shape(), low, high, kinks)])
     add(name, reference, samples, **kwargs)
@@ -77,7 +82,9 @@ add(
 def _gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     if approximate == "none":
         return by_element(lambda v: v * 0.5 * math.erfc(-v / math.sqrt(2)))(x)
-    return by_element(lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))))(x)
+    return by_element(
+        lambda v: 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+    )(x)
 
 
 add(
@@ -86,7 +93,11 @@ add(
     lambda d: Sample([d.array(d.shape())], {"approximate": d.one_of("none", "tanh")}),
     analytic=False,
     errors=[
-        (lambda: mg.gelu(np.ones(2), approximate="exp"), ValueError, "gelu: expected approximate 'none' or 'tanh'")
+        (
+            lambda: mg.gelu(np.ones(2), approximate="exp"),
+            ValueError,
+            "gelu: expected approximate 'none' or 'tanh'",
+        )
     ],
 )
 
@@ -127,7 +138,9 @@ for _name, _reference, _low in (
     add(
         _name,
         _reference,
-        lambda d, low=_low: Sample([d.array(shape := d.shape(max_ndim=2)), d.array(d.partner(shape), low, 3)]),
+        lambda d, low=_low: Sample(
+            [d.array(shape := d.shape(max_ndim=2)), d.array(d.partner(shape), low, 3)]
+        ),
         call=OPS[_name].function,
     )
 binary("logaddexp", lambda a, b: np.log(np.exp(a) + np.exp(b)), analytic=False)
@@ -148,7 +161,11 @@ add("remainder", lambda a, b: a - np.floor(a / b) * b, _remainder, analytic=Fals
 def _where(d: Draw) -> Sample:
     shape = d.shape(max_ndim=2)
     return Sample(
-        [d.rng.random(d.partner(shape)) < 0.5, d.array(shape), d.array(d.partner(shape) if d.bool() else shape)]
+        [
+            d.rng.random(d.partner(shape)) < 0.5,
+            d.array(shape),
+            d.array(d.partner(shape) if d.bool() else shape),
+        ]
     )
 
 
@@ -161,18 +178,35 @@ def _broadcastable(samples: Callable[[Draw], Sample]) -> Callable[[Draw], Sample
             np.broadcast_shapes(*[np.shape(x) for x in sample.operands])
         except ValueError:
             shape = sample.operands[1].shape
-            sample.operands = [d.rng.random(shape) < 0.5, *[d.array(shape) for _ in sample.operands[1:]]]
+            sample.operands = [
+                d.rng.random(shape) < 0.5,
+                *[d.array(shape) for _ in sample.operands[1:]],
+            ]
         return sample
 
     return fitted
 
 
-add("where", lambda c, a, b: np.choose(c, [np.broadcast_arrays(c, a, b)[2], a]), _broadcastable(_where))
+add(
+    "where",
+    lambda c, a, b: np.choose(c, [np.broadcast_arrays(c, a, b)[2], a]),
+    _broadcastable(_where),
+)
 add(
     "masked_fill",
-    lambda x, mask, value: np.array([value if m else v for v, m in zip(x.ravel(), mask.ravel())]).reshape(x.shape),
-    lambda d: Sample([x := d.array(d.shape()), d.rng.random(x.shape) < 0.5], {"value": d.one_of(0.0, -9.0)}),
-    errors=[(lambda: mg.masked_fill(np.ones(2), np.ones(2), 0), TypeError, "masked_fill: expected booleans")],
+    lambda x, mask, value: np.array(
+        [value if m else v for v, m in zip(x.ravel(), mask.ravel())]
+    ).reshape(x.shape),
+    lambda d: Sample(
+        [x := d.array(d.shape()), d.rng.random(x.shape) < 0.5], {"value": d.one_of(0.0, -9.0)}
+    ),
+    errors=[
+        (
+            lambda: mg.masked_fill(np.ones(2), np.ones(2), 0),
+            TypeError,
+            "masked_fill: expected booleans",
+        )
+    ],
 )
 
 

@@ -56,8 +56,16 @@ add(
     by_flat_index(lambda i, index: i[index]),
     _getitem,
     errors=[
-        (lambda: mg.Tensor(np.ones((2, 3)))[2], IndexError, r"getitem: index 2 is out of bounds.*\(2, 3\)"),
-        (lambda: mg.Tensor(np.ones((2, 3)))[0, 0, 0], IndexError, r"getitem: too many indices.*\(2, 3\)"),
+        (
+            lambda: mg.Tensor(np.ones((2, 3)))[2],
+            IndexError,
+            r"getitem: index 2 is out of bounds.*\(2, 3\)",
+        ),
+        (
+            lambda: mg.Tensor(np.ones((2, 3)))[0, 0, 0],
+            IndexError,
+            r"getitem: too many indices.*\(2, 3\)",
+        ),
     ],
 )
 
@@ -101,9 +109,18 @@ add(
     lambda x, indices, axis: np.take(x, indices, axis),
     lambda d: Sample(
         [x := d.array(d.shape(1, 3, 2))],
-        {"indices": d.one_of(1, [0, 1, 1], np.array([[0, 1], [1, -1]])), "axis": d.axis(x.ndim, several=False)},
+        {
+            "indices": d.one_of(1, [0, 1, 1], np.array([[0, 1], [1, -1]])),
+            "axis": d.axis(x.ndim, several=False),
+        },
     ),
-    errors=[(lambda: mg.take(np.ones((2, 3)), [5], 1), IndexError, "index 5 is out of bounds for axis 1")],
+    errors=[
+        (
+            lambda: mg.take(np.ones((2, 3)), [5], 1),
+            IndexError,
+            "index 5 is out of bounds for axis 1",
+        )
+    ],
 )
 
 
@@ -119,19 +136,33 @@ add(
     "take_along_axis",
     np.take_along_axis,
     _along,
-    errors=[(lambda: mg.take_along_axis(np.ones((2, 2)), [0]), ValueError, "expected indices with 2 axes as x")],
+    errors=[
+        (
+            lambda: mg.take_along_axis(np.ones((2, 2)), [0]),
+            ValueError,
+            "expected indices with 2 axes as x",
+        )
+    ],
 )
 add(
     "gather",
     lambda x, axis, index: np.take_along_axis(x, index, axis),
     lambda d: _gathered(d),
-    errors=[(lambda: mg.gather(np.ones((2, 2)), 0, [0]), ValueError, "gather: expected indices with 2 axes as x")],
+    errors=[
+        (
+            lambda: mg.gather(np.ones((2, 2)), 0, [0]),
+            ValueError,
+            "gather: expected indices with 2 axes as x",
+        )
+    ],
 )
 
 
 def _gathered(d: Draw) -> Sample:
     sample = _along(d)
-    return Sample(sample.operands, {"axis": sample.options["axis"], "index": sample.options["indices"]})
+    return Sample(
+        sample.operands, {"axis": sample.options["axis"], "index": sample.options["indices"]}
+    )
 
 
 def _conditions(d: Draw) -> Sample:
@@ -145,9 +176,19 @@ add(
     "compress",
     np.compress,
     _conditions,
-    errors=[(lambda: mg.compress([[True]], np.ones(2)), ValueError, "compress: expected a vector of conditions")],
+    errors=[
+        (
+            lambda: mg.compress([[True]], np.ones(2)),
+            ValueError,
+            "compress: expected a vector of conditions",
+        )
+    ],
 )
-add("extract", np.extract, lambda d: Sample([d.rng.random(s := d.shape(min_side=1)) < 0.6, d.array(s)]))
+add(
+    "extract",
+    np.extract,
+    lambda d: Sample([d.rng.random(s := d.shape(min_side=1)) < 0.6, d.array(s)]),
+)
 add(
     "index_select",
     lambda x, axis, index: np.take(x, index, axis),
@@ -155,7 +196,13 @@ add(
         [x := d.array(d.shape(1, 3, 2))],
         {"axis": d.axis(x.ndim, False, False), "index": d.one_of([0, 1, 1], np.array([1]), [])},
     ),
-    errors=[(lambda: mg.index_select(np.ones((2, 2)), 0, [[0]]), ValueError, "expected a vector of indices")],
+    errors=[
+        (
+            lambda: mg.index_select(np.ones((2, 2)), 0, [[0]]),
+            ValueError,
+            "expected a vector of indices",
+        )
+    ],
 )
 add(
     "masked_select",
@@ -163,5 +210,11 @@ add(
         np.broadcast_to(mask, np.broadcast_shapes(x.shape, mask.shape))
     ],
     lambda d: Sample([d.array(s := d.shape(min_side=1)), d.rng.random(d.partner(s)) < 0.6]),
-    errors=[(lambda: mg.masked_select(np.ones(2), np.ones(2)), TypeError, "masked_select: expected booleans")],
+    errors=[
+        (
+            lambda: mg.masked_select(np.ones(2), np.ones(2)),
+            TypeError,
+            "masked_select: expected booleans",
+        )
+    ],
 )

@@ -46,8 +46,16 @@ add(
 )
 like_numpy(
     "append",
-    lambda d: Sample([d.array(s := d.shape(1)), d.array(s)], {"axis": d.axis(len(s), several=False)}),
-    errors=[(lambda: mg.append(np.ones((2, 3)), np.ones((2, 4)), 0), ValueError, r"concatenate: .*\(2, 3\).*\(2, 4\)")],
+    lambda d: Sample(
+        [d.array(s := d.shape(1)), d.array(s)], {"axis": d.axis(len(s), several=False)}
+    ),
+    errors=[
+        (
+            lambda: mg.append(np.ones((2, 3)), np.ones((2, 4)), 0),
+            ValueError,
+            r"concatenate: .*\(2, 3\).*\(2, 4\)",
+        )
+    ],
 )
 add(
     "block",
@@ -55,8 +63,16 @@ add(
     lambda d: Sample([d.array((2, 3)), d.array((2, 1)), d.array((1, 4))]),
     call=lambda a, b, c: mg.block([[a, b], [c]]),
     errors=[
-        (lambda: mg.block([[np.ones(2)], np.ones(2)]), ValueError, "block: expected lists nested to one depth"),
-        (lambda: mg.block((np.ones(2),)), TypeError, "block: expected lists, of lists or arrays; got a tuple"),
+        (
+            lambda: mg.block([[np.ones(2)], np.ones(2)]),
+            ValueError,
+            "block: expected lists nested to one depth",
+        ),
+        (
+            lambda: mg.block((np.ones(2),)),
+            TypeError,
+            "block: expected lists, of lists or arrays; got a tuple",
+        ),
     ],
 )
 add(
@@ -66,7 +82,13 @@ add(
         [d.array(d.shape(1, 1)) for _ in range(d.one_of(1, 2, 3))],
         {"indexing": d.one_of("xy", "ij"), "sparse": d.bool()},
     ),
-    errors=[(lambda: mg.meshgrid(np.ones(2), indexing="yx"), ValueError, "meshgrid: expected indexing 'xy' or 'ij'")],
+    errors=[
+        (
+            lambda: mg.meshgrid(np.ones(2), indexing="yx"),
+            ValueError,
+            "meshgrid: expected indexing 'xy' or 'ij'",
+        )
+    ],
 )
 
 
@@ -79,7 +101,13 @@ def _parting(d: Draw) -> Sample:
 like_numpy(
     "array_split",
     _parting,
-    errors=[(lambda: mg.array_split(np.ones(3), 0), ValueError, "array_split: expected at least one section, got 0")],
+    errors=[
+        (
+            lambda: mg.array_split(np.ones(3), 0),
+            ValueError,
+            "array_split: expected at least one section, got 0",
+        )
+    ],
 )
 
 
@@ -106,7 +134,9 @@ like_numpy(
 add(
     "unstack",
     lambda x, axis: [*np.moveaxis(x, axis, 0)],
-    lambda d: Sample([x := d.array(d.shape(1, min_side=1))], {"axis": d.axis(x.ndim, False, False)}),
+    lambda d: Sample(
+        [x := d.array(d.shape(1, min_side=1))], {"axis": d.axis(x.ndim, False, False)}
+    ),
 )
 
 # -- turning and repeating ---------------------------------------------------------------------------
@@ -114,14 +144,25 @@ add(
 like_numpy("fliplr", lambda d: Sample([d.array(d.shape(2))]))
 like_numpy("flipud", lambda d: Sample([d.array(d.shape(1))]))
 like_numpy(
-    "rot90", lambda d: Sample([d.array(d.shape(2))], {"k": d.one_of(-1, 0, 1, 2, 3), "axes": d.one_of((0, 1), (1, 0))})
+    "rot90",
+    lambda d: Sample(
+        [d.array(d.shape(2))], {"k": d.one_of(-1, 0, 1, 2, 3), "axes": d.one_of((0, 1), (1, 0))}
+    ),
 )
-like_numpy("resize", lambda d: Sample([d.array(d.shape(min_side=1))], {"new_shape": d.one_of(3, (2, 5), (0, 2))}))
+like_numpy(
+    "resize",
+    lambda d: Sample([d.array(d.shape(min_side=1))], {"new_shape": d.one_of(3, (2, 5), (0, 2))}),
+)
 like_numpy(
     "delete",
     lambda d: Sample(
         [d.array(d.shape(1, 3, 2))],
-        d.one_of({"obj": 1}, {"obj": [0, 1], "axis": 0}, {"obj": slice(None, None, 2), "axis": -1}, {"obj": [-1]}),
+        d.one_of(
+            {"obj": 1},
+            {"obj": [0, 1], "axis": 0},
+            {"obj": slice(None, None, 2), "axis": -1},
+            {"obj": [-1]},
+        ),
     ),
 )
 _INSERTED: list[tuple[tuple[int, ...], Any, tuple[int, ...], int | None]] = [
@@ -145,7 +186,13 @@ add(
         [x := d.array(d.shape(1, 3, 3, 6))],
         {"axis": d.axis(x.ndim, False, False), "size": d.one_of(1, 2, 3), "step": d.one_of(1, 2)},
     ),
-    errors=[(lambda: mg.unfold(np.ones(3), 0, 4), ValueError, "unfold: a window of 4 does not fit into 3 elements")],
+    errors=[
+        (
+            lambda: mg.unfold(np.ones(3), 0, 4),
+            ValueError,
+            "unfold: a window of 4 does not fit into 3 elements",
+        )
+    ],
 )
 
 # -- PyTorch's names ---------------------------------------------------------------------------------
@@ -153,21 +200,34 @@ add(
 add(
     "cat",
     lambda *xs, axis: np.concatenate(xs, axis),
-    lambda d: Sample([d.array(s := d.shape(1)), d.array(s)], {"axis": d.axis(len(s), False, False)}),
+    lambda d: Sample(
+        [d.array(s := d.shape(1)), d.array(s)], {"axis": d.axis(len(s), False, False)}
+    ),
     call=lambda *xs, axis: mg.cat(xs, dim=axis),
 )
 add(
     "chunk",
-    lambda x, chunks, axis: np.split(x, range(n := -(-x.shape[axis] // chunks), x.shape[axis], n), axis),
-    lambda d: Sample(
-        [x := d.array(d.shape(1, min_side=1))], {"chunks": d.one_of(1, 2, 3), "axis": d.axis(x.ndim, False, False)}
+    lambda x, chunks, axis: np.split(
+        x, range(n := -(-x.shape[axis] // chunks), x.shape[axis], n), axis
     ),
-    errors=[(lambda: mg.chunk(np.ones(3), 0), ValueError, "chunk: expected at least one part, got 0")],
+    lambda d: Sample(
+        [x := d.array(d.shape(1, min_side=1))],
+        {"chunks": d.one_of(1, 2, 3), "axis": d.axis(x.ndim, False, False)},
+    ),
+    errors=[
+        (lambda: mg.chunk(np.ones(3), 0), ValueError, "chunk: expected at least one part, got 0")
+    ],
 )
 add(
     "expand",
     lambda x, shape: np.broadcast_to(x, shape),
     lambda d: Sample([d.array((3, 1))], {"shape": d.one_of((3, 4), (2, 3, 1), (3, 1))}),
     call=lambda x, shape: mg.expand(x, *[-1 if n == 3 else n for n in shape]),
-    errors=[(lambda: mg.expand(np.ones(3), -1, 3), ValueError, r"expand: cannot expand shape \(3,\) to \(-1, 3\)")],
+    errors=[
+        (
+            lambda: mg.expand(np.ones(3), -1, 3),
+            ValueError,
+            r"expand: cannot expand shape \(3,\) to \(-1, 3\)",
+        )
+    ],
 )

@@ -21,12 +21,18 @@ def _linear(d: Draw) -> Sample:
     x = d.array((*d.shape(max_ndim=2), 3), 0.2, 1)
     out = d.one_of(1, 2, 4)
     bias = d.array((out,), 0.1, 1) if d.bool() else None
-    weight = d.array((out, 3), 0.2, 1) * d.rng.choice([-1, 1], (out, 1)) if bias is None else d.array((out, 3), 0.2, 1)
+    weight = (
+        d.array((out, 3), 0.2, 1) * d.rng.choice([-1, 1], (out, 1))
+        if bias is None
+        else d.array((out, 3), 0.2, 1)
+    )
     return Sample([x, weight, bias])
 
 
 def _linear_reference(x: np.ndarray, weight: np.ndarray, bias: Any) -> np.ndarray:
-    y = np.array([[math.fsum(row * w) for w in weight] for row in _rows_of(x)]).reshape(*x.shape[:-1], len(weight))
+    y = np.array([[math.fsum(row * w) for w in weight] for row in _rows_of(x)]).reshape(
+        *x.shape[:-1], len(weight)
+    )
     return y if bias is None else y + bias
 
 
@@ -53,7 +59,9 @@ def _normalised(d: Draw) -> Sample:
 
 
 def _layer_norm(x: np.ndarray, weight: Any, bias: Any, eps: float) -> np.ndarray:
-    rows = [(r - r.mean()) / math.sqrt(sum((r - r.mean()) ** 2) / len(r) + eps) for r in _rows_of(x)]
+    rows = [
+        (r - r.mean()) / math.sqrt(sum((r - r.mean()) ** 2) / len(r) + eps) for r in _rows_of(x)
+    ]
     y = np.array(rows).reshape(x.shape) * (1 if weight is None else weight)
     return y if bias is None else y + bias
 
@@ -79,17 +87,33 @@ def _attention(d: Draw) -> Sample:
     dk, dv = d.one_of(1, 2), d.one_of(1, 3)
     mask = d.one_of(None, (n, 1, 1, lk), (1, 1, lq, lk), (n, h, lq, lk), (lq, lk))
     mask = None if mask is None else d.rng.random(mask) < 0.6
-    options = {"mask": mask, "num_heads": h, "scale": d.one_of(None, 0.3), "dropout": d.one_of(0.0, 0.4)}
+    options = {
+        "mask": mask,
+        "num_heads": h,
+        "scale": d.one_of(None, 0.3),
+        "dropout": d.one_of(0.0, 0.4),
+    }
     far = d.one_of(1, 1, 100)  # scores whose exponentials would overflow
-    return Sample([d.array((n, lq, h * dk)) * far, d.array((n, lk, h * dk)), d.array((n, lk, h * dv))], options)
+    return Sample(
+        [d.array((n, lq, h * dk)) * far, d.array((n, lk, h * dk)), d.array((n, lk, h * dv))],
+        options,
+    )
 
 
 def _attention_call(query: Any, key: Any, value: Any, **options: Any) -> Any:
-    return mg.scaled_dot_product_attention(query, key, value, **options, generator=np.random.default_rng(0))
+    return mg.scaled_dot_product_attention(
+        query, key, value, **options, generator=np.random.default_rng(0)
+    )
 
 
 def _attention_reference(
-    query: np.ndarray, key: np.ndarray, value: np.ndarray, mask: Any, num_heads: int, scale: Any, dropout: float
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    mask: Any,
+    num_heads: int,
+    scale: Any,
+    dropout: float,
 ) -> np.ndarray:
     n, lq, width = query.shape
     lk, dk, dv = key.shape[1], width // num_heads, value.shape[2] // num_heads
@@ -101,7 +125,10 @@ def _attention_reference(
     for b, h, i in np.ndindex(n, num_heads, lq):
         seen = [j for j in range(lk) if mask[b, h, i, j]]
         q = query[b, i, h * dk : (h + 1) * dk]
-        scores = [q @ key[b, j, h * dk : (h + 1) * dk] * (1 / math.sqrt(dk) if scale is None else scale) for j in seen]
+        scores = [
+            q @ key[b, j, h * dk : (h + 1) * dk] * (1 / math.sqrt(dk) if scale is None else scale)
+            for j in seen
+        ]
         exponentials = [math.exp(s - max(scores)) for s in scores]
         for j, e in zip(seen, exponentials):
             weight = e / sum(exponentials) * keep[b, h, i, j] * factor
@@ -126,7 +153,12 @@ _MISFIT = (
 )
 for _name in ("attention", "scaled_dot_product_attention"):
     add(
-        _name, _attention_reference, _attention, call=_attention_call, analytic=False, errors=[_BAD, _BAD_MASK, _MISFIT]
+        _name,
+        _attention_reference,
+        _attention,
+        call=_attention_call,
+        analytic=False,
+        errors=[_BAD, _BAD_MASK, _MISFIT],
     )
 
 
@@ -140,7 +172,9 @@ add(
     _dropout_reference,
     lambda d: Sample([d.array(d.shape())], {"p": d.one_of(0.1, 0.5)}),
     call=lambda x, p: mg.dropout(x, p, generator=np.random.default_rng(0)),
-    errors=[(lambda: mg.dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")],
+    errors=[
+        (lambda: mg.dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")
+    ],
 )
 add(
     "relu_dropout",
@@ -148,7 +182,13 @@ add(
     lambda d: Sample([d.array(d.shape(), kinks=(0,))], {"p": d.one_of(0.1, 0.5)}),
     call=lambda x, p: mg.relu_dropout(x, p, generator=np.random.default_rng(0)),
     analytic=False,
-    errors=[(lambda: mg.relu_dropout(np.ones(2), 1.0), ValueError, "dropout: expected 0 <= p < 1, got 1.0")],
+    errors=[
+        (
+            lambda: mg.relu_dropout(np.ones(2), 1.0),
+            ValueError,
+            "dropout: expected 0 <= p < 1, got 1.0",
+        )
+    ],
 )
 
 
@@ -185,7 +225,13 @@ def _classified(d: Draw) -> Sample:
     weight = d.rng.uniform(0.5, 2, classes) if d.bool() else None
     reduction = d.one_of("mean", "sum", "none")
     return Sample(
-        [x], {"targets": targets, "weight": weight, "label_smoothing": d.one_of(0.0, 0.1), "reduction": reduction}
+        [x],
+        {
+            "targets": targets,
+            "weight": weight,
+            "label_smoothing": d.one_of(0.0, 0.1),
+            "reduction": reduction,
+        },
     )
 
 
@@ -215,7 +261,11 @@ add(
             IndexError,
             "expected targets from 0 to 2 or -100, got 0 to 3",
         ),
-        (lambda: mg.cross_entropy(np.ones((2, 3)), [0]), ValueError, r"expected targets of shape \(2,\), got \(1,\)"),
+        (
+            lambda: mg.cross_entropy(np.ones((2, 3)), [0]),
+            ValueError,
+            r"expected targets of shape \(2,\), got \(1,\)",
+        ),
         (
             lambda: mg.cross_entropy(np.ones((2, 3)), [0.0, 1.0]),
             TypeError,
@@ -238,14 +288,26 @@ add(
 def _projected(d: Draw) -> Sample:
     sample = _classified(d)
     shape, classes = sample.operands[0].shape[:-1], sample.operands[0].shape[-1]
-    sample.operands = [d.array((*shape, 3)), d.array((classes, 3)), d.array((classes,)) if d.bool() else None]
+    sample.operands = [
+        d.array((*shape, 3)),
+        d.array((classes, 3)),
+        d.array((classes,)) if d.bool() else None,
+    ]
     sample.options["class_weight"] = sample.options.pop("weight")
     sample.options["reduction"] = d.one_of("mean", "sum")
     return sample
 
 
-def _projected_reference(x: np.ndarray, weight: np.ndarray, bias: Any, class_weight: Any, **options: Any) -> np.ndarray:
+def _projected_reference(
+    x: np.ndarray, weight: np.ndarray, bias: Any, class_weight: Any, **options: Any
+) -> np.ndarray:
     return _cross_entropy(_linear_reference(x, weight, bias), weight=class_weight, **options)
 
 
-add("linear_cross_entropy", _projected_reference, _projected, call=mg.linear_cross_entropy, analytic=False)
+add(
+    "linear_cross_entropy",
+    _projected_reference,
+    _projected,
+    call=mg.linear_cross_entropy,
+    analytic=False,
+)

@@ -12,35 +12,58 @@ from .base import Draw, Sample, add
 from .elementwise import binary
 
 binary("fmod", lambda a, b: a - np.trunc(a / b) * b, a=(2.2, 2.8), b=(0.85, 1.05), analytic=False)
-add("unwrap", lambda p: np.unwrap(p), lambda d: Sample([d.array(d.shape(1, 2), -9, 9)]), analytic=False)
+add(
+    "unwrap",
+    lambda p: np.unwrap(p),
+    lambda d: Sample([d.array(d.shape(1, 2), -9, 9)]),
+    analytic=False,
+)
 for _name, _reference in {"amax": np.max, "amin": np.min}.items():
     add(
         _name,
         _reference,
-        lambda d: Sample([x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}),
+        lambda d: Sample(
+            [x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}
+        ),
         analytic=False,
     )
 
 
 def _running(d: Draw) -> Sample:
     x = d.array(d.shape(1, 3))
-    return Sample([x], {"axis": d.axis(x.ndim, allow_none=False, several=False), "include_initial": d.bool()})
+    return Sample(
+        [x], {"axis": d.axis(x.ndim, allow_none=False, several=False), "include_initial": d.bool()}
+    )
 
 
 def _sums(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
-    parts = [x.take(range(i), axis).sum(axis) for i in range(0 if include_initial else 1, x.shape[axis] + 1)]
+    parts = [
+        x.take(range(i), axis).sum(axis)
+        for i in range(0 if include_initial else 1, x.shape[axis] + 1)
+    ]
     return np.stack(parts, axis) if parts else x
 
 
 def _products(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
-    parts = [x.take(range(i), axis).prod(axis) for i in range(0 if include_initial else 1, x.shape[axis] + 1)]
+    parts = [
+        x.take(range(i), axis).prod(axis)
+        for i in range(0 if include_initial else 1, x.shape[axis] + 1)
+    ]
     return np.stack(parts, axis) if parts else x
 
 
 _NO_AXIS = r"expected axis= for an array of 2 axes"
-add("cumulative_sum", _sums, _running, errors=[(lambda: mg.cumulative_sum(np.ones((2, 2))), ValueError, _NO_AXIS)])
 add(
-    "cumulative_prod", _products, _running, errors=[(lambda: mg.cumulative_prod(np.ones((2, 2))), ValueError, _NO_AXIS)]
+    "cumulative_sum",
+    _sums,
+    _running,
+    errors=[(lambda: mg.cumulative_sum(np.ones((2, 2))), ValueError, _NO_AXIS)],
+)
+add(
+    "cumulative_prod",
+    _products,
+    _running,
+    errors=[(lambda: mg.cumulative_prod(np.ones((2, 2))), ValueError, _NO_AXIS)],
 )
 add(
     "diagflat",
@@ -57,8 +80,16 @@ add(
 add(
     "rollaxis",
     lambda a, axis: np.moveaxis(a, axis, 0),
-    lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)}),
-    errors=[(lambda: mg.rollaxis(np.ones(2), 0, 5), np.exceptions.AxisError, "rollaxis: expected start from -1 to 1")],
+    lambda d: Sample(
+        [x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)}
+    ),
+    errors=[
+        (
+            lambda: mg.rollaxis(np.ones(2), 0, 5),
+            np.exceptions.AxisError,
+            "rollaxis: expected start from -1 to 1",
+        )
+    ],
 )
 add(
     "correlate",
@@ -70,13 +101,20 @@ if hasattr(mg, "vecmat"):
         "vecmat",
         lambda a, b: np.einsum("...i,...ij->...j", a, b),
         lambda d: Sample([d.array((2, 3)), d.array((*d.one_of((), (2,)), 3, d.one_of(1, 2)))]),
-        errors=[(lambda: mg.vecmat(1.0, np.ones((2, 2))), ValueError, "vecmat: expected vectors and matrices")],
+        errors=[
+            (
+                lambda: mg.vecmat(1.0, np.ones((2, 2))),
+                ValueError,
+                "vecmat: expected vectors and matrices",
+            )
+        ],
     )
 
 
 def _conditioned(d: Draw) -> Sample:
     return Sample(
-        [d.array((*d.one_of((), (2,)), 3, 3), -0.4, 0.4) + np.diag([1.0, 2.0, 4.0])], {"p": d.one_of(None, -2, "fro")}
+        [d.array((*d.one_of((), (2,)), 3, 3), -0.4, 0.4) + np.diag([1.0, 2.0, 4.0])],
+        {"p": d.one_of(None, -2, "fro")},
     )
 
 

@@ -16,9 +16,18 @@ from .base import Draw, Sample, add
 def _matmul(d: Draw) -> Sample:
     n, k, m = d.one_of(0, 1, 2, 3), d.one_of(1, 2, 3), d.one_of(1, 2, 4)
     a, b = d.one_of(
-        ((n, k), (k, m)), ((k,), (k, m)), ((n, k), (k,)), ((k,), (k,)), ((2, n, k), (k, m)), ((n, k), (2, k, m)),
-        ((2, n, k), (2, k, m)), ((2, 1, n, k), (3, k, m)), ((1, n, k), (2, k, m)), ((2, n, k), (k,)), ((k,), (2, k, m)),
-    )  # fmt: skip
+        ((n, k), (k, m)),
+        ((k,), (k, m)),
+        ((n, k), (k,)),
+        ((k,), (k,)),
+        ((2, n, k), (k, m)),
+        ((n, k), (2, k, m)),
+        ((2, n, k), (2, k, m)),
+        ((2, 1, n, k), (3, k, m)),
+        ((1, n, k), (2, k, m)),
+        ((2, n, k), (k,)),
+        ((k,), (2, k, m)),
+    )
     return Sample([d.array(a), d.array(b)])
 
 
@@ -45,14 +54,25 @@ add(
     "dot",
     np.dot,
     lambda d: Sample(
-        [d.array(s) for s in d.one_of(((2, 3), (3, 4)), ((3,), (3,)), ((), (2,)), ((2, 3), (2, 3, 4)), ((2, 3), (3,)))]
+        [
+            d.array(s)
+            for s in d.one_of(
+                ((2, 3), (3, 4)), ((3,), (3,)), ((), (2,)), ((2, 3), (2, 3, 4)), ((2, 3), (3,))
+            )
+        ]
     ),
 )
-add("vdot", np.vdot, lambda d: Sample([d.array(s) for s in d.one_of(((2, 3), (3, 2)), ((3,), (3,)), ((), ()))]))
+add(
+    "vdot",
+    np.vdot,
+    lambda d: Sample([d.array(s) for s in d.one_of(((2, 3), (3, 2)), ((3,), (3,)), ((), ()))]),
+)
 add(
     "inner",
     np.inner,
-    lambda d: Sample([d.array(s) for s in d.one_of(((2, 3), (3,)), ((3,), (3,)), ((2, 3), (4, 3)), ((), (2,)))]),
+    lambda d: Sample(
+        [d.array(s) for s in d.one_of(((2, 3), (3,)), ((3,), (3,)), ((2, 3), (4, 3)), ((), (2,)))]
+    ),
 )
 add(
     "outer",
@@ -63,9 +83,14 @@ add(
 
 def _tensordot(d: Draw) -> Sample:
     a, b, axes = d.one_of(
-        ((2, 3), (3, 4), 1), ((2, 3, 4), (3, 4, 2), 2), ((2, 3, 4), (4, 5, 3), ((1, 2), (2, 0))), ((2,), (3,), 0),
-        ((2, 3, 4), (2, 4), ((0, -1), (0, 1))), ((), (2,), 0), ((2, 3), (2, 5), (0, 0)),
-    )  # fmt: skip
+        ((2, 3), (3, 4), 1),
+        ((2, 3, 4), (3, 4, 2), 2),
+        ((2, 3, 4), (4, 5, 3), ((1, 2), (2, 0))),
+        ((2,), (3,), 0),
+        ((2, 3, 4), (2, 4), ((0, -1), (0, 1))),
+        ((), (2,), 0),
+        ((2, 3), (2, 5), (0, 0)),
+    )
     return Sample([d.array(a), d.array(b)], {"axes": axes})
 
 
@@ -106,8 +131,12 @@ def _einsum_reference(*operands: np.ndarray, subscripts: str) -> np.ndarray:
     dots = "UVWXYZ"[:rank]
     if not arrow:
         letters = left.replace(",", "").replace("...", "")
-        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    full = lambda t, n: t.replace("...", dots[rank - (n - len(t.replace("...", ""))) :] if n is not None else dots)
+        right = ("..." if "..." in left else "") + "".join(
+            sorted(c for c in set(letters) if letters.count(c) == 1)
+        )
+    full = lambda t, n: t.replace(
+        "...", dots[rank - (n - len(t.replace("...", ""))) :] if n is not None else dots
+    )
     terms = [full(t, x.ndim) for t, x in zip(terms, operands)]
     right = full(right, None)
     sizes: dict[str, int] = {}
@@ -134,7 +163,11 @@ add(
             ValueError,
             r"einsum: .*\(2, 3\).*\(4, 5\).*'ij,jk->ik'",
         ),
-        (lambda: mg.einsum([0, 1], np.ones(2)), TypeError, "einsum: expected subscripts as a string, got a list"),
+        (
+            lambda: mg.einsum([0, 1], np.ones(2)),
+            TypeError,
+            "einsum: expected subscripts as a string, got a list",
+        ),
     ],
 )
 
@@ -147,14 +180,24 @@ def _with_offset(d: Draw) -> Sample:
     return Sample([d.array(d.shape(2, 3, 1))], {"k": d.one_of(-1, 0, 1, 2)})
 
 
-add("tril", lambda x, k: x * (np.arange(x.shape[-1]) <= np.arange(x.shape[-2])[:, None] + k), _with_offset)
-add("triu", lambda x, k: x * (np.arange(x.shape[-1]) >= np.arange(x.shape[-2])[:, None] + k), _with_offset)
+add(
+    "tril",
+    lambda x, k: x * (np.arange(x.shape[-1]) <= np.arange(x.shape[-2])[:, None] + k),
+    _with_offset,
+)
+add(
+    "triu",
+    lambda x, k: x * (np.arange(x.shape[-1]) >= np.arange(x.shape[-2])[:, None] + k),
+    _with_offset,
+)
 
 
 def _diagonal(d: Draw) -> Sample:
     x = d.array(d.shape(2, 3, 1))
     first, second = (int(a) for a in d.rng.permutation(x.ndim)[:2])
-    return Sample([x], {"offset": d.one_of(-1, 0, 1), "axis1": first, "axis2": second - d.one_of(0, x.ndim)})
+    return Sample(
+        [x], {"offset": d.one_of(-1, 0, 1), "axis1": first, "axis2": second - d.one_of(0, x.ndim)}
+    )
 
 
 add("diagonal", np.diagonal, _diagonal)
@@ -164,7 +207,11 @@ add(
     np.diag,
     lambda d: Sample([d.array(d.shape(1, 2, 1))], {"k": d.one_of(-1, 0, 1)}),
     errors=[
-        (lambda: mg.diag(np.ones((2, 2, 2))), ValueError, r"diag: expected a vector or a matrix, got shape \(2, 2, 2\)")
+        (
+            lambda: mg.diag(np.ones((2, 2, 2))),
+            ValueError,
+            r"diag: expected a vector or a matrix, got shape \(2, 2, 2\)",
+        )
     ],
 )
 
@@ -177,8 +224,16 @@ def _square(d: Draw) -> Sample:
     return Sample([_regular(d, d.one_of(1, 2, 3), d.shape(0, 1, 1, 2))])
 
 
-_not_square = lambda name: (lambda: getattr(mg, name)(np.ones((2, 3))), ValueError, rf"{name}: .*\(2, 3\)")
-_singular = lambda name: (lambda: getattr(mg, name)(np.zeros((2, 2))), np.linalg.LinAlgError, rf"{name}: .*\(2, 2\)")
+_not_square = lambda name: (
+    lambda: getattr(mg, name)(np.ones((2, 3))),
+    ValueError,
+    rf"{name}: .*\(2, 3\)",
+)
+_singular = lambda name: (
+    lambda: getattr(mg, name)(np.zeros((2, 2))),
+    np.linalg.LinAlgError,
+    rf"{name}: .*\(2, 2\)",
+)
 
 
 def _adjugate_inverse(x: np.ndarray) -> np.ndarray:
@@ -201,8 +256,19 @@ def _leibniz(x: np.ndarray) -> np.ndarray:
 
 add("inv", _adjugate_inverse, _square, errors=[_not_square("inv"), _singular("inv")])
 add("det", _leibniz, _square, errors=[_not_square("det")])
-add("logabsdet", lambda x: np.log(np.abs(_leibniz(x))), _square, call=OPS["logabsdet"].function, analytic=False)
-add("slogdet", lambda x: [np.sign(_leibniz(x)), np.log(np.abs(_leibniz(x)))], _square, analytic=False)
+add(
+    "logabsdet",
+    lambda x: np.log(np.abs(_leibniz(x))),
+    _square,
+    call=OPS["logabsdet"].function,
+    analytic=False,
+)
+add(
+    "slogdet",
+    lambda x: [np.sign(_leibniz(x)), np.log(np.abs(_leibniz(x)))],
+    _square,
+    analytic=False,
+)
 
 
 def _solve(d: Draw) -> Sample:
@@ -216,7 +282,11 @@ add(
     lambda a, b: _adjugate_inverse(a) @ b,
     _solve,
     errors=[
-        (lambda: mg.solve(np.ones((2, 2)), np.ones(3)), ValueError, r"solve: .*a \(2, 2\) float64, b \(3,\) float64")
+        (
+            lambda: mg.solve(np.ones((2, 2)), np.ones(3)),
+            ValueError,
+            r"solve: .*a \(2, 2\) float64, b \(3,\) float64",
+        )
     ],
 )
 
@@ -239,7 +309,15 @@ add(
     "cholesky",
     _crout,
     _positive,
-    call=lambda x: mg.cholesky((x + mg.swapaxes(x, -1, -2)) / 2),  # of the symmetric part, which it presumes
+    call=lambda x: mg.cholesky(
+        (x + mg.swapaxes(x, -1, -2)) / 2
+    ),  # of the symmetric part, which it presumes
     analytic=False,
-    errors=[(lambda: mg.cholesky(-np.eye(2)), np.linalg.LinAlgError, r"cholesky: .*positive definite.*\(2, 2\)")],
+    errors=[
+        (
+            lambda: mg.cholesky(-np.eye(2)),
+            np.linalg.LinAlgError,
+            r"cholesky: .*positive definite.*\(2, 2\)",
+        )
+    ],
 )

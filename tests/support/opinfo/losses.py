@@ -15,14 +15,20 @@ from .base import Draw, Sample, add, by_element
 
 
 def _reduced(losses: np.ndarray, reduction: str) -> Any:
-    return {"none": losses, "sum": losses.sum(), "mean": losses.mean() if losses.size else losses.sum()}[reduction]
+    return {
+        "none": losses,
+        "sum": losses.sum(),
+        "mean": losses.mean() if losses.size else losses.sum(),
+    }[reduction]
 
 
 def _reduction(d: Draw, x: np.ndarray) -> str:
     return d.one_of("mean", "sum", "none") if x.size else "sum"  # the mean of nothing is NaN
 
 
-def _by_element(name: str, formula: Callable[..., float], samples: Callable[[Draw], Sample], **kwargs: Any) -> None:
+def _by_element(
+    name: str, formula: Callable[..., float], samples: Callable[[Draw], Sample], **kwargs: Any
+) -> None:
     def reference(x: np.ndarray, y: np.ndarray, reduction: str, **options: Any) -> Any:
         losses = np.array([formula(a, b, **options) for a, b in zip(x.ravel(), y.ravel())], float)
         return _reduced(losses.reshape(x.shape), reduction)
@@ -35,7 +41,11 @@ def _by_element(name: str, formula: Callable[..., float], samples: Callable[[Dra
         )
     )
     kwargs["errors"].append(
-        (lambda: getattr(mg, name)(np.ones(2), np.ones(2), reduction="max"), ValueError, f"{name}: expected reduction")
+        (
+            lambda: getattr(mg, name)(np.ones(2), np.ones(2), reduction="max"),
+            ValueError,
+            f"{name}: expected reduction",
+        )
     )
     add(name, reference, samples, **kwargs)
 
@@ -45,7 +55,9 @@ def _numbers(kinks: tuple[float, ...] = (), **choices: Any) -> Callable[[Draw], 
         shape = d.shape()
         y = d.array(shape)
         x = y + d.array(shape, kinks=kinks)
-        return Sample([x, y], {**{k: d.one_of(*v) for k, v in choices.items()}, "reduction": _reduction(d, x)})
+        return Sample(
+            [x, y], {**{k: d.one_of(*v) for k, v in choices.items()}, "reduction": _reduction(d, x)}
+        )
 
     return draw
 
@@ -57,14 +69,28 @@ _by_element(
     lambda x, y, beta: abs(x - y) - beta / 2 if abs(x - y) >= beta else (x - y) ** 2 / (2 * beta),
     _numbers((0, -1, 1, -2, 2), beta=(0, 1.0, 2.0)),
     analytic=False,
-    errors=[(lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1), ValueError, "smooth_l1_loss: expected beta >= 0, got -1")],
+    errors=[
+        (
+            lambda: mg.smooth_l1_loss(1.0, 2.0, beta=-1),
+            ValueError,
+            "smooth_l1_loss: expected beta >= 0, got -1",
+        )
+    ],
 )
 _by_element(
     "huber_loss",
-    lambda x, y, delta: delta * (abs(x - y) - delta / 2) if abs(x - y) > delta else (x - y) ** 2 / 2,
+    lambda x, y, delta: (
+        delta * (abs(x - y) - delta / 2) if abs(x - y) > delta else (x - y) ** 2 / 2
+    ),
     _numbers((-1, 1, -2, 2), delta=(1.0, 2.0)),
     analytic=False,
-    errors=[(lambda: mg.huber_loss(1.0, 2.0, delta=0), ValueError, "huber_loss: expected delta > 0, got 0")],
+    errors=[
+        (
+            lambda: mg.huber_loss(1.0, 2.0, delta=0),
+            ValueError,
+            "huber_loss: expected delta > 0, got 0",
+        )
+    ],
 )
 
 
@@ -80,9 +106,13 @@ def _weighted(low: float, high: float, logits: bool) -> Callable[[Draw], Sample]
 
 _by_element(
     "binary_cross_entropy",
-    lambda x, y, weight: (y * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x))) * (weight or 1),
+    lambda x, y, weight: (
+        (y * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x))) * (weight or 1)
+    ),
     _weighted(-3, 3, logits=False),
-    call=lambda x, y, **options: mg.binary_cross_entropy(mg.sigmoid(x), y, **options),  # within 0 and 1, as it moves
+    call=lambda x, y, **options: mg.binary_cross_entropy(
+        mg.sigmoid(x), y, **options
+    ),  # within 0 and 1, as it moves
     analytic=False,
     errors=[
         (
@@ -95,7 +125,8 @@ _by_element(
 _by_element(
     "binary_cross_entropy_with_logits",
     lambda x, y, weight, pos_weight: (
-        (y * (pos_weight or 1) * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x))) * (weight or 1)
+        (y * (pos_weight or 1) * math.log(1 + math.exp(-x)) + (1 - y) * math.log(1 + math.exp(x)))
+        * (weight or 1)
     ),
     _weighted(-3, 3, logits=True),
     analytic=False,
@@ -106,7 +137,9 @@ def _divergences(d: Draw) -> Sample:
     log_target = d.bool()
     x = d.array((2, *d.shape(max_ndim=2)))
     y = d.array(x.shape, -2, 0) if log_target else d.array(x.shape, 0.1, 1)
-    return Sample([x, y], {"log_target": log_target, "reduction": d.one_of("batchmean", _reduction(d, x))})
+    return Sample(
+        [x, y], {"log_target": log_target, "reduction": d.one_of("batchmean", _reduction(d, x))}
+    )
 
 
 def _kl_div(x: np.ndarray, y: np.ndarray, reduction: str, log_target: bool) -> Any:
@@ -144,7 +177,11 @@ add(
     _nll,
     analytic=False,
     errors=[
-        (lambda: mg.nll_loss(np.ones((2, 3)), [0, 3]), IndexError, "nll_loss: expected targets from 0 to 2"),
+        (
+            lambda: mg.nll_loss(np.ones((2, 3)), [0, 3]),
+            IndexError,
+            "nll_loss: expected targets from 0 to 2",
+        ),
         (
             lambda: mg.nll_loss(np.ones((2, 3, 4)), np.zeros((2, 4), int)),
             ValueError,

@@ -28,7 +28,13 @@ def _with_nan(name: str, make: Callable[[Draw], Sample], **kwargs: Any) -> None:
     def of(f: Any, where: Any) -> Any:
         return lambda x, holes, **options: f(where(holes, np.nan, x), **options)
 
-    add(name, of(getattr(np, name), np.where), samples, call=of(getattr(mg, name), mg.where), **kwargs)
+    add(
+        name,
+        of(getattr(np, name), np.where),
+        samples,
+        call=of(getattr(mg, name), mg.where),
+        **kwargs,
+    )
 
 
 def _reduced(d: Draw) -> Sample:
@@ -42,9 +48,13 @@ def _running(d: Draw) -> Sample:
 
 for _name in ("nansum", "nanmean", "nanvar"):
     _with_nan(_name, _reduced)
-_with_nan("nanprod", lambda d: Sample([d.array(d.shape(1, 3, 2), 0.5, 1.5)], {"axis": d.one_of(None, -1)}))
 _with_nan(
-    "nanstd", lambda d: Sample([np.arange(6.0).reshape(2, 3) + d.array((2, 3), 0, 0.3)], {"axis": None}), analytic=False
+    "nanprod", lambda d: Sample([d.array(d.shape(1, 3, 2), 0.5, 1.5)], {"axis": d.one_of(None, -1)})
+)
+_with_nan(
+    "nanstd",
+    lambda d: Sample([np.arange(6.0).reshape(2, 3) + d.array((2, 3), 0, 0.3)], {"axis": None}),
+    analytic=False,
 )
 for _name in ("nanmax", "nanmin", "nanmedian"):
     _with_nan(_name, _reduced, analytic=False)
@@ -63,6 +73,10 @@ _with_nan(
     lambda d: Sample([d.array(d.shape())], {"nan": d.one_of(0.0, 3.5)}),
     analytic=False,
     errors=[
-        (lambda: mg.nan_to_num(np.ones(2), copy=False), ValueError, "nan_to_num: a tensor is never changed in place")
+        (
+            lambda: mg.nan_to_num(np.ones(2), copy=False),
+            ValueError,
+            "nan_to_num: a tensor is never changed in place",
+        )
     ],
 )

@@ -15,7 +15,12 @@ from .base import Draw, Sample, add
 
 
 def reduction(
-    name: str, reference: Any, make: Any = None, min_side: int = 0, several: bool = True, **kwargs: Any
+    name: str,
+    reference: Any,
+    make: Any = None,
+    min_side: int = 0,
+    several: bool = True,
+    **kwargs: Any,
 ) -> None:
     def samples(d: Draw) -> Sample:
         shape = d.shape(min_side=min_side)
@@ -51,10 +56,20 @@ reduction("sum", _slices(math.fsum))
 reduction("mean", _slices(lambda v: math.fsum(v) / len(v)), min_side=1)
 reduction("max", _slices(lambda v: max(v)), Draw.distinct, min_side=1, analytic=False)
 reduction("min", _slices(lambda v: min(v)), Draw.distinct, min_side=1, analytic=False)
-reduction("prod", _slices(math.prod), lambda d, shape: d.array(shape, 0.5, 1.5) * d.rng.choice([0, 1, 1, 1, -1], shape))
-reduction("logsumexp", _slices(lambda v: math.log(sum(map(math.exp, v)))), min_side=1, analytic=False)
 reduction(
-    "euclidean_norm", _slices(lambda v: math.sqrt(sum(v * v))), _tiny, min_side=1, call=OPS["euclidean_norm"].function
+    "prod",
+    _slices(math.prod),
+    lambda d, shape: d.array(shape, 0.5, 1.5) * d.rng.choice([0, 1, 1, 1, -1], shape),
+)
+reduction(
+    "logsumexp", _slices(lambda v: math.log(sum(map(math.exp, v)))), min_side=1, analytic=False
+)
+reduction(
+    "euclidean_norm",
+    _slices(lambda v: math.sqrt(sum(v * v))),
+    _tiny,
+    min_side=1,
+    call=OPS["euclidean_norm"].function,
 )
 
 
@@ -62,7 +77,10 @@ def _norm(d: Draw) -> Sample:
     x = d.array(d.shape(1, 2, 1), 0.3, 2) * d.rng.choice([-1, 1])
     x = x + 0.1 * d.distinct(x.shape)
     axis = d.axis(x.ndim, several=False) if x.ndim == 1 else d.one_of(0, 1, -1)
-    return Sample([x], {"ord": d.one_of(None, 1, 2, 3, 2.5, np.inf, -np.inf), "axis": axis, "keepdims": d.bool()})
+    return Sample(
+        [x],
+        {"ord": d.one_of(None, 1, 2, 3, 2.5, np.inf, -np.inf), "axis": axis, "keepdims": d.bool()},
+    )
 
 
 add(
@@ -70,7 +88,13 @@ add(
     np.linalg.norm,
     _norm,
     analytic=False,
-    errors=[(lambda: mg.norm(np.ones((2, 2)), ord="x"), ValueError, "norm: ord='x' is no norm of matrices")],
+    errors=[
+        (
+            lambda: mg.norm(np.ones((2, 2)), ord="x"),
+            ValueError,
+            "norm: ord='x' is no norm of matrices",
+        )
+    ],
 )
 
 
@@ -80,11 +104,18 @@ def _spread_samples(d: Draw) -> Sample:
 
 
 def _var(x: np.ndarray, axis: Any, keepdims: bool, correction: float) -> np.ndarray:
-    return _slices(lambda v: sum((v - sum(v) / len(v)) ** 2) / (len(v) - correction))(x, axis, keepdims)
+    return _slices(lambda v: sum((v - sum(v) / len(v)) ** 2) / (len(v) - correction))(
+        x, axis, keepdims
+    )
 
 
 add("var", _var, _spread_samples)
-add("std", lambda *a, **k: np.sqrt(_var(*a, **k)), lambda d: _far_apart(_spread_samples(d)), analytic=False)
+add(
+    "std",
+    lambda *a, **k: np.sqrt(_var(*a, **k)),
+    lambda d: _far_apart(_spread_samples(d)),
+    analytic=False,
+)
 
 
 def _far_apart(sample: Sample) -> Sample:
@@ -98,7 +129,11 @@ def _cumsum(x: np.ndarray, axis: int | None) -> np.ndarray:
     return np.moveaxis(np.moveaxis(x, axis, -1) @ np.triu(np.ones((x.shape[axis],) * 2)), -1, axis)
 
 
-add("cumsum", _cumsum, lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, several=False)}))
+add(
+    "cumsum",
+    _cumsum,
+    lambda d: Sample([x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, several=False)}),
+)
 
 
 def _running_product(d: Draw) -> Sample:
@@ -109,8 +144,12 @@ def _running_product(d: Draw) -> Sample:
 add("cumprod", lambda x, axis: np.cumprod(x, axis), _running_product)
 add(
     "ptp",
-    lambda x, axis, keepdims: np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims),
-    lambda d: Sample([x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}),
+    lambda x, axis, keepdims: (
+        np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
+    ),
+    lambda d: Sample(
+        [x := d.distinct(d.shape(1, 3, 1))], {"axis": d.axis(x.ndim), "keepdims": d.bool()}
+    ),
     analytic=False,
 )
 
@@ -121,7 +160,9 @@ def _averaged(d: Draw) -> Sample:
     if kind == "vector":
         axis = d.axis(x.ndim, False, False)
     weights = (
-        None if kind == "none" else d.array(x.shape if kind == "same" else x.shape[axis : axis + 1 or None], 0.5, 2)
+        None
+        if kind == "none"
+        else d.array(x.shape if kind == "same" else x.shape[axis : axis + 1 or None], 0.5, 2)
     )
     return Sample([x, weights], {"axis": axis, "keepdims": d.bool()})
 
@@ -132,19 +173,30 @@ add(
     _averaged,
     call=lambda x, weights, axis, keepdims: mg.average(x, axis, weights, keepdims=keepdims),
     errors=[
-        (lambda: mg.average(np.ones((2, 3)), weights=np.ones(2)), TypeError, r"expected weights of shape \(2, 3\)"),
+        (
+            lambda: mg.average(np.ones((2, 3)), weights=np.ones(2)),
+            TypeError,
+            r"expected weights of shape \(2, 3\)",
+        ),
         (
             lambda: mg.average(np.ones((2, 3)), 1, np.ones(2)),
             ValueError,
             r"weights of shape \(2,\) do not fit axis .1,. of shape",
         ),
-        (lambda: mg.average(np.ones(2), weights=[1, -1]), ZeroDivisionError, "the weights of a slice sum to zero"),
+        (
+            lambda: mg.average(np.ones(2), weights=[1, -1]),
+            ZeroDivisionError,
+            "the weights of a slice sum to zero",
+        ),
     ],
 )
 
 
 def _softmax(d: Draw) -> Sample:
-    return Sample([x := d.array(d.shape(1, min_side=1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)})
+    return Sample(
+        [x := d.array(d.shape(1, min_side=1))],
+        {"axis": d.axis(x.ndim, allow_none=False, several=False)},
+    )
 
 
 def _masked_softmax(d: Draw) -> Sample:
@@ -165,6 +217,12 @@ add(
     _softmax_reference,
     _masked_softmax,
     analytic=False,
-    errors=[(lambda: mg.softmax(np.ones(2), where=np.ones(2)), TypeError, "softmax: where=: expected booleans")],
+    errors=[
+        (
+            lambda: mg.softmax(np.ones(2), where=np.ones(2)),
+            TypeError,
+            "softmax: where=: expected booleans",
+        )
+    ],
 )
 add("log_softmax", lambda x, axis: np.log(_softmax_reference(x, axis)), _softmax, analytic=False)

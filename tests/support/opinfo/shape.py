@@ -23,25 +23,39 @@ add(
     lambda x, shape: np.array(x.ravel().tolist()).reshape(shape),
     _reshape,
     call=lambda x, shape: mg.reshape(x, shape),
-    errors=[(lambda: mg.reshape(np.ones((2, 3)), 4), ValueError, r"reshape: .*\(2, 3\) float64, shape=\(4,\)")],
+    errors=[
+        (
+            lambda: mg.reshape(np.ones((2, 3)), 4),
+            ValueError,
+            r"reshape: .*\(2, 3\) float64, shape=\(4,\)",
+        )
+    ],
 )
 add(
     "transpose",
-    by_flat_index(lambda i, axes: np.einsum(i, list(range(i.ndim)), list(axes or range(i.ndim)[::-1]))),
+    by_flat_index(
+        lambda i, axes: np.einsum(i, list(range(i.ndim)), list(axes or range(i.ndim)[::-1]))
+    ),
     lambda d: Sample(
-        [x := d.array(d.shape())], {"axes": d.one_of(None, tuple(int(a) for a in d.rng.permutation(x.ndim)))}
+        [x := d.array(d.shape())],
+        {"axes": d.one_of(None, tuple(int(a) for a in d.rng.permutation(x.ndim)))},
     ),
     call=lambda x, axes: mg.transpose(x, axes),
     errors=[
         (lambda: mg.transpose(np.ones((2, 3)), 0, 0), ValueError, r"transpose: .*\(2, 3\)"),
-        (lambda: mg.transpose(np.ones((2, 3, 4)), 0, 1), ValueError, r"to exchange two axes, write swapaxes\(0, 1\)"),
+        (
+            lambda: mg.transpose(np.ones((2, 3, 4)), 0, 1),
+            ValueError,
+            r"to exchange two axes, write swapaxes\(0, 1\)",
+        ),
     ],
 )
 add(
     "swapaxes",
     np.swapaxes,
     lambda d: Sample(
-        [x := d.array(d.shape(1))], {"axis1": d.axis(x.ndim, False, False), "axis2": d.axis(x.ndim, False, False)}
+        [x := d.array(d.shape(1))],
+        {"axis1": d.axis(x.ndim, False, False), "axis2": d.axis(x.ndim, False, False)},
     ),
     errors=[
         (
@@ -70,7 +84,9 @@ add(
 add(
     "squeeze",
     np.squeeze,
-    lambda d: Sample([d.array((1, *d.shape(max_ndim=2), 1))], {"axis": d.one_of(None, 0, -1, (0, -1))}),
+    lambda d: Sample(
+        [d.array((1, *d.shape(max_ndim=2), 1))], {"axis": d.one_of(None, 0, -1, (0, -1))}
+    ),
 )
 add("ravel", np.ravel, lambda d: Sample([d.array(d.shape())]))
 add(
@@ -80,7 +96,13 @@ add(
         [x := d.array(tuple(d.one_of(1, n) for n in d.shape(min_side=1)))],
         {"shape": (2, *[3 if n == 1 else n for n in x.shape])},
     ),
-    errors=[(lambda: mg.broadcast_to(np.ones(3), (2,)), ValueError, r"broadcast_to: .*\(3,\) float64, shape=\(2,\)")],
+    errors=[
+        (
+            lambda: mg.broadcast_to(np.ones(3), (2,)),
+            ValueError,
+            r"broadcast_to: .*\(3,\) float64, shape=\(2,\)",
+        )
+    ],
 )
 
 
@@ -108,7 +130,11 @@ add(
     _joined,
     call=lambda *xs, axis: mg.concatenate(xs, axis),
     errors=[
-        (lambda: mg.concatenate([np.ones((2, 3)), np.ones((2, 4))]), ValueError, r"concatenate: .*\(2, 3\).*\(2, 4\)")
+        (
+            lambda: mg.concatenate([np.ones((2, 3)), np.ones((2, 4))]),
+            ValueError,
+            r"concatenate: .*\(2, 3\).*\(2, 4\)",
+        )
     ],
 )
 add(
@@ -131,7 +157,9 @@ add(
 
 def _pad(d: Draw) -> Sample:
     x = d.distinct(d.shape(1, 2, 2))
-    widths = d.one_of(1, (0, 2), tuple((int(a), int(b)) for a, b in d.rng.integers(0, 3, (x.ndim, 2))))
+    widths = d.one_of(
+        1, (0, 2), tuple((int(a), int(b)) for a, b in d.rng.integers(0, 3, (x.ndim, 2)))
+    )
     return Sample(
         [x],
         {
@@ -158,35 +186,56 @@ add(
     np.pad,
     _pad,
     call=mg.pad,
-    errors=[(lambda: mg.pad(np.ones(3), 1, mode="empty"), ValueError, "pad: mode 'empty' with {} is not supported")],
+    errors=[
+        (
+            lambda: mg.pad(np.ones(3), 1, mode="empty"),
+            ValueError,
+            "pad: mode 'empty' with {} is not supported",
+        )
+    ],
 )
 add("flip", np.flip, lambda d: Sample([x := d.array(d.shape())], {"axis": d.axis(x.ndim)}))
 add(
     "roll",
     np.roll,
     lambda d: Sample(
-        [d.array(d.shape(1))], d.one_of({"shift": 2}, {"shift": -1, "axis": 0}, {"shift": (1, 2), "axis": (0, -1)})
+        [d.array(d.shape(1))],
+        d.one_of({"shift": 2}, {"shift": -1, "axis": 0}, {"shift": (1, 2), "axis": (0, -1)}),
     ),
 )
 add(
     "repeat",
     np.repeat,
     lambda d: Sample(
-        [d.array(d.shape(1))], d.one_of({"repeats": 2}, {"repeats": 3, "axis": 0}, {"repeats": 0, "axis": -1})
+        [d.array(d.shape(1))],
+        d.one_of({"repeats": 2}, {"repeats": 3, "axis": 0}, {"repeats": 0, "axis": -1}),
     ),
 )
-add("tile", np.tile, lambda d: Sample([d.array(d.shape())], {"reps": d.one_of(2, (2, 1), (1, 3), (2, 1, 2))}))
+add(
+    "tile",
+    np.tile,
+    lambda d: Sample([d.array(d.shape())], {"reps": d.one_of(2, (2, 1), (1, 3), (2, 1, 2))}),
+)
 
 
 def _differences(d: Draw) -> Sample:
     x = d.array(d.shape(1))
     axis = d.axis(x.ndim, False, False)
-    end = lambda: d.array(tuple(d.one_of(1, 2) if i == axis % x.ndim else n for i, n in enumerate(x.shape)))
-    return Sample([x, end() if d.bool() else None, end() if d.bool() else None], {"axis": axis, "n": d.one_of(0, 1, 2)})
+    end = lambda: d.array(
+        tuple(d.one_of(1, 2) if i == axis % x.ndim else n for i, n in enumerate(x.shape))
+    )
+    return Sample(
+        [x, end() if d.bool() else None, end() if d.bool() else None],
+        {"axis": axis, "n": d.one_of(0, 1, 2)},
+    )
 
 
 def _diff_reference(x: np.ndarray, prepend: Any, append: Any, axis: int, n: int) -> np.ndarray:
-    x = np.concatenate([part for part in (prepend, x, append) if part is not None], axis) if n else x
+    x = (
+        np.concatenate([part for part in (prepend, x, append) if part is not None], axis)
+        if n
+        else x
+    )
     for _ in range(n):
         x = x.take(range(1, x.shape[axis]), axis) - x.take(range(x.shape[axis] - 1), axis)
     return x
@@ -216,7 +265,13 @@ add(
     "sliding_window_view",
     np.lib.stride_tricks.sliding_window_view,
     _windows,
-    errors=[(lambda: mg.sliding_window_view(np.ones(3), 4), ValueError, "window shape cannot be larger than input")],
+    errors=[
+        (
+            lambda: mg.sliding_window_view(np.ones(3), 4),
+            ValueError,
+            "window shape cannot be larger than input",
+        )
+    ],
 )
 
 
@@ -225,8 +280,14 @@ add(
     lambda x, start_dim, end_dim: x.reshape(
         [*x.shape[:start_dim], math.prod(x.shape[start_dim : end_dim + 1]), *x.shape[end_dim + 1 :]]
     ),
-    lambda d: Sample([d.array((2, *d.shape(1, 2)))], {"start_dim": d.one_of(0, 1), "end_dim": d.one_of(1)}),
+    lambda d: Sample(
+        [d.array((2, *d.shape(1, 2)))], {"start_dim": d.one_of(0, 1), "end_dim": d.one_of(1)}
+    ),
     errors=[
-        (lambda: mg.flatten(np.ones((2, 3)), 1, 0), ValueError, "flatten: expected start_dim <= end_dim, got 1 and 0"),
+        (
+            lambda: mg.flatten(np.ones((2, 3)), 1, 0),
+            ValueError,
+            "flatten: expected start_dim <= end_dim, got 1 and 0",
+        ),
     ],
 )

@@ -20,7 +20,8 @@ add(
         else x
     ),
     lambda d: Sample(
-        [x := d.distinct(d.shape(1))], {"axis": d.axis(x.ndim, True, False), "descending": d.one_of(False, True)}
+        [x := d.distinct(d.shape(1))],
+        {"axis": d.axis(x.ndim, True, False), "descending": d.one_of(False, True)},
     ),
 )
 add(
@@ -33,8 +34,16 @@ add(
     call=lambda x, k, axis: mg.top_k(x, k, axis)[0],
     errors=[
         (lambda: mg.top_k(np.ones(3), 4), ValueError, "top_k: expected 1 <= k <= 3, got 4"),
-        (lambda: mg.top_k(np.ones(()), 1), ValueError, "top_k: axis -1 is out of bounds for array of dimension 0"),
-        (lambda: mg.sort(np.ones(2), 1), ValueError, "sort: axis 1 is out of bounds for array of dimension 1"),
+        (
+            lambda: mg.top_k(np.ones(()), 1),
+            ValueError,
+            "top_k: axis -1 is out of bounds for array of dimension 0",
+        ),
+        (
+            lambda: mg.sort(np.ones(2), 1),
+            ValueError,
+            "sort: axis 1 is out of bounds for array of dimension 1",
+        ),
     ],
 )
 
@@ -58,11 +67,19 @@ def _quantiles(scale: float = 1.0) -> Any:
     def samples(d: Draw) -> Sample:
         sample = _ranked(d)
         sample.options["q"] = (
-            d.one_of(0.0, 0.31 * scale, 1.0 * scale, np.float32([0.25, 0.75]), np.float32([[0.125], [0.5]]))
+            d.one_of(
+                0.0,
+                0.31 * scale,
+                1.0 * scale,
+                np.float32([0.25, 0.75]),
+                np.float32([[0.125], [0.5]]),
+            )
             if scale == 1
             else d.one_of(31.0, 80.0)
         )
-        sample.options["method"] = d.one_of("linear", "linear", "lower", "higher", "midpoint", "nearest")
+        sample.options["method"] = d.one_of(
+            "linear", "linear", "lower", "higher", "midpoint", "nearest"
+        )
         return sample
 
     return samples
@@ -74,9 +91,21 @@ add(
     np.quantile,
     _quantiles(),
     errors=[
-        (lambda: mg.quantile(np.ones(2), 1.5), ValueError, "quantile: expected q from 0 to 1, got 1.5"),
-        (lambda: mg.quantile(np.ones(2), 0.5, method="weibull"), ValueError, "method 'weibull' is not supported"),
-        (lambda: mg.quantile(np.ones((0, 2)), 0.5, 0), ValueError, "quantile: no elements over axis 0"),
+        (
+            lambda: mg.quantile(np.ones(2), 1.5),
+            ValueError,
+            "quantile: expected q from 0 to 1, got 1.5",
+        ),
+        (
+            lambda: mg.quantile(np.ones(2), 0.5, method="weibull"),
+            ValueError,
+            "method 'weibull' is not supported",
+        ),
+        (
+            lambda: mg.quantile(np.ones((0, 2)), 0.5, 0),
+            ValueError,
+            "quantile: no elements over axis 0",
+        ),
     ],
 )
 add("percentile", np.percentile, _quantiles(100.0))

@@ -16,7 +16,11 @@ unary("cbrt", by_element(lambda v: math.copysign(abs(v) ** (1 / 3), v)), kinks=(
 unary("exp2", by_element(lambda v: 2.0**v))
 unary("deg2rad", by_element(math.radians), analytic=False)  # NumPy takes no complex degrees
 unary("rad2deg", by_element(math.degrees), analytic=False)
-unary("sinc", by_element(lambda v: math.sin(math.pi * v) / (math.pi * v) if v else 1.0), analytic=False)
+unary(
+    "sinc",
+    by_element(lambda v: math.sin(math.pi * v) / (math.pi * v) if v else 1.0),
+    analytic=False,
+)
 binary("logaddexp2", lambda a, b: np.log2(2.0**a + 2.0**b), analytic=False)
 binary("fmax", lambda a, b: (a + b + abs(a - b)) / 2, apart=True, analytic=False)
 binary("fmin", lambda a, b: (a + b - abs(a - b)) / 2, apart=True, analytic=False)
@@ -31,7 +35,13 @@ add(
 add(
     "divmod",
     lambda a, b: [np.floor(a / b), a - np.floor(a / b) * b],
-    lambda d: Sample([(d.rng.integers(-3, 3, s := d.shape()) + d.array(s, 0.2, 0.8)) * (b := d.array(s, 0.5, 2)), b]),
+    lambda d: Sample(
+        [
+            (d.rng.integers(-3, 3, s := d.shape()) + d.array(s, 0.2, 0.8))
+            * (b := d.array(s, 0.5, 2)),
+            b,
+        ]
+    ),
     analytic=False,
 )
 
@@ -39,7 +49,9 @@ add(
 def _chosen(d: Draw) -> Sample:
     shape = d.shape(max_ndim=2)
     first, second = (d.rng.random(shape) < 0.4 for _ in range(2))
-    return Sample([d.array(shape), d.array(shape), d.array(shape)], {"first": first, "second": second})
+    return Sample(
+        [d.array(shape), d.array(shape), d.array(shape)], {"first": first, "second": second}
+    )
 
 
 add(
@@ -48,8 +60,16 @@ add(
     _chosen,
     call=lambda a, b, c, first, second: mg.select([first, second], [a, b], c),
     errors=[
-        (lambda: mg.select([np.ones(2)], [np.ones(2)]), TypeError, "select: expected booleans as conditions"),
-        (lambda: mg.select([], []), ValueError, "select: expected as many conditions as choices, got 0 and 0"),
+        (
+            lambda: mg.select([np.ones(2)], [np.ones(2)]),
+            TypeError,
+            "select: expected booleans as conditions",
+        ),
+        (
+            lambda: mg.select([], []),
+            ValueError,
+            "select: expected as many conditions as choices, got 0 and 0",
+        ),
     ],
 )
 add(
@@ -73,7 +93,9 @@ add(
 
 
 def _weighted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.array([u * math.log(v) if u else 0.0 for u, v in zip(a.ravel(), b.ravel())]).reshape(a.shape)
+    return np.array([u * math.log(v) if u else 0.0 for u, v in zip(a.ravel(), b.ravel())]).reshape(
+        a.shape
+    )
 
 
 add(

@@ -37,19 +37,39 @@ add(
     _covaried,
     dtypes=(np.float64,),
     errors=[
-        (lambda: mg.cov(np.ones((2, 2, 2))), ValueError, r"cov: expected a vector or a matrix, got shape \(2, 2, 2\)"),
-        (lambda: mg.cov(np.ones(3), fweights=[1, 2]), ValueError, r"expected 3 fweights, one for each observation"),
+        (
+            lambda: mg.cov(np.ones((2, 2, 2))),
+            ValueError,
+            r"cov: expected a vector or a matrix, got shape \(2, 2, 2\)",
+        ),
+        (
+            lambda: mg.cov(np.ones(3), fweights=[1, 2]),
+            ValueError,
+            r"expected 3 fweights, one for each observation",
+        ),
         (lambda: mg.cov(np.ones(2), fweights=[1, 0.5]), TypeError, "expected integers as fweights"),
-        (lambda: mg.cov(np.ones(2), aweights=[1, -1]), ValueError, "expected aweights that are not negative"),
-        (lambda: mg.cov(np.ones(2), ddof=0.5), ValueError, "cov: expected an integer as ddof, got 0.5"),
+        (
+            lambda: mg.cov(np.ones(2), aweights=[1, -1]),
+            ValueError,
+            "expected aweights that are not negative",
+        ),
+        (
+            lambda: mg.cov(np.ones(2), ddof=0.5),
+            ValueError,
+            "cov: expected an integer as ddof, got 0.5",
+        ),
     ],
 )
 
 
 def _corrcoef(x: np.ndarray) -> np.ndarray:
     c = np.atleast_2d(_products(x, np.ones(x.shape[-1])))
-    y = np.array([[c[i, j] / (c[i, i] * c[j, j]) ** 0.5 for j in range(len(c))] for i in range(len(c))])
+    y = np.array(
+        [[c[i, j] / (c[i, i] * c[j, j]) ** 0.5 for j in range(len(c))] for i in range(len(c))]
+    )
     return y if len(c) > 1 else y[0, 0]
 
 
-add("corrcoef", _corrcoef, lambda d: Sample([_observed(d, 4)]), dtypes=(np.float64,), analytic=False)
+add(
+    "corrcoef", _corrcoef, lambda d: Sample([_observed(d, 4)]), dtypes=(np.float64,), analytic=False
+)
