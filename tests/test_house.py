@@ -118,13 +118,13 @@ def test_kernels_keep_their_inside_to_themselves() -> None:
     ],
 )
 def test_functions_are_short(files: str) -> None:
-    """A function has at most 80 lines, without its signature and docstring."""
+    """A function has at most 100 lines, without its signature and docstring."""
     long = []
     for path in ROOT.glob(files):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
                 lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
-                if lines > 80:
+                if lines > 100:
                     long.append(f"{path.relative_to(ROOT)}: {node.name} has {lines} lines")
     assert not long
