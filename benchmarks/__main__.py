@@ -32,7 +32,7 @@ import ranks
 from harness import Worker, compare, machine, take_turns
 from sizes import SIZES
 
-from nn.pictures.style import COLOURS, style
+from nn.inspection.style import COLOURS, style
 
 RIVALS = ["torch", "torch:processes", "torch:compiled", "jax", "autograd", "mygrad"]
 SLOW = ["autograd", "mygrad"]  # not at the size base, where they would take minutes

@@ -21,7 +21,7 @@ from prompt import asked
 from minigrad import MissingExtraError
 from minigrad.console import count, one_line, piped, run_script
 from nn import Translation, Translator, beam_search, explore
-from nn.pictures.plots import attention_grid, text_heatmap
+from nn.inspection.plots import attention_grid, text_heatmap
 from nn.text import SPECIALS, SpaceTokenizer
 
 BLANK = Translation("", [], [], "", 0.0, [])  # of a blank line

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .files.atomic import write_atomically
-from .files.json import read_json, unique, write_json
-from .files.safetensors import SafetensorsFile, write_safetensors
+from .io.atomic import write_atomically
+from .io.json import read_json, unique, write_json
+from .io.safetensors import SafetensorsFile, write_safetensors
 
 __all__ = ["load_arrays", "read_json", "save_arrays", "write_atomically", "write_json"]
 

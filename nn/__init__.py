@@ -46,11 +46,12 @@ from . import functional as functional
 from . import text as text
 from . import utils as utils
 from .generation import *
+from .inspection import *
+from .inspection import plots as plots
 from .layers import *
 from .layers import init as init
 from .models import *
-from .pictures import *
-from .pictures import plots as plots
+from .pretrained import *
 from .train import *
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error

@@ -11,13 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = [
-    ["minigrad.core.device", "minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.files", "minigrad.launcher",
+    ["minigrad.core.device", "minigrad.core.errors", "minigrad.core.methods", "minigrad.extras", "minigrad.io", "minigrad.launcher",
      "minigrad.runtime"],
     ["minigrad.core.modes", "minigrad.core.changes", "minigrad.core.size", "minigrad.core.watch"], ["minigrad.core.graph"],
     ["minigrad.core.data_model"], ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
     ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],
     ["minigrad.ops"], ["minigrad.kernels"],
-    ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.generation"], ["nn.train"], ["nn.pictures"], ["nn"],
+    ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.pretrained"], ["nn.generation"], ["nn.train"], ["nn.inspection"], ["nn"],
 ]  # fmt: skip
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path

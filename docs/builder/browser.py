@@ -9,8 +9,8 @@ import re
 import zipfile
 from pathlib import Path
 
-from minigrad.files.found import read_text
-from minigrad.files.json import read_json
+from minigrad.io.json import read_json
+from minigrad.io.paths import read_text
 from nn import Translator
 
 from .page import ASSETS

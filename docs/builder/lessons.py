@@ -17,8 +17,8 @@ from formulas import FormulaError, mathml
 from languages import PROSE, Catalogue, catalogue
 from terminal import differing, plain, sentence
 
-from minigrad.files.found import found_file, read_text
-from minigrad.files.json import Settings, kinds_of, read_json
+from minigrad.io.json import Settings, kinds_of, read_json
+from minigrad.io.paths import found_file, read_text
 
 from . import diagrams
 from .markdown import anchor, code, inline, number

@@ -14,7 +14,7 @@ from typing import Any
 
 import minigrad.docs
 from minigrad.core.registry import FUNCTIONS
-from minigrad.files.found import read_text
+from minigrad.io.paths import read_text
 
 from .markdown import anchor, inline
 from .operations import operations
@@ -31,7 +31,7 @@ MODULES = {  # what a user calls it: where it is, and its title
     "nn.functional": ("nn.functional", "nn.functional: functions in PyTorch's order"),
     "nn.text": ("nn.text", "nn.text: sentences to numbers"),
     "nn.init": ("nn.layers.init", "nn.init: first weights"),
-    "nn.plots": ("nn.pictures.plots", "nn.plots: pictures"),
+    "nn.plots": ("nn.inspection.plots", "nn.plots: pictures"),
 }
 _GROUP = re.compile(
     r"^([A-Z][^\n:]*):\n((?: {4}[\w, ]+(?:\n|$))+)", re.MULTILINE

@@ -23,7 +23,7 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.pictures.plots import attention_grid, attention_heatmap
+from nn.inspection.plots import attention_grid, attention_heatmap
 from nn.text import BOS, Vocabulary, padded
 
 M, D, HEADS = 4, 64, 8  # words in the sentence, features of a word, heads

@@ -25,8 +25,8 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.pictures.plots import mask_picture
-from nn.pictures.style import SHADES
+from nn.inspection.plots import mask_picture
+from nn.inspection.style import SHADES
 from nn.text import BOS, Vocabulary, WordTokenizer, padded
 
 N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads

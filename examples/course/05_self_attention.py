@@ -25,7 +25,7 @@ import minigrad as mg
 import nn
 from minigrad import optim
 from minigrad.extras import require
-from nn.pictures.style import SHADES
+from nn.inspection.style import SHADES
 
 # -- sentences in which "it" must be understood ------------------------------------------------------------
 

@@ -24,7 +24,7 @@ import nn
 from minigrad import optim
 from minigrad.extras import require
 from minigrad.kernels import attention_weights, merge_heads, split_heads
-from nn.pictures.style import SHADES
+from nn.inspection.style import SHADES
 
 HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
 P = HIDDENS // HEADS  # 20, the size of one head

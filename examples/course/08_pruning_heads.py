@@ -26,7 +26,7 @@ import numpy as np
 import minigrad as mg
 import nn
 from minigrad.extras import require
-from nn.pictures.style import SHADES
+from nn.inspection.style import SHADES
 
 course = importlib.import_module("05_self_attention")
 

@@ -32,9 +32,9 @@ from corpora import chinese_english
 
 from minigrad import MissingExtraError
 from minigrad.console import begun
-from minigrad.files.atomic import write_bytes
-from minigrad.files.json import write_json
-from nn.pictures.style import style
+from minigrad.io.atomic import write_bytes
+from minigrad.io.json import write_json
+from nn.inspection.style import style
 
 __all__ = ["Lesson", "chinese_english", "fastest"]
 

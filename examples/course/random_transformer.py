@@ -12,7 +12,7 @@ import minigrad as mg
 import nn
 from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule
-from nn.pictures.style import SHADES
+from nn.inspection.style import SHADES
 from nn.text import padded
 
 Array = np.ndarray

@@ -9,7 +9,7 @@ from typing import overload
 from ..core.graph import topological
 from ..core.tensor import Tensor
 from ..extras import require
-from ..files.atomic import write_bytes
+from ..io.atomic import write_bytes
 
 __all__ = ["to_dot", "draw_graph"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files.safetensors import from_bfloat16, to_bfloat16
+from ..io.safetensors import from_bfloat16, to_bfloat16
 
 __all__ = ["add_up_in_bfloat16"]
 

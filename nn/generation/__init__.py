@@ -5,5 +5,5 @@ from .decoding import *
 from .inference import *
 from .rules import *
 from .search import *
-from .texts import *
+from .text_generation import *
 from .translator import *

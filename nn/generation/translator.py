@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.errors import MissingExtraError
-from minigrad.files.json import Settings, checksum
+from minigrad.io.json import Settings, checksum
 from minigrad.optim.settings import checked_count
 from minigrad.serialization import read_json, write_json
 
-from ..models.kinds import model_to_dict
+from ..models.model_types import model_to_dict
 from ..models.transformer import Transformer
 from ..models.weights import load_model
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named

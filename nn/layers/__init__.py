@@ -2,6 +2,7 @@
 
 from . import init as init
 from .attention import *
+from .block import *
 from .cache import *
 from .feedforward import *
 from .linear import *
@@ -15,4 +16,3 @@ from .probes import *
 from .pruning import *
 from .rotary import *
 from .scored_attention import *
-from .transformer import *

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minigrad.files.json import dataclass_from
+from minigrad.io.json import dataclass_from
 
 from ..layers.attention import check_heads
+from ..layers.block import NORMS
 from ..layers.linear import ACTIVATIONS
 from ..layers.rotary import RotaryPositions
-from ..layers.transformer import NORMS
 
 __all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
 

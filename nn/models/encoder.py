@@ -9,8 +9,8 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.tensor import Tensor
 
+from ..layers.block import norm_named
 from ..layers.linear import Dropout, Linear, activation_named
-from ..layers.transformer import norm_named
 from .base import IGNORED, Model, checked_ids, key_mask, positions_of
 from .config import EncoderConfig
 from .stacks import Encoder, InputEmbedding, PatchEmbedding

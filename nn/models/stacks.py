@@ -12,13 +12,13 @@ import minigrad as mg
 from minigrad.core.tensor import Tensor
 
 from ..layers import init
+from ..layers.block import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
 from ..layers.cache import AttentionCache, KeysAndValues
 from ..layers.linear import Dropout, Embedding, Linear
 from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
 from ..layers.position_bias import ALiBi, RelativePositionBias
-from ..layers.transformer import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
 from .config import EncoderConfig, ModelConfig
 
 __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.files.safetensors import Entry, SafetensorsFile, misfit
+from minigrad.io.safetensors import Entry, SafetensorsFile, misfit
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
-from .kinds import model_from_dict, model_to_dict
+from .model_types import model_from_dict, model_to_dict
 
 __all__ = [
     "differing",

@@ -1,11 +1,11 @@
 """From text to batches of token ids, and back."""
 
 from .batches import *
+from .bpe_dropout import *
 from .corpus import *
-from .dropout import *
+from .huggingface import *
 from .loading import *
 from .pairs import *
-from .pretrained import *
 from .scores import *
 from .tokenize import *
 from .vocabulary import *

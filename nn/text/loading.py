@@ -9,11 +9,11 @@ from typing import Any
 
 from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
-from minigrad.files.found import found_file, read_text
-from minigrad.files.json import Settings, read_if_any, read_json
+from minigrad.io.json import Settings, read_if_any, read_json
+from minigrad.io.paths import found_file, read_text
 
-from .older import byte_level_tokenizer, wordpiece_tokenizer
-from .pretrained import SPECIAL, ModelText
+from .huggingface import SPECIAL, ModelText
+from .legacy_tokenizers import byte_level_tokenizer, wordpiece_tokenizer
 from .sentencepiece import marian_tokenizer
 
 __all__ = ["load"]

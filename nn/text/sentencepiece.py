@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.files.found import found_file
-from minigrad.files.json import read_json
+from minigrad.io.json import read_json
+from minigrad.io.paths import found_file
 
 __all__ = ["marian_tokenizer"]
 

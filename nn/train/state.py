@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.random import get_rng_state, set_rng_state
-from minigrad.files.json import checksum
+from minigrad.io.json import checksum
 from minigrad.optim import Schedule
 
 from ..layers.module import Module

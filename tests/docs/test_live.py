@@ -134,7 +134,12 @@ def test_all_is_in_the_file(run_dir: Path, pyodide: Path, tmp_path: Path) -> Non
     library = zipfile.ZipFile(io.BytesIO(files["library.zip"]))
     assert library.read("run/best.safetensors") == (run_dir / "best.safetensors").read_bytes()
     names = set(library.namelist())
-    assert {"asked.py", "corpora.py", "minigrad/__init__.py", "nn/pictures/explorer.html"} <= names
+    assert {
+        "asked.py",
+        "corpora.py",
+        "minigrad/__init__.py",
+        "nn/inspection/explorer.html",
+    } <= names
     site = tmp_path / "site"
     site.mkdir()
     (site / "translator.html").write_text(page, encoding="utf-8")

@@ -150,7 +150,7 @@ def test_a_script_that_is_told_to_end_clears_up(tmp_path: Path, number: signal.S
 import sys, time
 from pathlib import Path
 from minigrad.console import run_script
-from minigrad.files.atomic import write_atomically
+from minigrad.io.atomic import write_atomically
 def write(part):
     print("writing", flush=True)
     time.sleep(60)

@@ -13,7 +13,7 @@ from scripts import load
 from tiny_folders import WORDS, encoder_folder, language_model_folder, translator_folder
 
 import nn
-from minigrad.files.safetensors import write_safetensors
+from minigrad.io.safetensors import write_safetensors
 
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 

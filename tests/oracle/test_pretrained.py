@@ -11,8 +11,8 @@ from published import MODELS, batch, inputs, make, name_in_file, results
 
 import nn
 from minigrad import optim
-from minigrad.files.safetensors import SafetensorsFile
-from nn.models.pretrained.families import FAMILIES
+from minigrad.io.safetensors import SafetensorsFile
+from nn.pretrained.families import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(

@@ -14,8 +14,8 @@ import pytest
 from published import MODELS, make, results
 
 import nn
-from minigrad.files.json import Settings
-from nn.models.pretrained.families import FAMILIES
+from minigrad.io.json import Settings
+from nn.pretrained.families import FAMILIES
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(

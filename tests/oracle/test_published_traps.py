@@ -11,7 +11,7 @@ import pytest
 from published import VOCAB, batch, make
 
 import nn
-from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(

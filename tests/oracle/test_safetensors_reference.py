@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad.files.safetensors import SafetensorsFile, write_safetensors
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 safetensors = pytest.importorskip(
     "safetensors", reason="the reference library is the oracle; it is not installed"

@@ -12,7 +12,7 @@ from published import make
 from tiny_folders import WORDS, text_files
 
 import nn
-from minigrad.files.safetensors import write_safetensors
+from minigrad.io.safetensors import write_safetensors
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(

@@ -24,7 +24,7 @@ from runs import timeless
 import minigrad as mg
 import nn
 from minigrad import MissingExtraError, Tensor, optim
-from minigrad.files.safetensors import from_bfloat16, to_bfloat16
+from minigrad.io.safetensors import from_bfloat16, to_bfloat16
 from minigrad.launcher import launched
 from minigrad.parallel import job
 from minigrad.runtime import available_cores

@@ -26,7 +26,7 @@ from nn.train.interrupts import Interrupts
 ROOT = Path(nn.__file__).parents[1]
 INSIDE = tuple(
     str(ROOT / part)
-    for part in ("nn/train/", "minigrad/files/", "minigrad/serialization.py", "minigrad/signals.py")
+    for part in ("nn/train/", "minigrad/io/", "minigrad/serialization.py", "minigrad/signals.py")
 )
 PARALLEL = (str(ROOT / "minigrad/parallel/"),)
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"

@@ -1,0 +1,319 @@
+"""The safetensors format, read and written by NumPy alone.
+
+A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each
+array its dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever
+executed. A header is checked against the size of the file before any memory is taken for an array.
+https://huggingface.co/docs/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .atomic import write_atomically
+from .json import unique
+from .paths import found_file
+
+__all__ = [
+    "SafetensorsFile",
+    "from_bfloat16",
+    "listed",
+    "misfit",
+    "stored_as",
+    "to_bfloat16",
+    "write_safetensors",
+]
+
+# From narrow to wide, in the order of the reference library: a file has it the other way round, so
+# that all is aligned.
+DTYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
+    "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
+}  # fmt: skip
+_BITS_OF_OTHERS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8}
+_NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
+_LARGEST_HEADER = 100_000_000
+_BLOCK = 1 << 18  # numbers that are looked at at once
+
+
+class Entry(NamedTuple):
+    """What the header says of one array; `start` and `end` count from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class SafetensorsFile(Mapping[str, Entry]):
+    """The arrays of a safetensors file by name: `read` one into memory of its own, or `map` it.
+
+    As a mapping it gives the entries of the header, without touching the arrays. A file that is not
+    a whole safetensors file is a ValueError.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = found_file(path)
+        try:
+            with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                header = _header(file.read(8), size)
+                text = file.read(header)
+            self._offset = 8 + header
+            self._bytes: np.ndarray | None = None  # all of the file, once a view was asked for
+            self._entries, self.metadata = _entries(text)
+            _check_layout(self._entries, size - self._offset)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: not a whole safetensors file ({error})") from None
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def read(self, name: str, dtype: Any = None) -> np.ndarray:
+        """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes
+        float32.
+        """
+        entry, code = self._entries[name], self._code(name)
+        array = np.fromfile(
+            self.path, code, math.prod(entry.shape), offset=self._offset + entry.start
+        )
+        if array.nbytes != entry.end - entry.start:
+            raise ValueError(f"{self.path}: the file became shorter while it was read")
+        array = (from_bfloat16(array) if entry.dtype == "BF16" else array).reshape(entry.shape)
+        wanted = array.dtype if dtype is None or array.dtype.kind != "f" else np.dtype(dtype)
+        return array.astype(wanted.newbyteorder("="), copy=False)
+
+    def map(self, name: str, writable: bool = False) -> np.ndarray:
+        """The array as a view of the file, which takes memory only where it is looked at.
+
+        It is read-only; or `writable`, and then what is changed is a copy of the page, never the
+        file. What cannot be seen so (bfloat16, which is widened, or numbers that are not aligned)
+        is read instead. The file must not be changed while the view is in use (replacing it, as
+        `write_safetensors` does, leaves the view as it is).
+        """
+        entry, code = self._entries[name], np.dtype(self._code(name))
+        start, end = self._offset + entry.start, self._offset + entry.end
+        if entry.dtype == "BF16" or start == end or start % code.itemsize:
+            array = self.read(name)
+        else:
+            if self._bytes is None:
+                self._bytes = np.memmap(self.path, np.uint8, "c").view(np.ndarray)
+            if len(self._bytes) < end:
+                raise ValueError(f"{self.path}: the file became shorter while it was read")
+            array = self._bytes[start:end].view(code).reshape(entry.shape)
+        array.flags.writeable = writable
+        return array
+
+    def is_finite(self, name: str) -> bool:
+        """Whether an array has neither NaN nor infinite numbers; the file's pages are let go of
+        block by block.
+        """
+        entry, code = self._entries[name], np.dtype(self._code(name))
+        if code.kind not in "fc" or entry.start == entry.end:
+            return entry.dtype != "BF16" or bool(np.isfinite(self.read(name)).all())
+        with self.path.open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(pages) < self._offset + entry.end:
+            raise ValueError(f"{self.path}: the file became shorter while it was read")
+        numbers = np.frombuffer(
+            pages, np.uint8, entry.end - entry.start, self._offset + entry.start
+        ).view(code)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(numbers), _BLOCK):
+                part = numbers[start : start + _BLOCK]
+                if not (np.isfinite(np.dot(part, part)) or np.isfinite(part).all()):
+                    return False
+                if hasattr(mmap, "MADV_DONTNEED"):
+                    pages.madvise(mmap.MADV_DONTNEED)
+        return True
+
+    def _code(self, name: str) -> str:
+        dtype = self._entries[name].dtype
+        if dtype not in DTYPES:
+            raise ValueError(f"{self.path}: {name} is {dtype}, a dtype that NumPy does not have")
+        return DTYPES[dtype]
+
+
+def _header(first: bytes, size: int) -> int:
+    """The length of the header."""
+    if len(first) < 8:
+        raise ValueError(f"it has {size} bytes")
+    length = int.from_bytes(first, "little")
+    if length > _LARGEST_HEADER:
+        raise ValueError(f"a header of {length:,} bytes")
+    if 8 + length > size:
+        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
+    return length
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"its header has {name}")
+
+
+def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The entries in the order of their bytes, and the metadata."""
+    try:
+        header = json.loads(
+            text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant
+        )
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"its header is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError(f"its header is {type(header).__name__}, expected an object")
+    metadata = header.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
+        raise ValueError("its __metadata__ is not an object of texts")
+    entries = {name: _entry(name, data) for name, data in header.items()}
+    return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
+
+
+def _entry(name: str, data: Any) -> Entry:
+    if not isinstance(data, dict) or not {"dtype", "shape", "data_offsets"} <= set(data):
+        raise ValueError(f"{name}: expected dtype, shape and data_offsets, got {str(data)[:80]}")
+    dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
+    if not isinstance(dtype, str) or (dtype not in DTYPES and dtype not in _BITS_OF_OTHERS):
+        raise ValueError(f"{name}: unknown dtype {dtype!r}")
+    for value in (shape, offsets):
+        if not isinstance(value, list) or not all(
+            type(n) is int and 0 <= n < 1 << 63 for n in value
+        ):
+            raise ValueError(f"{name}: expected lists of sizes, got {str(value)[:80]}")
+    if len(offsets) != 2:
+        raise ValueError(f"{name}: expected two data_offsets, got {len(offsets)}")
+    if math.prod(size or 1 for size in shape) >= 1 << 60:
+        raise ValueError(f"{name}: shape {shape} is larger than any array")
+    return Entry(dtype, tuple(shape), *offsets)
+
+
+def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
+    """The bytes of each array follow those of the one before, are as many as its shape needs, and
+    fill the file.
+    """
+    place = 0
+    for name, entry in entries.items():
+        if entry.start != place or entry.end < entry.start:
+            raise ValueError(
+                f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}"
+            )
+        bits = _BITS_OF_OTHERS.get(entry.dtype) or 8 * np.dtype(DTYPES[entry.dtype]).itemsize
+        if math.prod(entry.shape) * bits != 8 * (entry.end - entry.start):
+            raise ValueError(
+                f"{name}: {entry.end - entry.start:,} bytes for {entry.dtype} {entry.shape}, "
+                f"expected {math.prod(entry.shape) * bits // 8:,}"
+            )
+        place = entry.end
+    if place != size:
+        raise ValueError(f"{size:,} bytes after the header, expected {place:,}")
+
+
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """float32 from the bits of bfloat16, which are its upper half."""
+    wide = bits.astype(np.uint32)
+    wide <<= 16
+    return wide.view(np.float32)
+
+
+def to_bfloat16(array: np.ndarray) -> np.ndarray:
+    """The bits, uint16, of the bfloat16 nearest to each float32 (the even one of two); NaN stays
+    NaN.
+    """
+    array = np.asarray(array, np.float32, order="C")
+    bits = array.view(np.uint32)
+    rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    return np.where(np.isnan(array), np.uint16(0x7FC0), rounded)
+
+
+def write_safetensors(
+    path: str | Path,
+    arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, str] | None = None,
+    dtype: Any = None,
+) -> None:
+    """Write named arrays into one file, atomically; the same data always gives the same bytes.
+
+    `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None
+    keeps each its own. Arrays are written one by one, so that a conversion takes the memory of one.
+    """
+    kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
+    order = list(DTYPES)
+    names = sorted(arrays, key=lambda name: (-order.index(kinds[name]), name))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    place = 0
+    for name in names:
+        shape = np.shape(arrays[name])
+        end = place + math.prod(shape) * np.dtype(DTYPES[kinds[name]]).itemsize
+        header[name] = {"dtype": kinds[name], "shape": list(shape), "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                array = to_bfloat16(arrays[name]) if kinds[name] == "BF16" else arrays[name]
+                file.write(
+                    np.asarray(array, DTYPES[kinds[name]], order="C")
+                    .reshape(-1)
+                    .view(np.uint8)
+                    .data
+                )
+
+    write_atomically(path, write)
+
+
+def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
+    """The format's name for the dtype in which an array is stored; floating ones are to be of
+    `dtype`, if given.
+    """
+    if not isinstance(name, str) or name == "__metadata__":
+        raise ValueError(f"write_safetensors: {name!r} cannot be the name of an array")
+    if dtype is not None and array.dtype.kind == "f":
+        if dtype == "bfloat16":
+            return "BF16"
+        array = np.empty(0, dtype)
+    found = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
+    if found is None:
+        raise TypeError(
+            f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold"
+        )
+    return found
+
+
+def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
+    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold
+    finite numbers.
+    """
+    if (array.dtype.kind == "f") != (dtype.kind == "f"):
+        return f"{name}: expected {dtype}, got {array.dtype}"
+    if dtype.kind != "f":
+        return ""
+    with np.errstate(over="ignore"):
+        bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
+    return (
+        f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}"
+        if bad
+        else ""
+    )
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names of arrays for a message: the first of them, and how many more there are."""
+    names = sorted(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

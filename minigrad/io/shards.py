@@ -1,0 +1,151 @@
+"""The arrays of a folder: in one safetensors file, or in several, its shards, with an index of
+which has which.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .json import read_json, write_json
+from .paths import found_file
+from .safetensors import (
+    DTYPES,
+    Entry,
+    SafetensorsFile,
+    listed,
+    misfit,
+    stored_as,
+    write_safetensors,
+)
+
+__all__ = ["SafetensorsFolder", "write_shards"]
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+_OTHERS = ("*.bin", "*.pt", "*.gguf", "*.h5", "*.msgpack")
+_UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+class SafetensorsFolder(dict[str, Entry]):
+    """What the headers of a folder's files say of each array, by name; `array` reads one.
+
+    `where` is the file or, if there are several, the index. Files that are missing, damaged or at
+    odds with the index are a ValueError or an OSError, which says what was `expected` where there
+    are no weights at all.
+    """
+
+    def __init__(self, directory: Path, expected: str = "") -> None:
+        whole, index = directory / WHOLE, directory / INDEX
+        if index.is_file() and not whole.is_file():
+            self.where, self.files = index, _indexed(index)
+        else:
+            others = sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern))
+            if others and not whole.is_file():
+                raise ValueError(
+                    f"{directory}: {others[0]} is not read, since it is not safetensors (a pickle "
+                    "can run any code); "
+                    "convert it with transformers' from_pretrained and save_pretrained"
+                )
+            file = SafetensorsFile(found_file(whole, expected))
+            self.where, self.files = whole, dict.fromkeys(file, file)
+        super().__init__({name: file[name] for name, file in self.files.items()})
+
+    def _is_mapped(self, name: str, dtype: Any) -> bool:
+        """Whether an array can stay in the file: it is of this dtype there, and the file can be
+        replaced meanwhile.
+        """
+        return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
+
+    def array(self, name: str, dtype: Any = None) -> np.ndarray:
+        """An array to be written to, in its own memory or mapped; what is too large for the dtype
+        is infinite.
+        """
+        if self._is_mapped(name, dtype):
+            return self.files[name].map(name, writable=True)
+        with np.errstate(over="ignore"):
+            return self.files[name].read(name, dtype)
+
+    def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
+        """The `array` in this dtype, if all its numbers are finite in it; else a ValueError."""
+        array, file = self.array(name, dtype), self.files[name]
+        looked_at = self._is_mapped(name, dtype) and file.is_finite(
+            name
+        )  # without its pages being mapped
+        if not looked_at and (wrong := misfit(name, array, dtype)):
+            raise ValueError(f"{file.path}: {wrong}")
+        return array.astype(dtype, copy=False)
+
+
+def _indexed(index: Path) -> dict[str, SafetensorsFile]:
+    """Which of the files that an index names has which array."""
+    shards = read_json(index).object("weight_map")
+    names = {name: shards.text(name) for name in shards}
+    if outside := [n for n in names.values() if Path(n).name != n or n in ("", ".", "..")]:
+        raise ValueError(
+            f"{index}: weight_map: expected names of files of this folder, got {outside[0]!r}"
+        )
+    expected = f"{INDEX} says that it holds some of the weights"
+    files = {
+        n: SafetensorsFile(found_file(index.with_name(n), expected))
+        for n in sorted(set(names.values()))
+    }
+    if absent := [name for name, file in names.items() if name not in files[file]]:
+        raise ValueError(f"{index}: {listed(absent)} not in the files that it names")
+    if others := [name for file in files for name in files[file] if names.get(name) != file]:
+        raise ValueError(
+            f"{index}: {listed(others)} in the files that it names, but not in its weight_map"
+        )
+    return {name: files[file] for name, file in names.items()}
+
+
+def write_shards(
+    directory: Path, arrays: Mapping[str, np.ndarray], dtype: str | None, max_shard_size: int | str
+) -> None:
+    """Write named arrays into a folder, as `write_safetensors` does, in files of at most
+    `max_shard_size` bytes.
+
+    That is a number, or a text such as "5GB". All that fit into one file are in one; else there is
+    an index beside them, and an array that is larger has a file of its own. What an earlier call
+    left in the folder is removed.
+    """
+    most, shards, sizes = _bytes(max_shard_size), [dict[str, np.ndarray]()], [0]
+    for name, array in arrays.items():
+        size = array.size * np.dtype(DTYPES[stored_as(name, array, dtype)]).itemsize
+        if shards[-1] and sizes[-1] + size > most:
+            shards.append({})
+            sizes.append(0)
+        shards[-1][name] = array
+        sizes[-1] += size
+    files = (
+        [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
+        if shards[1:]
+        else [WHOLE]
+    )
+    if len(files) > 1:  # until all are there, shards of two calls must not be read as one model
+        (directory / INDEX).unlink(missing_ok=True)
+    for file, shard in zip(files, shards):
+        write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
+    if len(files) > 1:
+        places = {name: file for file, shard in zip(files, shards) for name in shard}
+        write_json(
+            directory / INDEX, {"metadata": {"total_size": sum(sizes)}, "weight_map": places}, 2
+        )
+        files.append(INDEX)
+    for old in {directory / WHOLE, directory / INDEX, *directory.glob("model-*-of-*.safetensors")}:
+        if old.name not in files:
+            old.unlink(missing_ok=True)
+
+
+def _bytes(size: int | str) -> int:
+    """A number of bytes, also as "200MB" or "5GB"."""
+    if isinstance(size, str) and size[:-2].isdecimal() and size[-2:] in _UNITS:
+        size = int(size[:-2]) * _UNITS[size[-2:]]
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError(
+            f'max_shard_size: expected a number of bytes or a text such as "5GB", got {size!r}'
+        )
+    return size

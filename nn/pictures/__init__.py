@@ -1,3 +1,0 @@
-"""Pictures: plots, and the attention explorer."""
-
-from .explorer import *

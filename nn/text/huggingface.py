@@ -1,0 +1,266 @@
+"""The tokenizer of a published model, as the files of its folder describe it.
+
+Needs the `tokenizers` package, and for chats `jinja2`: a chat template is a program that comes with
+the folder (`nn.text.templates`).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigrad.io.atomic import write_bytes
+from minigrad.io.json import Settings
+
+from .batches import padded
+from .templates import render
+from .tokenize import check_texts
+
+__all__ = ["ModelText"]
+
+SPECIAL = (
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+)
+
+_NO_VARIABLES = (
+    "chat_template",
+    "continue_final_message",
+    "max_length",
+    "padding",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "sanitize_control_tokens",
+    "tokenize",
+    "truncation",
+)
+"""What transformers' apply_chat_template takes, and does not give to the template."""
+
+
+class ModelText:
+    """Text to the token ids of a published model, and back.
+
+    Truncation and padding are as the calls say, whatever is set in the file. `bos_id`, `eos_id`,
+    `pad_id` are the ids of special tokens (None: there is none); `max_len` the longest text that
+    the model takes, if the folder says.
+    """
+
+    def __init__(self, tokenizer: Any, settings: Settings, files: Mapping[str, bytes]) -> None:
+        self.tokenizer, self.settings, self.files = tokenizer, settings, dict(files)
+        self._lock = threading.Lock()
+        tokenizer.no_padding()
+        self.bos_id, self.eos_id, self.pad_id = map(
+            self._special, ("bos_token", "eos_token", "pad_token")
+        )
+        self.vocab_size = settings.integer(
+            "vocab_size", None
+        )  # that of the model, which may be rounded up
+        if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
+            told = f"the tokenizer knows {len(self):,} tokens, but the model, by config.json, {self.vocab_size:,}"
+            raise ValueError(f"{settings.where}: {told}; is its vocabulary whole?")
+        longest = settings.take("model_max_length", (int, float), None)
+        self.max_len = (
+            int(longest) if longest and longest < 1 << 30 else None
+        )  # others mean: no limit
+
+    def __len__(self) -> int:
+        return int(self.tokenizer.get_vocab_size())
+
+    def _special(self, name: str) -> Any:
+        """The id of a special token; None where there is none."""
+        found = self.id(token := self.settings.text(name, None))
+        if token is not None and found is None:
+            self.settings.fail(name, "a token of the vocabulary")
+        return found
+
+    def id(self, token: str | None) -> Any:
+        """The id of a token; None for one that there is not."""
+        return None if token is None else self.tokenizer.token_to_id(token)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The tokens of ids."""
+        return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
+
+    def encode(
+        self,
+        text: Any,
+        pair: Any = None,
+        *,
+        special: bool = True,
+        max_len: int | None = None,
+        language: str | None = None,
+    ) -> Any:
+        """The ids of a text, a list; of several texts, a list of lists.
+
+        `special` adds the special tokens that the model expects around a text. With a `pair`, both
+        texts are in one sequence. At most `max_len` ids are kept, special ones among them.
+        `language` is the source language's code where a special token tells it.
+        """
+        rows, _ = self._encoded(text, pair, special, max_len, language)
+        return rows[0] if isinstance(text, str) else rows
+
+    def _encoded(
+        self, texts: Any, pairs: Any, special: bool, max_len: int | None, language: str | None
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of each text, and the types."""
+        texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
+        if isinstance(pairs, str):
+            raise TypeError(
+                f"encode: expected a list of second texts, one for each, got {pairs!r:.60}"
+            )
+        pairs = [None] * len(texts) if pairs is None else pairs
+        check_texts([*texts, *(b for b in pairs if b is not None)])
+        if len(texts) != len(pairs):
+            raise ValueError(
+                f"encode: expected a second text for each of {len(texts)}, got {len(pairs)}"
+            )
+        given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
+        around = (
+            self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs))
+            if special
+            else 0
+        )
+        if max_len is not None and max_len <= around:
+            raise ValueError(
+                f"encode: expected max_len above {around}, the special tokens of a text, got "
+                f"{max_len}"
+            )
+        with self._lock:  # truncation is a setting of the tokenizer
+            if max_len is None:
+                self.tokenizer.no_truncation()
+            else:
+                self.tokenizer.enable_truncation(max_len)
+            found = self.tokenizer.encode_batch(given, add_special_tokens=special)
+        rows = [e.ids if language is None else self._from(language, e) for e in found]
+        largest = max((max(ids) for ids in rows if ids), default=0)
+        if self.vocab_size is not None and largest >= self.vocab_size:
+            told = f"{self.tokens([largest])[0]!r} has the id {largest}, but the model, by config.json,"
+            raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
+        return rows, [e.type_ids for e in found]
+
+    def _from(self, language: str, encoding: Any) -> list[int]:
+        """The ids of an encoding with the token of this language in place of another one's."""
+        if (wanted := self.id(language)) is None:
+            raise ValueError(f"language: no token {language!r} in the vocabulary")
+        shape = lambda code: re.sub("[a-z]+", "a", re.sub("[A-Z]+", "A", code))  # of eng_Latn: a_Aa
+        tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
+        ids = [
+            wanted if special and shape(token) == shape(language) else i
+            for i, token, special in tokens
+        ]
+        if wanted not in ids:
+            told = "the model puts no such token around a text; one such as '>>fra<<' is written before it"
+            raise ValueError(f"language={language!r}: {told}")
+        return ids
+
+    def batch(
+        self,
+        texts: Sequence[str],
+        pairs: Sequence[str] | None = None,
+        *,
+        max_len: int | None = None,
+        language: str | None = None,
+        pad_left: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
+        rows, types = self._encoded(texts, pairs, True, max_len, language)
+        texts = [texts] if isinstance(texts, str) else texts
+        if empty := [text for text, row in zip(texts, rows) if text.strip() and not row]:
+            raise ValueError(
+                f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}"
+            )
+        real = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
+        return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
+
+    def decode(self, ids: Any, special: bool = False) -> Any:
+        """The text of ids, without special tokens unless `special`; for several lists of ids, a
+        list of texts.
+        """
+        if len(ids) and np.ndim(ids[0]):
+            return [self.decode(row, special) for row in ids]
+        return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special))
+
+    def stream(self, ids: Iterable[int]) -> Iterator[str]:
+        """The text of ids that come one after another, in pieces: each as soon as its characters
+        are whole.
+        """
+        seen, said = list[int](), ""
+        for i in ids:
+            seen.append(int(i))
+            text = self.decode(seen)
+            if text.startswith(said) and len(text) > len(said) and not text.endswith("\ufffd"):
+                yield text[len(said) :]
+                before = self.decode(seen[-8:])
+                seen, said = (seen[-8:], before) if text.endswith(before) else (seen, text)
+        text = self.decode(seen)
+        if len(text) > len(said):
+            yield text[len(said) :]
+
+    def chat(
+        self, messages: Sequence[Mapping[str, Any]], *, reply: bool = True, **variables: Any
+    ) -> str:
+        """The text that a chat model expects for messages such as `{"role": "user", "content":
+        "Hello"}`.
+
+        With `reply` it ends where the model is to answer. Encode it with `special=False`: the
+        template has the special tokens. `variables` are for the template, such as `tools=` (JSON
+        schemas), for which a folder may have a template of its own. Needs `jinja2`; the template
+        runs in a sandbox, in a process of its own.
+        """
+        if not all(isinstance(message, Mapping) for message in messages):
+            expected = 'messages such as {"role": "user", "content": ...}'
+            raise ValueError(f"chat: expected {expected}, got {messages!r:.60}")
+        if others := [name for name in _NO_VARIABLES if variables.get(name)]:
+            raise TypeError(
+                f"chat: {others[0]} is not supported: it returns a text, for encode(text, "
+                "special=False)"
+            )
+        templates = self.settings.get("chat_templates", {})
+        name = (
+            "tool_use"
+            if variables.get("tools") is not None and "tool_use" in templates
+            else "default"
+        )
+        if name not in templates:
+            told = (
+                f"no default among {', '.join(sorted(templates))}"
+                if templates
+                else "not a model for chats"
+            )
+            raise ValueError(f"{self.settings.where}: no chat_template: {told}")
+        file = (
+            "chat_template.jinja"
+            if name == "default"
+            else f"additional_chat_templates/{name}.jinja"
+        )
+        where = (
+            Path(self.settings.where).parent / file if file in self.files else self.settings.where
+        )
+        special = {
+            name: self.settings[name]
+            for name in SPECIAL
+            if isinstance(self.settings.get(name), str)
+        }
+        given = {
+            "messages": [*messages],
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": reply,
+        }
+        return render(templates[name], str(where), {**given, **special, **variables})
+
+    def save(self, directory: str | Path) -> None:
+        """Write the files that it was loaded from, byte by byte."""
+        for name, data in self.files.items():
+            write_bytes(Path(directory) / name, data)

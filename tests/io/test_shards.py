@@ -1,0 +1,120 @@
+"""Arrays of a folder in one file or in several: what goes round, and folders that are at odds with themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minigrad.io import shards
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from minigrad.io.shards import INDEX, WHOLE, SafetensorsFolder, write_shards
+
+RNG = np.random.default_rng(0)
+ARRAYS: dict[str, np.ndarray] = {
+    f"a.{n}": RNG.standard_normal((n, 5)).astype(np.float32) for n in range(1, 9)
+}
+ARRAYS["count"] = np.arange(40)
+
+
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("most", [1, 60, 200, 10**6, "1KB", "5GB"])
+def test_they_go_round_in_files_of_such_a_size(
+    tmp_path: Path, most: Any, dtype: str | None
+) -> None:
+    write_shards(tmp_path, ARRAYS, dtype, most)
+    folder, limit = SafetensorsFolder(tmp_path), {"1KB": 1000, "5GB": 5 * 10**9}.get(most, most)
+    assert folder.keys() == ARRAYS.keys()
+    write_safetensors(tmp_path / "expected", ARRAYS, None, dtype)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(
+            folder.array(name), SafetensorsFile(tmp_path / "expected").read(name)
+        )
+    files = [SafetensorsFile(path) for path in tmp_path.glob("model*.safetensors")]
+    sizes = [sum(entry.end - entry.start for entry in file.values()) for file in files]
+    assert all(size <= limit or len(file) == 1 for size, file in zip(sizes, files))
+    assert (
+        (len(files) > 1)
+        == (sum(sizes) > limit)
+        == (tmp_path / INDEX).exists()
+        != (tmp_path / WHOLE).exists()
+    )
+    if len(files) > 1:
+        assert json.loads((tmp_path / INDEX).read_text())["metadata"] == {"total_size": sum(sizes)}
+
+
+def test_what_an_earlier_call_left_is_removed(tmp_path: Path) -> None:
+    for most in (1, 100, 10**6, 300, 1):
+        write_shards(tmp_path, ARRAYS, None, most)
+        assert SafetensorsFolder(tmp_path).keys() == ARRAYS.keys()
+        counts = {path.name.partition("-of-")[2] for path in tmp_path.glob("model-*")}
+        assert len(counts) == (0 if most == 10**6 else 1)
+    for wrong in (0, -1, True, 1.5, "5 gigs", "GB", "-5GB", None):
+        with pytest.raises(
+            ValueError,
+            match='max_shard_size: expected a number of bytes or a text such as "5GB", got',
+        ):
+            write_shards(tmp_path / "x", ARRAYS, None, wrong)  # type: ignore[arg-type]
+    assert not (tmp_path / "x").exists()
+
+
+def test_shards_of_two_calls_are_never_read_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second call that ends before its last shard, as on a full disk."""
+    write_shards(tmp_path, ARRAYS, None, 100)
+    written: list[Path] = []
+
+    def until_full(path: Path, *arguments: Any) -> None:
+        written.append(path)
+        if len(written) > 2:
+            raise OSError(28, "No space left on device", str(path))
+        write_safetensors(path, *arguments)
+
+    monkeypatch.setattr(shards, "write_safetensors", until_full)
+    with pytest.raises(OSError, match="No space left"):
+        write_shards(tmp_path, {name: array + 1 for name, array in ARRAYS.items()}, None, 100)
+    with pytest.raises(FileNotFoundError, match=f"{WHOLE}: no such file"):
+        SafetensorsFolder(tmp_path)
+
+
+def test_folders_without_weights(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=f"^{tmp_path / WHOLE}: no such file; expected a model"
+    ):
+        SafetensorsFolder(tmp_path, "expected a model")
+    (tmp_path / "model.pt").write_bytes(b"\x80\x02.")
+    with pytest.raises(
+        ValueError, match=rf"^{tmp_path}: model.pt is not read, .* \(a pickle can run any code\)"
+    ):
+        SafetensorsFolder(tmp_path)
+    write_shards(tmp_path, ARRAYS, None, 10**6)
+    assert SafetensorsFolder(tmp_path).where == tmp_path / WHOLE
+
+
+def test_an_index_at_odds_with_its_files(tmp_path: Path) -> None:
+    write_shards(tmp_path, ARRAYS, None, 300)
+    index = json.loads((tmp_path / INDEX).read_text())["weight_map"]
+    first, last = index["a.1"], index["count"]
+    less = {name: file for name, file in index.items() if name != "a.1"}
+    for places, message in (
+        ({**index, "b": first}, "b not in the files that it names"),
+        ({**index, "a.1": last}, "a.1 not in the files that it names"),
+        (less, "a.1 in the files that it names, but not in its weight_map"),
+        (
+            {**index, "a.1": "../x"},
+            "weight_map: expected names of files of this folder, got '../x'",
+        ),
+        ({**index, "a.1": 1}, "weight_map: a.1: expected a text, got 1"),
+    ):
+        (tmp_path / INDEX).write_text(json.dumps({"weight_map": places}))
+        with pytest.raises(ValueError, match=f"^{tmp_path / INDEX}: {message}"):
+            SafetensorsFolder(tmp_path)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {**index, "a.1": "x.safetensors"}}))
+    with pytest.raises(
+        FileNotFoundError, match=f"x.safetensors: no such file; {INDEX} says that it holds some"
+    ):
+        SafetensorsFolder(tmp_path)

@@ -1,0 +1,602 @@
+"""Folders of published models, without their makers' libraries: what is refused, and what goes round."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
+from nn.pretrained import families
+from nn.pretrained.families import FAMILIES
+
+GPT2 = nn.LanguageModelConfig(30, 16, 4, 2, 32, max_len=20, bos_id=1, eos_id=2)
+LLAMA = nn.LanguageModelConfig(
+    30,
+    16,
+    4,
+    2,
+    32,
+    max_len=20,
+    norm="rms",
+    norm_eps=1e-6,
+    gated=True,
+    activation="silu",
+    bias=False,
+    positions="rotary",
+    num_kv_heads=2,
+    tie=False,
+)
+ENCODER: dict[str, Any] = {
+    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "max_len": 20,
+}  # fmt: skip
+BERT = nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, **ENCODER)
+VIT = nn.EncoderConfig(
+    d_model=16,
+    num_heads=4,
+    num_layers=2,
+    d_ff=32,
+    num_classes=3,
+    pool="first",
+    image_size=8,
+    patch_size=4,
+    norm_first=True,
+    positions="learned",
+    scale_embedding=False,
+    activation="gelu",
+    norm_eps=1e-12,
+)
+MARIAN = nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie="all", max_len=20)
+MADE: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: nn.LanguageModel(GPT2),
+    "llama": lambda: nn.LanguageModel(LLAMA),
+    "marian": lambda: nn.Transformer(MARIAN),
+    "bert": lambda: nn.EncoderModel(BERT),
+    "bert, masked": lambda: nn.MaskedLanguageModel(BERT),
+    "bert, classes": lambda: nn.EncoderClassifier(
+        nn.EncoderConfig(
+            30,
+            16,
+            4,
+            2,
+            32,
+            num_types=2,
+            num_classes=3,
+            pool="first",
+            head_activation="tanh",
+            **ENCODER,
+        )
+    ),
+    "vit, classes": lambda: nn.EncoderClassifier(VIT),
+    "distilbert, tokens": lambda: nn.TokenClassifier(
+        nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)
+    ),
+}
+
+
+def result(model: Any) -> np.ndarray:
+    if getattr(model.config, "patch_size", 0):
+        return model(np.random.default_rng(0).standard_normal((2, 3, 8, 8))).data
+    ids = np.array([[3, 4, 5, 9], [7, 8, 6, 11]])
+    return model(ids, ids).data if isinstance(model, nn.Transformer) else model(ids).data
+
+
+def folder(path: Path, name: str = "gpt2", **changes: Any) -> Path:
+    """A saved model, with changes to its config.json (None takes a setting out)."""
+    nn.save(path, MADE[name]().eval())
+    settings = json.loads((path / "config.json").read_text())
+    settings |= changes
+    (path / "config.json").write_text(
+        json.dumps({k: v for k, v in settings.items() if v is not None})
+    )
+    return path
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_was_made_here_goes_round(tmp_path: Path, name: str) -> None:
+    model = MADE[name]().eval()
+    nn.save(tmp_path / "1", model)
+    again = nn.load(tmp_path / "1")
+    assert type(again) is type(model) and not again.training
+    np.testing.assert_allclose(result(again), result(model), rtol=1e-5, atol=1e-6)
+    nn.save(tmp_path / "2", again)
+    for file in ("model.safetensors", "config.json"):
+        assert (tmp_path / "1" / file).read_bytes() == (tmp_path / "2" / file).read_bytes()
+
+
+def test_interleaved_sines_become_halves(tmp_path: Path) -> None:
+    """Only the order of the numbers of a position differs: the results do not."""
+    for tie in ("none", "target", "all"):
+        model = nn.Transformer(
+            nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, tie=tie, max_len=20)
+        ).eval()
+        for parameter in model.parameters():
+            parameter.data[...] += np.random.default_rng(0).standard_normal(parameter.shape)
+        nn.save(tmp_path, model)
+        again = nn.load(tmp_path)
+        assert again.config.positions == "sinusoidal_halves" and again.config.tie == tie
+        np.testing.assert_allclose(result(again), result(model), rtol=1e-4, atol=1e-4)
+
+
+def test_what_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(
+        TypeError, match="save: expected a model of nn, got Linear; nn.save_weights"
+    ):
+        nn.save(tmp_path, nn.Linear(2, 2))
+    for dtype in ("int8", "bf16"):  # the first would make zeros of most weights
+        with pytest.raises(
+            ValueError, match=f"save: dtype: expected float16, bfloat16.*, got '{dtype}'"
+        ):
+            nn.save(tmp_path, MADE["gpt2"](), dtype=dtype)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
+    for model, message in (
+        (
+            nn.Transformer(nn.TransformerConfig(30, 30, 16, 4, 2, 2, 32, norm_first=True)),
+            r"Marian can describe: norm_first=True \(expected False\), final_norm=True",
+        ),
+        (
+            nn.LanguageModel(nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="alibi")),
+            r"GPT2 can describe: positions='alibi'",
+        ),
+        (
+            nn.LanguageModel(
+                nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="relative", parallel=True)
+            ),
+            r"GPT2 can describe: positions='relative' \(expected 'learned'\), parallel=True \(expected False\)",
+        ),
+        (
+            nn.LanguageModel(
+                nn.LanguageModelConfig(30, 16, 4, 2, 32, positions="rotary", gated=True)
+            ),
+            r"GPTNeoX can describe: gated=True \(expected False\)",
+        ),
+        (
+            nn.EncoderModel(nn.EncoderConfig(30, 16, 4, 2, 32, positions="relative")),
+            r"DistilBert can describe: .*positions='relative' \(expected 'learned'\)",
+        ),
+        (
+            nn.EncoderClassifier(nn.EncoderConfig(30, 16, 4, 2, 32, num_classes=3, **ENCODER)),
+            r"DistilBert can describe: pool='mean' \(expected 'first'\)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=f"save: not a model that {message}.*nn.save_weights"):
+            nn.save(tmp_path / "x", model)
+    letters = nn.LanguageModelConfig(
+        30, 16, 4, 2, 32, norm="rms", positions="rotary", bias=False, attention_bias="qk"
+    )
+    with pytest.raises(
+        ValueError, match='save: Llama: attention_bias: expected true or false, got "qk"'
+    ):
+        nn.save(tmp_path / "x", nn.LanguageModel(letters))
+    assert not (tmp_path / "x").exists()
+    pruned = nn.LanguageModel(GPT2)
+    pruned.prune_heads({"layers.layers.0.self_attention": [1]})
+    with pytest.raises(ValueError, match="pruned heads has no form that others read"):
+        nn.save(tmp_path / "x", pruned)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no model_type": ({"model_type": None}, "config.json: model_type is missing"),
+    "unknown model_type": ({"model_type": "mamba"}, 'config.json: model_type: expected one of albert, bart, bert, .*xlm-roberta, got "mamba"'),
+    "quantised": ({"quantization_config": {"bits": 4}}, "config.json: quantization_config: .*quantised weights"),
+    "no size": ({"n_embd": None}, "config.json: n_embd is missing"),
+    "a text for a size": ({"n_embd": "16"}, 'config.json: n_embd: expected an integer, got "16"'),
+    "heads that do not divide": ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
+    "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
+    "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected false"),
+    "10^12 words": ({"vocab_size": 10**12}, "config.json: vocab_size: no array in model.safetensors has this size, got 1000000000000"),
+    "10^12 wide": ({"n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size, got 1"),
+    "10^12 positions": ({"n_positions": 10**12}, "config.json: n_positions: no array in model.safetensors has this"),
+    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: n_inner: no array in model.safetensors has this size"),
+    "10^12 layers": ({"n_layer": 10**12}, "config.json: n_layer: got 1000000000000, but model.safetensors has 28 arrays"),
+    "10^12 heads": ({"n_head": 10**12, "n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size"),
+    "a token beyond the vocabulary": ({"eos_token_id": 30}, "config.json: eos_token_id: expected less than the 30 tokens, got 30"),
+    "one that is forced": ({"forced_bos_token_id": 30}, "config.json: expected token ids from 0 to 29, got 30"),
+    "a layer too many": ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
+    "a layer too few": ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
+    "another width": ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_settings_that_do_not_fit(tmp_path: Path, name: str) -> None:
+    changes, message = BAD[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        nn.load(folder(tmp_path, **changes))
+    assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["vocab_size", "n_embd", "n_inner", "n_positions", "n_layer", "n_head"]
+)
+def test_a_lie_takes_no_memory(tmp_path: Path, name: str) -> None:
+    """Sizes for which there would be memory, though not in the file."""
+    path = folder(tmp_path, **{name: 3 * 10**7})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="config.json: "):
+            nn.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_rotary_positions_of_other_kinds(tmp_path: Path) -> None:
+    for scaling, message in (
+        (
+            {"rope_type": "longrope", "factor": 2.0},
+            'rope_scaling: rope_type: expected one of default, linear, llama3, yarn, got "longrope"',
+        ),
+        ({"type": "linear", "factor": "2"}, "rope_scaling: factor: expected a number"),
+        ({"rope_type": "llama3", "factor": 2.0}, "config.json: .*'llama3' needs 'low_freq_factor'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.load(folder(tmp_path, "llama", rope_scaling=scaling))
+    with pytest.raises(ValueError, match="config.json: partial_rotary_factor: expected 1.0"):
+        nn.load(folder(tmp_path, "llama", partial_rotary_factor=0.25))
+
+
+def test_folders_that_lack_something(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match="config.json: no such file; expected a folder with .*hf download"
+    ):
+        nn.load(tmp_path / "nothing")
+    path = folder(tmp_path / "x")
+    with pytest.raises(
+        ValueError, match="load: dtype: expected float32, float64 or float16, got 'bfloat16'"
+    ):
+        nn.load(path, dtype="bfloat16")
+    (path / "model.safetensors").rename(path / "kept")
+    with pytest.raises(
+        FileNotFoundError, match="model.safetensors: no such file; expected a folder with"
+    ):
+        nn.load(path)
+    (path / "pytorch_model.bin").write_bytes(b"\x80\x02.")
+    with pytest.raises(
+        ValueError,
+        match=r"pytorch_model.bin is not read, since it is not safetensors \(a pickle can run any code\); convert it",
+    ):
+        nn.load(path)
+    (path / "model.safetensors").write_bytes((path / "kept").read_bytes()[:-4])
+    with pytest.raises(ValueError, match="model.safetensors: not a whole safetensors file"):
+        nn.load(path)
+    (path / "config.json").write_text("{")
+    with pytest.raises(ValueError, match="config.json: not JSON"):
+        nn.load(path)
+
+
+def test_weights_in_several_files(tmp_path: Path) -> None:
+    model = nn.load(folder(tmp_path))
+    nn.save(tmp_path, model, max_shard_size="8KB")
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    assert len(set(index.values())) > 2 and not (tmp_path / "model.safetensors").exists()
+    np.testing.assert_array_equal(result(nn.load(tmp_path)), result(model))
+    last = index["transformer.ln_f.weight"]
+    (tmp_path / last).unlink()
+    with pytest.raises(
+        FileNotFoundError, match=f"{last}: no such file; model.safetensors.index.json says"
+    ):
+        nn.load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_weights_are_widened_and_saved_again(tmp_path: Path, dtype: str) -> None:
+    nn.save(tmp_path / "1", MADE["llama"]().eval(), dtype=dtype)
+    model = nn.load(tmp_path / "1")
+    assert {p.dtype for p in model.parameters()} == {np.dtype("float32")}
+    nn.save(tmp_path / "2", model, dtype=dtype)
+    assert (tmp_path / "1/model.safetensors").read_bytes() == (
+        tmp_path / "2/model.safetensors"
+    ).read_bytes()
+    assert json.loads((tmp_path / "2/config.json").read_text())["torch_dtype"] == dtype
+    nn.save(tmp_path / "3", model)
+    np.testing.assert_array_equal(result(nn.load(tmp_path / "3")), result(model))
+    assert nn.load(tmp_path / "1", dtype="float64").config.dtype == "float64"
+
+
+@pytest.mark.parametrize("dtype", ["F8_E4M3", "F8_E5M2"])
+def test_arrays_of_dtypes_that_numpy_lacks(tmp_path: Path, dtype: str) -> None:
+    """Weights in eight bits, otherwise in order: refused by name."""
+    path = folder(tmp_path) / "model.safetensors"
+    file = SafetensorsFile(path)
+    eight = {name: np.zeros(entry.shape, np.uint8) for name, entry in file.items()}
+    write_safetensors(path, eight, {"format": "pt"})
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = data[8:end].replace(b'"U8"', f'"{dtype}"'.encode())
+    path.write_bytes(len(header).to_bytes(8, "little") + header + data[end:])
+    assert {entry.dtype for entry in SafetensorsFile(path).values()} == {dtype}
+    with pytest.raises(
+        ValueError, match=f"model.safetensors: .* {dtype}, a dtype that NumPy does not have"
+    ):
+        nn.load(tmp_path)
+
+
+def test_heads(tmp_path: Path) -> None:
+    path = folder(tmp_path / "masked", "bert, masked")
+    model = nn.load(path, head="classes", num_classes=4, generator=np.random.default_rng(0))
+    assert isinstance(model, nn.EncoderClassifier) and model.output.out_features == 4
+    np.testing.assert_array_equal(
+        model.hidden(np.array([[3, 4]])).data, nn.load(path).hidden(np.array([[3, 4]])).data
+    )
+    nn.save(tmp_path / "classes", model)
+    settings = json.loads((tmp_path / "classes/config.json").read_text())
+    assert (
+        settings["architectures"] == ["BertForSequenceClassification"]
+        and len(settings["id2label"]) == 4
+    )
+    again = nn.load(tmp_path / "classes")
+    np.testing.assert_array_equal(result(again), result(model))
+    wider = nn.load(
+        tmp_path / "classes", head="classes", num_classes=7
+    )  # another number of classes: a new head
+    assert wider.output.out_features == 7
+    np.testing.assert_array_equal(
+        wider.dense.weight.data, model.dense.weight.data
+    )  # on the pooler that there is
+    tokens = nn.load(tmp_path / "classes", head="tokens", num_classes=4)
+    assert not np.array_equal(
+        tokens.output.weight.data, model.output.weight.data
+    )  # of other classes
+    assert type(nn.load(path, head="none")) is nn.EncoderModel
+    masked = nn.load(tmp_path / "classes", head="mlm")  # whose norm passes on what it normalises
+    assert (
+        (masked.norm.weight.data == 1).all()
+        and not masked.dense.bias.data.any()
+        and masked.dense.weight.data.any()
+    )
+    for head, options, message in (
+        (
+            "words",
+            {},
+            "config.json: head: expected none or mlm or classes or tokens for Bert, got 'words'",
+        ),
+        ("classes", {}, "head='classes': expected num_classes"),
+        (
+            "mlm",
+            {"num_classes": 2},
+            "num_classes is for head='classes' or 'tokens', got head='mlm'",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.load(path, head=head, **options)
+    with pytest.raises(
+        ValueError, match="config.json: head: expected nothing for GPT2, got 'classes'"
+    ):
+        nn.load(folder(tmp_path / "gpt2"), head="classes", num_classes=2)
+
+
+def test_a_map_of_zeros_is_no_beginning_of_a_head(tmp_path: Path) -> None:
+    """A bare BERT's file has them for the pooler, behind which nothing would depend on the text."""
+    nn.save(tmp_path, nn.EncoderModel(BERT))
+    labels = nn.load(tmp_path, head="classes", num_classes=3, generator=np.random.default_rng(0))
+    assert (
+        labels.dense.weight.data.std() == pytest.approx(0.02, rel=0.2)
+        and not labels.dense.bias.data.any()
+    )
+    logits = labels(np.array([[3, 4, 5], [6, 7, 8]])).data
+    assert np.abs(logits[0] - logits[1]).max() > 1e-4
+
+
+def test_norms_that_have_gamma_and_beta(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", "bert, masked")
+    file = SafetensorsFile(path / "model.safetensors")
+    older = {
+        n.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): file.read(n)
+        for n in file
+    }
+    expected = result(nn.load(path))
+    write_safetensors(path / "model.safetensors", older, {"format": "pt"})
+    model = nn.load(path)
+    np.testing.assert_array_equal(result(model), expected)
+    nn.save(tmp_path / "again", model)  # in the names that it was loaded by
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        path / "model.safetensors"
+    ).read_bytes()
+
+
+def test_tied_projections(tmp_path: Path) -> None:
+    """A projection that is there and differs counts, whatever config.json says; one that is equal is tied."""
+    path = folder(tmp_path / "x")
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    write_safetensors(
+        path / "model.safetensors",
+        {**arrays, "lm_head.weight": arrays["transformer.wte.weight"]},
+        {"format": "pt"},
+    )
+    same = nn.load(path)
+    assert same.output.weight is same.embedding.tokens.weight
+    nn.save(tmp_path / "again", same)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        path / "model.safetensors"
+    ).read_bytes()
+    write_safetensors(
+        path / "model.safetensors",
+        {**arrays, "lm_head.weight": 2 * arrays["transformer.wte.weight"]},
+        {"format": "pt"},
+    )
+    other = nn.load(path)
+    assert other.output.weight is not other.embedding.tokens.weight
+    np.testing.assert_allclose(result(other), 2 * result(same), rtol=1e-5)
+    nn.save(tmp_path / "again", other)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        path / "model.safetensors"
+    ).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_an_output_projection_without_an_embedding(tmp_path: Path, name: str) -> None:
+    """It is the embedding where config.json ties the two, and only there."""
+    for tied in (True, False):
+        file = SafetensorsFile(
+            folder(tmp_path, name, tie_word_embeddings=tied) / "model.safetensors"
+        )
+        tokens = next(n for n in file if n.endswith(("wte.weight", "embed_tokens.weight")))
+        arrays = {n: file.read(n) for n in file if n != tokens} | {
+            "lm_head.weight": file.read(tokens)
+        }
+        write_safetensors(file.path, arrays, {"format": "pt"})
+        if tied:
+            np.testing.assert_array_equal(
+                nn.load(tmp_path).embedding.tokens.weight.data, arrays["lm_head.weight"]
+            )
+            continue
+        with pytest.raises(
+            ValueError, match=f"the weights do not fit config.json: missing: {tokens}$"
+        ):
+            nn.load(tmp_path)
+
+
+OLDER_BUFFERS: dict[str, tuple[str, dict[str, np.ndarray]]] = {
+    "masks": ("gpt2", {"transformer.h.0.attn.bias": np.ones((1, 1, 20, 20), bool), "transformer.h.0.attn.masked_bias": np.float32([-1e4])}),
+    "frequencies": ("llama", {"model.layers.1.self_attn.rotary_emb.inv_freq": np.ones(2, np.float32)}),
+    "positions": ("bert, masked", {"bert.embeddings.position_ids": np.arange(20)[None]}),
+    "sines": ("marian", {"model.encoder.embed_positions.weight": np.ones((20, 16), np.float32)}),
+    "a second name": ("marian", {"model.encoder.embed_tokens.weight": np.empty(0)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER_BUFFERS)
+def test_arrays_that_older_files_have_too(tmp_path: Path, name: str) -> None:
+    """They change nothing, and are saved again."""
+    kind, others = OLDER_BUFFERS[name]
+    path = folder(tmp_path / "x", kind)
+    expected = result(nn.load(path))
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    others = {n: a if a.size else arrays["model.shared.weight"] for n, a in others.items()}
+    write_safetensors(path / "model.safetensors", arrays | others, {"format": "pt"})
+    model = nn.load(path)
+    np.testing.assert_array_equal(result(model), expected)
+    nn.save(tmp_path / "again", model)
+    assert (tmp_path / "again/model.safetensors").read_bytes() == (
+        path / "model.safetensors"
+    ).read_bytes()
+
+
+def test_a_second_name_that_differs(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", "marian")
+    file = SafetensorsFile(path / "model.safetensors")
+    arrays = {name: file.read(name) for name in file}
+    arrays["model.decoder.embed_tokens.weight"] = 2 * arrays["model.shared.weight"]
+    write_safetensors(path / "model.safetensors", arrays, {"format": "pt"})
+    with pytest.raises(
+        ValueError,
+        match="model.safetensors: model.decoder.embed_tokens.weight differs from the array that",
+    ):
+        nn.load(path)
+
+
+def test_settings_for_generation(tmp_path: Path) -> None:
+    path = folder(tmp_path / "x", bad_words_ids=[[7], [3, 4]], forced_bos_token_id=5)
+    data = json.dumps({"eos_token_id": [2, 9], "suppress_tokens": [8]}).encode()
+    (path / "generation_config.json").write_bytes(data)
+    model = nn.load(path)
+    assert model.config.end_ids == (2, 9)
+    assert model.origin.generation == {"first": (5,), "suppress": (8,)}
+    nn.save(tmp_path / "again", model)
+    assert (tmp_path / "again/generation_config.json").read_bytes() == data
+    (folder(tmp_path / "y", "marian") / "generation_config.json").write_text(
+        '{"decoder_start_token_id": 4}'
+    )
+    assert nn.load(tmp_path / "y").config.bos_id == 4
+    (tmp_path / "y/generation_config.json").write_text('{"decoder_start_token_id": 30}')
+    with pytest.raises(
+        ValueError,
+        match="generation_config.json: decoder_start_token_id: expected less than the 30",
+    ):
+        nn.load(tmp_path / "y")
+
+
+def test_padding_that_is_also_eos(tmp_path: Path) -> None:
+    """Where PAD and EOS are one id (GPT-2, SmolLM2), EOS is learned, unless a mask says otherwise."""
+    model = nn.load(folder(tmp_path, pad_token_id=2))
+    ids = np.array([[3, 4, 2, 2]])
+    assert (
+        model.num_targets(ids) == 3
+        and model.num_targets(ids, np.array([[True, True, True, False]])) == 2
+    )
+
+
+def test_images(tmp_path: Path) -> None:
+    """Bytes become what the model takes, by definition: a pixel is scaled, then its channel is normalised."""
+    images = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    settings: dict[str, Any] = {
+        "image_mean": [0.5, 0.4, 0.3],
+        "image_std": [0.5, 0.25, 0.2],
+        "rescale_factor": 1 / 255,
+    }
+    file = folder(tmp_path, "vit, classes") / "preprocessor_config.json"
+    file.write_text(json.dumps(settings))
+    found = nn.pixels(tmp_path, images)
+    assert found.shape == (2, 3, 8, 8) and found.dtype == np.float32
+    for channel, mean, std in zip(range(3), settings["image_mean"], settings["image_std"]):
+        np.testing.assert_allclose(
+            found[:, channel], (images[..., channel] / 255 - mean) / std, rtol=1e-5, atol=1e-6
+        )
+    file.write_text(json.dumps({"do_rescale": False, "do_normalize": False}))
+    np.testing.assert_array_equal(nn.pixels(tmp_path, images).transpose(0, 2, 3, 1), images)
+    model = nn.load(tmp_path)
+    assert model(found).shape == (2, 3) and model.config.max_len == 5
+    for run, message in (
+        (
+            lambda: nn.pixels(tmp_path, found),
+            r"pixels: expected bytes \(N, H, W, C\), from 0 to 255, got float32 \(2, 3, 8",
+        ),
+        (
+            lambda: model(found[:, :, :4]),
+            r"images: expected floats \(N, 3, 8, 8\), got float32 \(2, 3, 4, 8\)",
+        ),
+        (lambda: model(images.transpose(0, 3, 1, 2)), "images: expected floats .*got uint8"),
+        (lambda: model(found, np.ones((2, 5), bool)), "padding_mask: images have no padding"),
+        (lambda: nn.attribute(model, found[:1]), "attribute: expected one sequence of ids"),
+        (
+            lambda: nn.load(folder(tmp_path / "x", "vit, classes", image_size=9)),
+            "config.json: image_size: expected a multiple",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run()
+    for wrong in ({"image_mean": [0.5]}, {"image_std": [0.5, 0.25, 0]}):
+        file.write_text(json.dumps({**settings, **wrong}))
+        with pytest.raises(
+            ValueError,
+            match=f"preprocessor_config.json: {next(iter(wrong))}: expected a number for each",
+        ):
+            nn.pixels(tmp_path, images)
+
+
+@pytest.mark.parametrize("name", ["image_size", "patch_size", "num_channels"])
+def test_sizes_of_images_take_no_memory(tmp_path: Path, name: str) -> None:
+    sizes = {"image_size": 4 * 10**6, "patch_size": 2, "num_channels": 10**12}
+    with pytest.raises(
+        ValueError, match="config.json: (image_size|num_channels): no .*in model.safetensors.*got"
+    ):
+        nn.load(folder(tmp_path, "vit, classes", **{name: sizes[name]}))
+
+
+def test_families_are_added_as_contributing_says() -> None:
+    page = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = (
+        page.partition("## How to add a family")[2].partition("```python\n")[2].partition("```")[0]
+    )
+    added = dict(FAMILIES)
+    exec(code, {**vars(families), "FAMILIES": added})
+    assert (
+        added == FAMILIES
+        and added["gemma"] is not FAMILIES["gemma"]
+        and len(code.splitlines()) < 30
+    )
