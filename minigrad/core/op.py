@@ -105,6 +105,7 @@ class Op:
             kind = inspect.Parameter.POSITIONAL_ONLY
             parameters = [inspect.Parameter(x, kind) for x in operands]
             self.function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+            self.function.__module__ = "minigrad"  # pickle looks it up there, not in NumPy
 
     def __repr__(self) -> str:
         return f"<op {self.name}({', '.join(self.operands)})>"

@@ -20,8 +20,8 @@ def for_inference(model: M) -> M:
     Its layers are of the subclasses in `nn.generation.fast`; names, `state_dict`, hooks and
     `record_attention` are those of the model, and its results, to rounding. It takes as much memory
     again, and knows nothing of changes that are made to the model later. It records no gradients,
-    and refuses to be trained or changed; `copy.deepcopy` makes another copy for inference, and
-    pickling it is refused.
+    and refuses to be trained or changed; `copy.deepcopy` and `pickle` make another copy for
+    inference.
     """
     made = _copied(model, {})
     made.__class__ = type(
@@ -40,7 +40,7 @@ class _ReadOnly(Module):
             "nn.for_inference again"
         )
 
-    load_state_dict = astype = prune_heads = requires_grad_ = __reduce_ex__ = _refuse
+    load_state_dict = astype = prune_heads = requires_grad_ = _refuse
 
     def train(self, mode: bool = True) -> Module:
         return self._refuse() if mode else self
@@ -50,6 +50,16 @@ class _ReadOnly(Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return for_inference(self)
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (type(self).__bases__[1], vars(self))
+
+
+def _unpickled(kind: type[Module], state: dict[str, Any]) -> Module:
+    """Make a copy for inference again: pickle drops its views and read-only marks."""
+    model = object.__new__(kind)
+    vars(model).update(state)
+    return for_inference(model)
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:

@@ -221,10 +221,14 @@ class LogSoftmax(Activation, function=mg.log_softmax):
     """log(softmax(x)) over `axis` (-1)."""
 
 
+def _gelu_tanh(x: Any) -> Tensor:
+    return mg.gelu(x, approximate="tanh")
+
+
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "relu": mg.relu,
     "gelu": mg.gelu,
-    "gelu_tanh": lambda x: mg.gelu(x, approximate="tanh"),
+    "gelu_tanh": _gelu_tanh,
     "silu": mg.silu,
     "elu": mg.elu,
     "leaky_relu": mg.leaky_relu,

@@ -11,7 +11,7 @@ import minigrad as mg
 from minigrad.io.json import Settings, read_if_any, read_json, read_list
 
 from ..layers import init
-from ..layers.linear import Linear
+from ..layers.linear import Identity, Linear
 from ..layers.module import ModuleDict
 from ..models.config import EncoderConfig, TransformerConfig
 from ..models.weights import load_weights
@@ -26,7 +26,7 @@ __all__ = ["sentence_encoder"]
 
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}  # ours by their names
-_ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": lambda x: x, "ReLU": mg.relu}
+_ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": Identity(), "ReLU": mg.relu}
 _TRANSFORMER = """
 =transformer_task:feature-extraction
 =module_output_name:token_embeddings|null

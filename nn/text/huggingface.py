@@ -6,6 +6,7 @@ the folder (`nn.text.templates`).
 
 from __future__ import annotations
 
+import pickle
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -73,6 +74,19 @@ class ModelText:
         self.max_len = (
             int(longest) if longest and longest < 1 << 30 else None
         )  # others mean: no limit
+
+    def __getstate__(self) -> dict[str, Any]:
+        try:
+            pickle.dumps(self.tokenizer)
+        except Exception as error:  # of the library, for a step that is written in Python
+            raise TypeError(
+                f"ModelText: this tokenizer cannot be pickled ({error}); call nn.text.load in each "
+                "process"
+            ) from None
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=threading.Lock())
 
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
