@@ -42,7 +42,8 @@ from minigrad import (
     tanh,
 )
 from minigrad import log_sigmoid as logsigmoid
-from minigrad.core.tensor import Tensor, unwrap
+from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import check_broadcast, number
 from minigrad.ops.reduction import is_half
 
 __all__ = [
@@ -119,7 +120,8 @@ def scaled_dot_product_attention(
     """
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
-    scale = np.shape(query)[-1] ** -0.5 if scale is None else scale
+    name = "scaled_dot_product_attention"
+    scale = np.shape(query)[-1] ** -0.5 if scale is None else number(name, "scale", scale)
     if is_half(query):  # whose products may be larger than it holds
         query, key, value = (mg.astype(x, np.float32) for x in (query, key, value))
         found = scaled_dot_product_attention(
@@ -128,8 +130,20 @@ def scaled_dot_product_attention(
         return mg.astype(found, np.float16)
     scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * scale
     mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask
-    is_bias = mask is not None and np.asarray(unwrap(mask)).dtype != bool
-    weights = mg.softmax(scores + mask) if is_bias else mg.softmax(scores, where=mask)
+    if mask is None or is_causal:
+        weights = mg.softmax(scores, where=mask)
+    else:
+        mask = mask if isinstance(mask, Tensor) else np.asarray(mask)
+        check_broadcast(name, "attn_mask", mask, scores.shape, "the scores")
+        if mask.dtype == bool:
+            weights = mg.softmax(scores, where=mask)
+        elif mask.dtype.kind == "f":
+            weights = mg.softmax(scores + mg.astype(mask, scores.dtype))
+        else:
+            raise TypeError(
+                f"{name}: attn_mask must be boolean (True = may attend) or floating, got "
+                f"{mask.dtype}; write attn_mask.astype(bool)"
+            )
     return mg.matmul(mg.dropout(weights, dropout_p), value)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor
-from ..ops.axes import booleans, shape_of
+from ..ops.axes import booleans, number, shape_of
 from ..ops.linalg import matmul
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
@@ -173,7 +173,8 @@ def scaled_dot_product_attention(
         )
     full = (q[0], num_heads, q[1], k[1])
     mask = None if mask is None else checked_mask(mask, full, "scaled_dot_product_attention")
-    scale = 1 / math.sqrt(q[2] // num_heads) if scale is None else scale
+    name = "scaled_dot_product_attention"
+    scale = 1 / math.sqrt(q[2] // num_heads) if scale is None else number(name, "scale", scale)
     drop_mask, drop_scale = dropout_mask(full, dropout, generator) if dropout else (None, 1.0)
     return _attention(query, key, value, num_heads, mask, scale, drop_mask, drop_scale)
 

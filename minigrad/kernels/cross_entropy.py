@@ -231,7 +231,17 @@ def linear_cross_entropy(
     """
     check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     dtype = np.asarray(unwrap(x)).dtype
-    shape = (*shape_of(x)[:-1], shape_of(weight)[0])
+    if len(shape_of(weight)) != 2 or shape_of(weight)[1:] != shape_of(x)[-1:]:
+        raise ValueError(
+            f"linear_cross_entropy: weight must have shape (C, {shape_of(x)[-1]}), got "
+            f"{shape_of(weight)}"
+        )
+    classes = shape_of(weight)[:1]
+    if bias is not None and shape_of(bias) != classes:
+        raise ValueError(
+            f"linear_cross_entropy: bias must have shape {classes}, got {shape_of(bias)}"
+        )
+    shape = shape_of(x)[:-1] + classes
     goal = Targets(
         "linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype
     )

@@ -75,6 +75,8 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no
     gradient.
     """
+    if len(shape_of(weight)) != 2:
+        raise ValueError(f"embedding: weight must have shape (n, d), got {shape_of(weight)}")
     indices, length = integers("embedding", indices), shape_of(weight)[0]
     if indices.size and not (indices.min() >= 0 and indices.max() < length):
         raise IndexError(

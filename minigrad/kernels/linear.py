@@ -35,6 +35,8 @@ def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any, grad_buffers: Any) -> t
 def _linear(x, weight, bias, /):
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError("expected x (..., in) and weight (out, in), with bias (out,) or None")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"bias must have shape {weight.shape[:1]}, got {bias.shape}")
     y = as_rows(x) @ weight.T
     if bias is not None:
         for block in row_blocks(*y.shape):

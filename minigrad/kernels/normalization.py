@@ -65,6 +65,10 @@ def _row_norm_vjp(
 def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
     n, width = rows.shape
+    if weight is not None and weight.shape != (width,):
+        raise ValueError(f"weight must have the shape of a row, ({width},), got {weight.shape}")
+    if bias is not None and bias.shape != (width,):
+        raise ValueError(f"bias must have the shape of a row, ({width},), got {bias.shape}")
     y, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     means = np.empty_like(scale) if centred else None
     for block in row_blocks(n, width) if width else ():

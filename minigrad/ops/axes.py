@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from ..core.tensor import unwrap
+from ..core.tensor import Tensor, unwrap
 
 Axis = int | tuple[int, ...] | None
 
@@ -43,6 +43,21 @@ def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.nd
     if mask.dtype != bool:
         raise TypeError(f"{name}: expected booleans, {means}, got dtype {mask.dtype}")
     return mask
+
+
+def check_broadcast(name: str, argument: str, value: Any, shape: tuple[int, ...], of: str) -> None:
+    """Raise a ValueError unless the argument broadcasts to `shape`, the shape of `of`."""
+    got = shape_of(value)
+    if len(got) > len(shape) or any(n not in (1, m) for n, m in zip(got[::-1], shape[::-1])):
+        raise ValueError(f"{name}: {argument} must broadcast to {of}, {shape}, got {got}")
+
+
+def number(name: str, argument: str, value: Any) -> Any:
+    """A real number as a float, which keeps the dtype of arrays; a tensor without axes as it is."""
+    if not np.ndim(value) and np.asarray(unwrap(value)).dtype.kind in "fiu":
+        return value if isinstance(value, Tensor) and value.requires_grad else float(value)
+    got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
+    raise TypeError(f"{name}: {argument} must be a number, got {got}")
 
 
 def shape_of(arrays: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
 from . import reduction as reductions
 from .activations import softplus
-from .axes import check_choice, shape_of
+from .axes import check_broadcast, check_choice, shape_of
 from .elementwise import absolute, multiply, square, subtract, where
 from .indexing import take_along_axis
 from .shape import astype, reshape
@@ -42,6 +42,15 @@ def _check(name: str, x: Any, target: Any, reduction: str) -> None:
             f"{name}: expected input and target of one shape, got {shape_of(x)} and "
             f"{shape_of(target)}"
         )
+
+
+def _times(name: str, argument: str, losses: Any, weight: Any) -> Any:
+    """The losses of elements times a weight that broadcasts to them, in the dtype of the losses."""
+    if weight is None:
+        return losses
+    check_broadcast(name, argument, weight, shape_of(losses), "the loss")
+    weight = weight if isinstance(weight, Tensor) else np.asarray(weight)
+    return losses * (weight if weight.dtype == losses.dtype else astype(weight, losses.dtype))
 
 
 def _of_elements(losses: Any, reduction: str) -> Tensor:
@@ -134,7 +143,7 @@ def binary_cross_entropy(
     losses = -(
         _bounded_log(input) * target + _bounded_log(subtract(1, input)) * subtract(1, target)
     )
-    return _of_elements(losses if weight is None else losses * weight, reduction)
+    return _of_elements(_times("binary_cross_entropy", "weight", losses, weight), reduction)
 
 
 @function()
@@ -155,9 +164,10 @@ def binary_cross_entropy_with_logits(
         if positive.dtype.kind != "f"
         else positive
     )
-    losses = multiply(positive if pos_weight is None else positive * pos_weight, softplus(-x))
+    name = "binary_cross_entropy_with_logits"
+    losses = _times(name, "pos_weight", multiply(positive, softplus(-x)), pos_weight)
     losses = losses + multiply(1 - positive, softplus(x))
-    return _of_elements(losses if weight is None else losses * weight, reduction)
+    return _of_elements(_times(name, "weight", losses, weight), reduction)
 
 
 @function()

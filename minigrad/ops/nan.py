@@ -52,7 +52,7 @@ def nanprod(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -
 
 def _counted(x: Any, where: Any) -> Any:
     """x with NaN in place of what does not count."""
-    return x if where is None else choose(unwrap(where), x, np.nan)
+    return x if where is None else choose(reduction.counted(x, where), x, np.nan)
 
 
 def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:

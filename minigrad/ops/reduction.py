@@ -12,7 +12,7 @@ import numpy as np
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import Axis, all_axes, booleans, one_axis, shape_of
+from .axes import Axis, all_axes, booleans, check_broadcast, one_axis, shape_of
 from .elementwise import safe_divide, sqrt, square, times_exp
 from .elementwise import where as choose
 from .shape import astype
@@ -95,7 +95,14 @@ def _counted(x: Any, nothing: float, dtype: Any, where: Any) -> Any:
     """x in `dtype`, with `nothing` in place of what does not count."""
     if dtype is not None:
         x = astype(x, dtype)
-    return x if where is None or where is True else choose(booleans("where=", where), x, nothing)
+    return x if where is None or where is True else choose(counted(x, where), x, nothing)
+
+
+def counted(x: Any, where: Any) -> np.ndarray:
+    """The booleans `where`, which must broadcast to x."""
+    where = booleans("where=", where)
+    check_broadcast("where=", "the mask", where, shape_of(x), "the array")
+    return where
 
 
 def is_half(x: Any) -> bool:
