@@ -23,9 +23,11 @@ from .safetensors import (
     write_safetensors,
 )
 
-__all__ = ["SafetensorsFolder", "write_shards"]
+__all__ = ["WEIGHT_FILES", "SafetensorsFolder", "write_shards"]
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+WEIGHT_FILES = (WHOLE, INDEX, "model-*-of-*.safetensors")
+"""Patterns of all files that `write_shards` writes."""
 _OTHERS = ("*.bin", "*.pt", "*.gguf", "*.h5", "*.msgpack")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -105,12 +107,21 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
 def write_shards(
     directory: Path, arrays: Mapping[str, np.ndarray], dtype: str | None, max_shard_size: int | str
 ) -> None:
-    """Write named arrays into a folder, as `write_safetensors` does, in files of at most
-    `max_shard_size` bytes.
+    """Write named arrays as safetensors files of at most `max_shard_size` bytes.
 
-    That is a number, or a text such as "5GB". All that fit into one file are in one; else there is
-    an index beside them, and an array that is larger has a file of its own. What an earlier call
-    left in the folder is removed.
+    Old weights are not removed: write into the directory that `replace_together` gives.
+
+    Parameters
+    ----------
+    directory : Path
+        A directory without weights.
+    arrays : mapping of str to ndarray
+        An array that is larger than `max_shard_size` gets a file of its own.
+    dtype : str or None
+        See `write_safetensors`.
+    max_shard_size : int or str
+        A number of bytes, or a string such as "5GB". If all arrays fit, there is one file, else
+        several and an index.
     """
     most, shards, sizes = _bytes(max_shard_size), [dict[str, np.ndarray]()], [0]
     for name, array in arrays.items():
@@ -120,24 +131,16 @@ def write_shards(
             sizes.append(0)
         shards[-1][name] = array
         sizes[-1] += size
-    files = (
-        [f"model-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-        if shards[1:]
-        else [WHOLE]
-    )
-    if len(files) > 1:  # until all are there, shards of two calls must not be read as one model
-        (directory / INDEX).unlink(missing_ok=True)
-    for file, shard in zip(files, shards):
+    if len(shards) == 1:
+        write_safetensors(directory / WHOLE, arrays, {"format": "pt"}, dtype)
+        return
+    places = dict[str, str]()
+    for i, shard in enumerate(shards):
+        file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
         write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
-    if len(files) > 1:
-        places = {name: file for file, shard in zip(files, shards) for name in shard}
-        write_json(
-            directory / INDEX, {"metadata": {"total_size": sum(sizes)}, "weight_map": places}, 2
-        )
-        files.append(INDEX)
-    for old in {directory / WHOLE, directory / INDEX, *directory.glob("model-*-of-*.safetensors")}:
-        if old.name not in files:
-            old.unlink(missing_ok=True)
+        places |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": sum(sizes)}, "weight_map": places}
+    write_json(directory / INDEX, index, 2)
 
 
 def _bytes(size: int | str) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.io.atomic import read_together, replace_together
 from minigrad.io.json import Settings, read_json, write_json
 from minigrad.io.safetensors import SafetensorsFile, listed, write_safetensors
 
@@ -57,7 +58,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
     head with one, which becomes part of its weights. `base` is what PEFT is to take for the model
     below: the name or the folder of one.
     """
-    directory, own = Path(directory), heads_of(model).keys()
+    own = heads_of(model).keys()
     first = next(
         (part for name, part in linears_of(model, LoRALinear).items() if name not in own), None
     )
@@ -84,10 +85,10 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
             a, b = _joined(parts, origin.places[f"{theirs}.weight"])
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             sizes[theirs] = len(a), adapted[0].scale * len(a)
-    write_safetensors(directory / "adapter_model.safetensors", arrays, {"format": "pt"})
-    write_json(
-        directory / "adapter_config.json", _adapter_settings(origin, first, sizes, heads, base), 2
-    )
+    settings = _adapter_settings(origin, first, sizes, heads, base)
+    with replace_together(directory, "adapter_config.json") as part:
+        write_safetensors(part / "adapter_model.safetensors", arrays, {"format": "pt"})
+        write_json(part / "adapter_config.json", settings, 2)
 
 
 def _is_trained(part: Linear) -> bool:
@@ -165,7 +166,11 @@ def load_adapter(directory: str | Path, model: Model) -> Model:
     Nothing else is trained but maps that the folder has whole, and a classifier's head. A folder
     that does not fit the model is a ValueError.
     """
-    directory = Path(directory)
+    with read_together(directory, "adapter_config.json") as directory:
+        return _load_adapter(directory, model)
+
+
+def _load_adapter(directory: Path, model: Model) -> Model:
     settings = read_json(
         directory / "adapter_config.json",
         "expected a folder with adapter_config.json and adapter_model.safetensors",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.safetensors import listed
 from minigrad.io.shards import SafetensorsFolder
@@ -54,7 +55,12 @@ def load(
         raise ValueError(
             f"load: dtype: expected float32, float64 or float16, got {dtype!r}"
         ) from None
-    folder = _Folder(Path(directory), head, num_classes)
+    with read_together(directory, "config.json") as source:
+        return _load(_Folder(source, head, num_classes), dtype, generator)
+
+
+def _load(folder: _Folder, dtype: str, generator: np.random.Generator | None) -> Any:
+    """Make the model of a folder that was read, and fill it with its weights."""
     options = _options(folder.settings, folder.generation, words=folder.config.vocabulary)
     kinds = [kind for kind, config in KINDS.values() if config is folder.family.kind]
     kind: Any = HEADS[folder.head] if folder.head else kinds[0]

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.io.atomic import write_bytes
+from minigrad.io.atomic import replace_together, write_bytes
 from minigrad.io.json import Settings, write_json
-from minigrad.io.shards import write_shards
+from minigrad.io.shards import WEIGHT_FILES, write_shards
 
 from ..models.base import Model
 from ..models.config import LanguageModelConfig, TransformerConfig
+from ..text.loading import TOKENIZER_FILES
 from .families import FAMILIES, HEADS
 from .tables import Place, new_name, places, rules_of, write_table
 
@@ -55,8 +56,10 @@ def save(
     it. `dtype` is that of the weights in the file, such as "bfloat16"; None: that of the model.
     Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are written into several files
     with an index.
+
+    All files are replaced together: after an error or a kill, `nn.load` finds the old model or the
+    new one. A kill can leave a directory `.RANDOM.part`, which may be deleted.
     """
-    directory = Path(directory)
     if not isinstance(model, Model):
         raise TypeError(
             f"save: expected a model of nn, got {type(model).__name__}; nn.save_weights keeps any "
@@ -76,14 +79,17 @@ def save(
             "save_adapter"
         )
     origin = model.origin or adopted(model)
-    write_shards(directory, _arrays(model, origin), dtype, max_shard_size)
     stored = dtype or model.config.dtype
     names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
-    write_json(directory / "config.json", {**origin.settings, **dict.fromkeys(names, stored)}, 2)
-    for name, data in origin.files.items():
-        write_bytes(directory / name, data)
-    if text is not None:
-        text.save(directory)
+    settings = {**origin.settings, **dict.fromkeys(names, stored)}
+    stale = (*WEIGHT_FILES, *(TOKENIZER_FILES if text is not None else ()))
+    with replace_together(directory, "config.json", stale) as part:
+        write_shards(part, _arrays(model, origin), dtype, max_shard_size)
+        write_json(part / "config.json", settings, 2)
+        for name, data in origin.files.items():
+            write_bytes(part / name, data)
+        if text is not None:
+            text.save(part)
 
 
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import minigrad as mg
+from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json, read_list
 
 from ..layers import init
@@ -51,8 +52,12 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
     Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers`
     package.
     """
-    directory = Path(directory)
-    settings = read_json(directory / "config.json", HOW)
+    with read_together(directory, "config.json") as source:
+        return _sentence_encoder(Path(directory), source)
+
+
+def _sentence_encoder(directory: Path, source: Path) -> SentenceEncoder:
+    settings = read_json(source / "config.json", HOW)
     kind = getattr(FAMILIES.get(settings.text("model_type", "")), "kind", None)
     if kind is TransformerConfig:
         settings.fail("model_type", "an encoder or a language model")

@@ -9,6 +9,7 @@ from typing import Any
 
 from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
+from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.paths import found_file, read_text
 
@@ -18,7 +19,7 @@ from .sentencepiece import marian_tokenizer
 
 __all__ = ["load"]
 
-FILES = (
+TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -52,12 +53,16 @@ def load(directory: str | Path) -> ModelText:
 
     Needs the `tokenizers` package, and `sentencepiece` for source.spm.
     """
-    directory = Path(directory)
+    with read_together(directory, "config.json", TOKENIZER_FILES) as source:
+        return _load(source)
+
+
+def _load(directory: Path) -> ModelText:
     more = sorted(
         path.relative_to(directory).as_posix()
         for path in directory.glob("additional_chat_templates/*.jinja")
     )
-    names = [name for name in (*FILES, *more) if os.path.lexists(directory / name)]
+    names = [name for name in (*TOKENIZER_FILES, *more) if os.path.lexists(directory / name)]
     files = {name: found_file(directory / name).read_bytes() for name in names}
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # an error for what is no text, which the library would take

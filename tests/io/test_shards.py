@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from minigrad.io import shards
+from minigrad.io.atomic import replace_together
+from minigrad.io.json import write_json
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from minigrad.io.shards import INDEX, WHOLE, SafetensorsFolder, write_shards
+from minigrad.io.shards import INDEX, WEIGHT_FILES, WHOLE, SafetensorsFolder, write_shards
 
 RNG = np.random.default_rng(0)
 ARRAYS: dict[str, np.ndarray] = {
@@ -46,9 +48,15 @@ def test_they_go_round_in_files_of_such_a_size(
         assert json.loads((tmp_path / INDEX).read_text())["metadata"] == {"total_size": sum(sizes)}
 
 
-def test_what_an_earlier_call_left_is_removed(tmp_path: Path) -> None:
+def replace_shards(directory: Path, arrays: dict[str, np.ndarray], most: int) -> None:
+    with replace_together(directory, "config.json", WEIGHT_FILES) as part:
+        write_shards(part, arrays, None, most)
+        write_json(part / "config.json", {})
+
+
+def test_replaced_shards_leave_no_old_ones(tmp_path: Path) -> None:
     for most in (1, 100, 10**6, 300, 1):
-        write_shards(tmp_path, ARRAYS, None, most)
+        replace_shards(tmp_path, ARRAYS, most)
         assert SafetensorsFolder(tmp_path).keys() == ARRAYS.keys()
         counts = {path.name.partition("-of-")[2] for path in tmp_path.glob("model-*")}
         assert len(counts) == (0 if most == 10**6 else 1)
@@ -61,11 +69,11 @@ def test_what_an_earlier_call_left_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_shards_of_two_calls_are_never_read_as_one(
+def test_full_disk_at_the_third_shard_keeps_the_old_shards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second call that ends before its last shard, as on a full disk."""
-    write_shards(tmp_path, ARRAYS, None, 100)
+    replace_shards(tmp_path, ARRAYS, 100)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     written: list[Path] = []
 
     def until_full(path: Path, *arguments: Any) -> None:
@@ -75,10 +83,9 @@ def test_shards_of_two_calls_are_never_read_as_one(
         write_safetensors(path, *arguments)
 
     monkeypatch.setattr(shards, "write_safetensors", until_full)
-    with pytest.raises(OSError, match="No space left"):
-        write_shards(tmp_path, {name: array + 1 for name, array in ARRAYS.items()}, None, 100)
-    with pytest.raises(FileNotFoundError, match=f"{WHOLE}: no such file"):
-        SafetensorsFolder(tmp_path)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/model-00003"):
+        replace_shards(tmp_path, {name: array + 1 for name, array in ARRAYS.items()}, 100)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_folders_without_weights(tmp_path: Path) -> None:

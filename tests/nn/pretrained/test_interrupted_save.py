@@ -1,0 +1,219 @@
+"""Saving over a model: a full disk, a kill or a reader at any file operation finds one whole model."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_folders import text_files
+
+import nn
+
+FILE_EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
+Model = nn.LanguageModel
+
+
+def language_model(seed: int, norm_eps: float) -> Model:
+    """A model whose configuration differs from another one's where no shape shows it."""
+    config = nn.LanguageModelConfig(19, 8, 2, 2, 16, max_len=10, dropout=0.0, norm_eps=norm_eps)
+    return Model(config, np.random.default_rng(seed))
+
+
+def old_model() -> Model:
+    return language_model(0, 1e-5)
+
+
+def new_model() -> Model:
+    return language_model(1, 1e-3)
+
+
+def fingerprint(model: Model) -> tuple[float, bytes]:
+    weights = b"".join(array.tobytes() for array in model.state_dict().values())
+    return model.config.norm_eps, weights
+
+
+OLD, NEW = fingerprint(old_model()), fingerprint(new_model())
+
+
+class FileOperations:
+    """Call `act` at the operation of this number on a file in `directory`; count all of them."""
+
+    def __init__(self) -> None:
+        self.directory: str | None = None
+        self.count = self.number = 0
+        self.act: Callable[[], Any] = lambda: None
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.directory is None or event not in FILE_EVENTS:
+            return
+        if not str(arguments[0]).startswith(self.directory):
+            return
+        if event == "open" and "r" in str(arguments[1] or "w") and "+" not in str(arguments[1]):
+            return
+        self.count += 1
+        if self.count == self.number:
+            self.act()
+
+    @contextmanager
+    def at(self, directory: Path, number: int, act: Callable[[], Any]) -> Iterator[None]:
+        self.directory, self.number, self.act, self.count = str(directory), number, act, 0
+        try:
+            yield
+        finally:
+            self.directory = None
+
+
+@pytest.fixture(scope="module")
+def operations() -> FileOperations:
+    return FileOperations()
+
+
+def in_child(work: Callable[[], Any]) -> int:
+    """Run `work` in a forked process; its exit code, 0 at the end of `work`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of the test runner
+        process = os.fork()
+    if process == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def save(directory: Path, model: Model, **options: Any) -> None:
+    nn.save(directory, model, max_shard_size=3000, **options)
+
+
+def no_space() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def count_operations(operations: FileOperations, directory: Path) -> int:
+    save(directory, old_model())
+    with operations.at(directory, 0, lambda: None):
+        save(directory, new_model())
+    assert operations.count > 20
+    return operations.count
+
+
+def test_save_killed_at_any_file_operation_leaves_one_whole_model(
+    tmp_path: Path, operations: FileOperations
+) -> None:
+    results = set()
+    for number in range(1, count_operations(operations, tmp_path / "all") + 1):
+        directory = tmp_path / str(number)
+        save(directory, old_model())
+
+        def killed(directory: Path = directory, number: int = number) -> None:
+            with operations.at(directory, number, lambda: os._exit(9)):
+                save(directory, new_model())
+
+        assert in_child(killed) == 9
+        results.add(result := fingerprint(nn.load(directory)))
+        assert result in (OLD, NEW), f"a mixture after operation {number}"
+        save(directory, new_model())
+        assert fingerprint(nn.load(directory)) == NEW
+        assert not (directory / ".config.json.exchange").exists()
+    assert results == {OLD, NEW}
+
+
+def test_save_on_full_disk_at_any_file_operation_leaves_one_whole_model(
+    tmp_path: Path, operations: FileOperations
+) -> None:
+    results = set()
+    for number in range(1, count_operations(operations, tmp_path / "all") + 1):
+        directory = tmp_path / str(number)
+        save(directory, old_model())
+        try:
+            with operations.at(directory, number, no_space):
+                save(directory, new_model())
+        except OSError as error:
+            assert error.errno == errno.ENOSPC and str(directory) in str(error)
+            assert ".part" not in str(error)
+        results.add(result := fingerprint(nn.load(directory)))
+        assert result in (OLD, NEW), f"a mixture after operation {number}"
+        save(directory, old_model())
+        assert fingerprint(nn.load(directory)) == OLD
+    assert results == {OLD, NEW}
+
+
+def test_load_at_any_file_operation_of_a_save_gives_one_whole_model(
+    tmp_path: Path, operations: FileOperations
+) -> None:
+    count, results = count_operations(operations, tmp_path), set[Any]()
+
+    def load() -> None:
+        operations.directory = None
+        results.add(fingerprint(nn.load(tmp_path)))
+
+    for number in range(1, count + 1):
+        save(tmp_path, old_model())
+        with operations.at(tmp_path, number, load):
+            save(tmp_path, new_model())
+        assert results <= {OLD, NEW}, f"a mixture at operation {number}"
+    assert results == {OLD, NEW}
+
+
+def test_load_while_another_save_runs_is_refused(tmp_path: Path) -> None:
+    """A save at each file that the reader opens."""
+    opened = Opened()
+    save(tmp_path, old_model())
+    with opened.at(tmp_path, 0, lambda: None):
+        nn.load(tmp_path)
+    for number in range(1, opened.count + 1):
+        save(tmp_path, old_model())
+        with pytest.raises(OSError, match=f"^{tmp_path}: the files were replaced while they were"):
+            with opened.at(tmp_path, number, lambda: save(tmp_path, new_model())):
+                nn.load(tmp_path)
+    assert opened.count > 5
+
+
+class Opened(FileOperations):
+    """The files of a directory that are opened to be read."""
+
+    def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.directory is None or event != "open":
+            return
+        if str(arguments[0]).startswith(self.directory):
+            self.count += 1
+            if self.count == self.number:
+                self.directory = None
+                self.act()
+
+
+def test_save_replaces_the_tokenizer_of_another_kind(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    assert tokenizers is not None
+    save(tmp_path / "model", old_model())
+    text_files(tmp_path / "model")
+    (tmp_path / "older").mkdir()
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat"]
+    (tmp_path / "older" / "vocab.txt").write_text("\n".join(words))
+    text = nn.text.load(tmp_path / "older")
+    save(tmp_path / "model", new_model(), text=text)
+    assert not (tmp_path / "model" / "tokenizer.json").exists()
+    save(tmp_path / "model", new_model())
+    assert (tmp_path / "model" / "vocab.txt").exists()
+
+
+def test_save_keeps_other_files_and_permissions(tmp_path: Path) -> None:
+    save(tmp_path, old_model())
+    (tmp_path / "README.md").write_text("mine")
+    os.chmod(tmp_path / "config.json", 0o640)
+    nn.save(tmp_path, new_model())
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o640
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"README.md", "config.json", "model.safetensors"}
+    assert fingerprint(nn.load(tmp_path)) == NEW
