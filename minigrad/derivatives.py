@@ -249,12 +249,25 @@ def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
     return rebuilt(run.result, ys if tied else [y.detach() for y in ys]), rebuilt(run.result, zeros)
 
 
-def hvp(f: Function, xs: Any, vs: Any) -> Any:
-    """The Hessian of `f` at `xs` times `vs`, without the Hessian.
+def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
+    """Multiply the Hessian of a scalar function by a vector, without computing the Hessian.
 
-    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays.
-    The answer is alike.
+    Parameters
+    ----------
+    f : callable
+        Returns a scalar.
+    xs : array, tree of arrays, or tuple or list of them, optional
+        The argument or arguments of `f`. If omitted, `hvp(f)` is a function of `xs` and `vs`,
+        such as `scipy.optimize.minimize(..., hessp=hvp(f))` takes.
+    vs : like `xs`, optional
+        The vector.
+
+    Returns
+    -------
+    Tensor, or a structure of tensors like `xs`
     """
+    if xs is None and vs is None:
+        return lambda xs, vs: hvp(f, xs, vs)
     arguments = _tupled(xs)
     argnums = 0 if _is_one(xs) else range(len(arguments))
     run = _Traced("hvp", grad(f, argnums), arguments, argnums, {})

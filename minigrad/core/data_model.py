@@ -102,6 +102,14 @@ class DataModel(Methods):
             "index_add() or concatenate(), or write into .data of a tensor that no graph uses"
         )
 
+    def __copy__(self: Any) -> Any:
+        """Return a tensor with the same array and the same place in the graph."""
+        if self.is_leaf:
+            return type(self)(self._array, self.requires_grad)
+        copy = object.__new__(type(self))
+        copy._array, copy._node = self._array, self._node
+        return copy
+
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         if not self.is_leaf:
             raise GradientError(

@@ -155,7 +155,10 @@ class Op:
         got += [f"{name}={value!r}" for name, value in options.items()]
         kinds = (np.linalg.LinAlgError, np.exceptions.AxisError, IndexError, ValueError)
         kind = next((k for k in kinds if isinstance(error, k)), TypeError)
-        return kind(f"{self.name}: {error}; got {', '.join(got)}")
+        reason = str(error).removeprefix(f"{self.name}: ")
+        if "gufunc signature" in reason:  # NumPy counts "core dimensions" there
+            reason = "the shapes do not match"
+        return kind(f"{self.name}: {reason}; got {', '.join(got)}")
 
 
 def _stand_in(node: Node | None) -> Tensor | None:

@@ -140,6 +140,7 @@ def test_jacobian_hessian_hvp() -> None:
     np.testing.assert_allclose(mg.hessian(f)(x).data, exact, rtol=1e-12)
     v = rng.standard_normal(3)
     np.testing.assert_allclose(mg.hvp(f, x, v).data, exact @ v, rtol=1e-12)
+    np.testing.assert_allclose(mg.hvp(f)(x, v).data, exact @ v, rtol=1e-12)
     w = rng.standard_normal((2, 2))
     assert mg.jacobian(lambda w: w @ w)(w).shape == (2, 2, 2, 2)
     blocks = mg.jacobian(lambda a, x: a @ x, (0, 1))(a, x)

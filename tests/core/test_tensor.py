@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 
 import numpy as np
@@ -268,3 +269,19 @@ def test_randomness_is_seeded_and_can_be_given() -> None:
         mg.rand(2, generator=3)  # type: ignore[arg-type]
     big = mg.randn(100_000)
     assert abs(big.mean().item()) < 0.02 and abs(big.std().item() - 1) < 0.02
+
+
+def test_copy_of_a_computed_tensor_keeps_its_graph() -> None:
+    x = Tensor(np.arange(3.0), requires_grad=True)
+    y = copy.copy(x * x)
+    (y * y).sum().backward()
+    np.testing.assert_allclose(x.grad.data, 4 * x.data**3)
+    leaf = copy.copy(x)
+    assert leaf.is_leaf and leaf.requires_grad and leaf.data is x.data
+
+
+def test_matmul_of_mismatched_shapes_names_them_once() -> None:
+    x = Tensor(np.ones((2, 3)))
+    message = r"^matmul: the shapes do not match; got a \(2, 3\) float64, b \(2, 3\) float64$"
+    with pytest.raises(ValueError, match=message):
+        x @ x
