@@ -100,16 +100,12 @@ class _Traced:
         argnums: int | Sequence[int],
         kwargs: dict[str, Any],
     ) -> None:
-        self.outer, self.single = MODE.get().record, isinstance(argnums, int)
-        args, argnums = list(args), [argnums] if isinstance(argnums, int) else argnums
-        for i in argnums:
-            if not -len(args) <= i < len(args):
-                raise ValueError(
-                    f"{name}: argnums has {i}, but the function was given {len(args)} arguments"
-                )
-        self.trees = [args[i] for i in argnums]
+        self.outer, self.single = MODE.get().record, not isinstance(argnums, (Sequence, np.ndarray))
+        args = list(args)
+        positions = _argument_positions(name, argnums, len(args))
+        self.trees = [args[i] for i in positions]
         self.inputs: list[Tensor] = []
-        for i, tree in zip(argnums, self.trees):
+        for i, tree in zip(positions, self.trees):
             fresh = [_fresh(x, self.outer) for x in leaves(tree, is_array)]
             self.inputs += fresh
             args[i] = rebuilt(tree, fresh, is_array)
@@ -148,6 +144,24 @@ class _Traced:
         return self.outer and (
             tied or any(isinstance(g, Tensor) and g._node is not None for g in gs)
         )
+
+
+def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
+    """Return the positions of the chosen arguments, counted from the first of `count`."""
+    several = argnums if isinstance(argnums, (Sequence, np.ndarray)) else [argnums]
+    if any(isinstance(i, bool) or not isinstance(i, (int, np.integer)) for i in several):
+        raise TypeError(f"{name}: argnums must be an integer or integers, got {argnums!r}")
+    if outside := [i for i in several if not -count <= i < count]:
+        raise ValueError(
+            f"{name}: argnums has {outside[0]}, but the function was given {count} arguments"
+        )
+    positions = [int(i) % count for i in several]
+    if len(set(positions)) < len(positions):
+        raise ValueError(
+            f"{name}: argnums must name each argument once, got {argnums!r} for {count} arguments; "
+            "differentiate once and use the result twice"
+        )
+    return positions
 
 
 def _fresh(x: Any, outer: bool) -> Tensor:

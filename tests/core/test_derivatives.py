@@ -280,3 +280,25 @@ def test_second_derivatives_of_losses_where_nothing_is_lost(loss) -> None:  # ty
     np.testing.assert_array_equal(
         mg.hessian(lambda x: loss(x, np.ones(2), "sum"))(np.ones(2)).data, np.eye(2)
     )
+
+
+@pytest.mark.parametrize("argnums", [(0, 0), (0, -2), [1, -1], np.array([1, 1])])
+@pytest.mark.parametrize(
+    "derivative", [mg.grad, mg.value_and_grad, mg.elementwise_grad, mg.jacobian, mg.hessian]
+)
+def test_derivatives_with_an_argument_named_twice_are_refused(derivative, argnums) -> None:  # type: ignore[no-untyped-def]
+    f = derivative(lambda x, y: (x * y).sum(), argnums)
+    with pytest.raises(ValueError, match="argnums must name each argument once, got .* 2 argum"):
+        f(np.ones(2), np.ones(2))
+
+
+@pytest.mark.parametrize("argnums", [True, 1.0, "x", (0, None)])
+def test_derivatives_with_positions_that_are_no_integers_are_refused(argnums) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(TypeError, match="grad: argnums must be an integer or integers, got "):
+        mg.grad(lambda x, y: (x * y).sum(), argnums)(np.ones(2), np.ones(2))
+
+
+def test_gradients_of_an_input_given_twice_are_both_whole() -> None:
+    x = Tensor(rng.standard_normal(3), requires_grad=True)
+    for g in mg.gradients((x**2).sum(), [x, x]):
+        np.testing.assert_allclose(g.data, 2 * x.data)
