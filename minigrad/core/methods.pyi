@@ -30,29 +30,29 @@ class Methods:
     def __gt__(self, other: Any) -> Tensor:
         """a > b."""
     def __iadd__(self, other: Any) -> Tensor:
-        """add, into this tensor where no gradient flows through it."""
+        """Compute add in place: the same Tensor has the new values and gradient."""
     def __iand__(self, other: Any) -> Tensor:
-        """bitwise_and, into this tensor where no gradient flows through it."""
+        """Compute bitwise_and in place: the same Tensor has the new values and gradient."""
     def __ifloordiv__(self, other: Any) -> Tensor:
-        """floor_divide, into this tensor where no gradient flows through it."""
+        """Compute floor_divide in place: the same Tensor has the new values and gradient."""
     def __imatmul__(self, other: Any) -> Tensor:
-        """matmul, into this tensor where no gradient flows through it."""
+        """Compute matmul in place: the same Tensor has the new values and gradient."""
     def __imod__(self, other: Any) -> Tensor:
-        """remainder, into this tensor where no gradient flows through it."""
+        """Compute remainder in place: the same Tensor has the new values and gradient."""
     def __imul__(self, other: Any) -> Tensor:
-        """multiply, into this tensor where no gradient flows through it."""
+        """Compute multiply in place: the same Tensor has the new values and gradient."""
     def __invert__(self) -> Tensor:
         """~x, for booleans and integers."""
     def __ior__(self, other: Any) -> Tensor:
-        """bitwise_or, into this tensor where no gradient flows through it."""
+        """Compute bitwise_or in place: the same Tensor has the new values and gradient."""
     def __ipow__(self, other: Any) -> Tensor:
-        """power, into this tensor where no gradient flows through it."""
+        """Compute power in place: the same Tensor has the new values and gradient."""
     def __isub__(self, other: Any) -> Tensor:
-        """subtract, into this tensor where no gradient flows through it."""
+        """Compute subtract in place: the same Tensor has the new values and gradient."""
     def __itruediv__(self, other: Any) -> Tensor:
-        """divide, into this tensor where no gradient flows through it."""
+        """Compute divide in place: the same Tensor has the new values and gradient."""
     def __ixor__(self, other: Any) -> Tensor:
-        """bitwise_xor, into this tensor where no gradient flows through it."""
+        """Compute bitwise_xor in place: the same Tensor has the new values and gradient."""
     def __le__(self, other: Any) -> Tensor:
         """a <= b."""
     def __lt__(self, other: Any) -> Tensor:

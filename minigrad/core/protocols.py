@@ -2,8 +2,8 @@
 `out=`.
 
 A tensor that needs no gradient is an array like any other, and so is every tensor under
-`no_grad()`. Where a gradient flows, `t += x` is `t = t + x`, a new tensor with the old one as it
-was; and what would lose the gradient is refused.
+`no_grad()`. While a gradient flows, `t += x` gives the same Tensor new values and a new place in the
+graph, and its old values stay in their memory. Whatever would lose a gradient is refused.
 """
 
 from __future__ import annotations
@@ -94,23 +94,48 @@ def writable(t: Tensor, name: str, *others: Any) -> bool:
     return (t.is_leaf or not recording) and not needs_gradient(others)
 
 
+VIEW_OPS = frozenset({"broadcast_to", "einsum", "getitem", "reshape", "transpose"})
+"""The ops whose result can share the memory of their operand."""
+
+
 def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
+    name = ufunc.__name__
+
     def operator(self: Tensor, other: Any) -> Tensor:
-        if not writable(self, ufunc.__name__, other):
-            y = DISPATCH[ufunc](self, other)
-            if y.shape != self.shape:
-                raise ValueError(
-                    f"{ufunc.__name__}: a result of shape {y.shape} does not fit in place of "
-                    f"shape {self.shape}; "
-                    "write t = t + u, with the operator that is meant"
-                )
-            return y
-        ufunc(self._array, unwrap(other), out=self._array)
-        mark_changed(self._array)
+        if writable(self, name, other):
+            ufunc(self._array, unwrap(other), out=self._array)
+            mark_changed(self._array)
+        else:
+            _replace(self, name, DISPATCH[ufunc](self, other))
         return self
 
-    operator.__doc__ = f"{ufunc.__name__}, into this tensor where no gradient flows through it."
+    operator.__doc__ = f"Compute {name} in place: the same Tensor has the new values and gradient."
     return operator
+
+
+def _replace(t: Tensor, name: str, y: Tensor) -> None:
+    """Give `t` the values of `y` and its place in the graph, as `t += u` does in PyTorch.
+
+    The old values stay in their memory, where the graph may need them.
+    """
+    advice = "write t = t + u, with the operator that is meant"
+    if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
+        raise ValueError(
+            f"{name}: a result of shape {y.shape} and dtype {y.dtype} does not fit in place of "
+            f"shape {t.shape} and dtype {t.dtype}; {advice}"
+        )
+    node = t._node
+    if node is not None and node.op.name in VIEW_OPS and t._array.base is not None:
+        raise GradientError(
+            f"{name}: a view (made by {node.op.name}) cannot be changed in place while operations "
+            f"are recorded, since the tensor that it is a view of would not change; {advice}"
+        )
+    if y.dtype != t.dtype:
+        y = y.astype(t.dtype)
+    if node is not None and node.notes is not None and node.notes.retain:
+        node.notes.retain = False
+        y.retain_grad()
+    t._array, t._node = y._array, y._node
 
 
 for _name, _ufunc in {

@@ -10,14 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opinfo import TABLE, Draw
 
 import minigrad as mg
 from minigrad import GradientError, Tensor
+from minigrad.core.protocols import VIEW_OPS
 from minigrad.optim import SGD, clip_grad_norm_
 
 OPERATORS = [
     operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
 ]  # fmt: skip
+
+OUT_OF_PLACE = {
+    write: getattr(operator, name)
+    for write, name in zip(OPERATORS, "add sub mul truediv floordiv mod pow".split())
+}
 
 
 @pytest.mark.parametrize("write", OPERATORS, ids=lambda f: f.__name__)
@@ -53,18 +62,82 @@ def test_the_loop_of_every_tutorial() -> None:
     np.testing.assert_allclose(p.data, target, atol=1e-8)
 
 
-def test_operators_where_a_gradient_flows_make_new_tensors() -> None:
+@pytest.mark.parametrize("write", OPERATORS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("tracked", ["both", "target", "operand"])
+def test_operator_in_place_where_a_gradient_flows_changes_every_reference(
+    write: Callable[..., Any], tracked: str
+) -> None:
+    """As in PyTorch: a function that is given a computed tensor changes it for its caller."""
+    a, b, g = np.random.default_rng(0).uniform(1, 2, (3, 4))
+    outcomes = []
+    for in_place in (True, False):
+        x = Tensor(a, requires_grad=tracked != "operand")
+        u = Tensor(b, requires_grad=tracked != "target")
+        t = x.exp() if tracked != "operand" else Tensor(a)
+        alias = t
+        if in_place:
+            assert write(t, u) is t
+        else:
+            alias = OUT_OF_PLACE[write](t, u)
+        total = (alias * g).sum()
+        if total.requires_grad:  # the floor has no gradient
+            total.backward()
+        outcomes.append([alias.data, *[p.grad.data for p in (x, u) if p.grad is not None]])
+    for changed, expected in zip(*outcomes, strict=True):
+        np.testing.assert_allclose(changed, expected, rtol=1e-12)
+
+
+def test_operator_in_place_keeps_the_old_values_that_a_graph_saved() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
-    y = h = x * 1
+    y = x.exp()
+    z = y * y
     y += 1
-    assert y is not h
-    np.testing.assert_array_equal(h.data, [1, 2])
-    total = start = Tensor(0.0)
-    for i in range(2):
-        total += x[i] * y[i]  # a constant that a gradient comes into
-    assert start.item() == 0.0 and total is not start
-    total.backward()
-    np.testing.assert_array_equal(x.grad.data, [3, 5])
+    y.retain_grad()
+    y *= 3
+    (z + y).sum().backward()
+    np.testing.assert_allclose(x.grad.data, 2 * np.exp([2.0, 4.0]) + 3 * np.exp([1.0, 2.0]))
+    np.testing.assert_array_equal(y.grad.data, [1, 1])
+
+
+def test_operator_in_place_keeps_the_dtype_or_is_refused() -> None:
+    t = Tensor(np.ones(2, np.float32), requires_grad=True) * 2
+    t += Tensor(np.ones(2), requires_grad=True)
+    assert t.dtype == np.float32
+    count = Tensor(np.ones(2, int))
+    with pytest.raises(ValueError, match=r"add: .* float64 does not fit .* int64; write t = t"):
+        count += t
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t[0],
+        lambda t: t.reshape(4),
+        lambda t: t.T,
+        lambda t: np.broadcast_to(t, (3, 2, 2)),
+    ],
+)
+def test_operator_in_place_on_a_view_is_refused(view: Callable[..., Any]) -> None:
+    t = Tensor(np.ones((2, 2)), requires_grad=True) * 2
+    part = view(t)
+    with pytest.raises(GradientError, match="multiply: a view .* cannot be changed in place"):
+        part *= 2
+
+
+@given(data=st.data())
+@settings(max_examples=5)
+def test_every_op_that_returns_a_view_is_listed(data: Any) -> None:
+    for info in TABLE.values():
+        sample = info.samples(Draw(data.draw))
+        operands = [
+            Tensor(x, requires_grad=True) if isinstance(x, np.ndarray) and x.dtype == float else x
+            for x in sample.operands
+        ]
+        leaves = [x for x in operands if isinstance(x, Tensor)]
+        result = info.call(*operands, **sample.options)
+        for y in result if isinstance(result, (list, tuple)) else [result]:
+            if isinstance(y, Tensor) and any(np.shares_memory(y.data, x.data) for x in leaves):
+                assert y.is_leaf or y._node.op.name in VIEW_OPS, info.name
 
 
 def test_what_was_computed_is_written_under_no_grad_and_keeps_its_graph() -> None:
