@@ -90,15 +90,12 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """The last axis, whose length is `normalized_shape`, brought to mean 0 and variance 1, times
-    weight, plus bias.
+    """Normalize the last axes, of lengths `normalized_shape`, to mean 0 and variance 1.
+
+    The result is multiplied by `weight` and `bias` is added, both of shape `normalized_shape`.
     """
-    if tuple(normalized_shape) != np.shape(input)[-1:]:
-        found = f"{tuple(normalized_shape)} for shape {np.shape(input)}"
-        raise ValueError(
-            f"layer_norm: expected normalized_shape to be the length of the last axis, got {found}"
-        )
-    return mg.layer_norm(input, weight, bias, eps)
+    shape = tuple(normalized_shape)
+    return normalize_trailing_axes(mg.layer_norm, "layer_norm", input, shape, weight, bias, eps=eps)
 
 
 def scaled_dot_product_attention(

@@ -29,7 +29,7 @@ from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Linear
 from ..layers.module import Module
-from ..layers.norm import LayerNorm, RMSNorm
+from ..layers.norm import LayerNorm, RMSNorm, normalize_trailing_axes
 from ..models.stacks import Encoder
 from .products import in_fast_layout, product
 
@@ -74,14 +74,11 @@ class FastDropout(Dropout):
 class FastLayerNorm(LayerNorm):
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        if x.size != self.d:
+        if not is_one_row(x, self.normalized_shape):
             return super().forward(x)
         row = x.reshape(-1)
-        return Tensor(
-            scaled_row(
-                row - float(row.sum()) / self.d, self.weight.data, self.bias, self.eps, x.shape
-            )
-        )
+        centred = row - float(row.sum(dtype=np.float64)) / len(row)
+        return Tensor(scaled_row(centred, self.weight.data, self.bias, self.eps, x.shape))
 
 
 class FastRMSNorm(RMSNorm):
@@ -91,9 +88,15 @@ class FastRMSNorm(RMSNorm):
 
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        if x.size != self.d:
-            return mg.rms_norm(x, self.factor, self.eps)
+        if not is_one_row(x, self.normalized_shape):
+            shape, factor = self.normalized_shape, self.factor
+            return normalize_trailing_axes(mg.rms_norm, "RMSNorm", x, shape, factor, eps=self.eps)
         return Tensor(scaled_row(x.reshape(-1), self.factor, None, self.eps, x.shape))
+
+
+def is_one_row(x: np.ndarray, normalized_shape: tuple[int, ...]) -> bool:
+    """Whether x has the shape (..., d) of one row, for a norm of the last axis."""
+    return x.shape[-1:] == normalized_shape and x.size == x.shape[-1]
 
 
 def scaled_row(

@@ -236,7 +236,8 @@ def _each_head(norm: RMSNorm | None, x: Any) -> Tensor:
     if norm is None:
         return x
     n, length, width = x.shape
-    return mg.reshape(norm(mg.reshape(x, n, length, width // norm.d, norm.d)), n, length, width)
+    d_k = norm.normalized_shape[0]
+    return mg.reshape(norm(mg.reshape(x, n, length, width // d_k, d_k)), n, length, width)
 
 
 def _stacked(mask: np.ndarray | None, groups: int) -> np.ndarray | None:

@@ -345,6 +345,12 @@ class EncoderConfig(ModelConfig):
                     f"image_size: expected a multiple of {self.patch_size}, got {self.image_size}"
                 )
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
+        for name in ("window_layers", "no_rotary_layers"):
+            if self.shared_layers and getattr(self, name):
+                raise ValueError(
+                    f"{name} must be empty with shared_layers=True, which uses one layer at every "
+                    f"depth, got {getattr(self, name)!r:.60}; choose the setting for all layers"
+                )
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {

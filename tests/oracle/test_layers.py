@@ -56,6 +56,8 @@ def paired(ours: nn.Module, theirs: Any) -> list[tuple[Tensor, Any]]:
             (3, 5),
         ),
         (nn.RMSNorm(5, eps=1e-3, dtype=float), torch.nn.RMSNorm(5, eps=1e-3), (2, 3, 5)),
+        (nn.LayerNorm((3, 5), dtype=float), torch.nn.LayerNorm((3, 5)), (2, 3, 5)),
+        (nn.RMSNorm([3, 5], eps=1e-6, dtype=float), torch.nn.RMSNorm([3, 5], eps=1e-6), (2, 3, 5)),
         (nn.BatchNorm1d(5, dtype=float), torch.nn.BatchNorm1d(5), (7, 5)),
     ],
     ids=lambda v: repr(v) if isinstance(v, nn.Module) else None,

@@ -239,3 +239,9 @@ def test_evaluating_is_of_the_context() -> None:
     assert dropout.training and not (dropout(x).data == 1).all()
     dropout.eval()
     assert not dropout.training
+
+
+@pytest.mark.parametrize("setting", ["window_layers", "no_rotary_layers"])
+def test_config_with_shared_layers_refuses_settings_of_single_layers(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"{setting} must be empty with shared_layers=True.*(1,)"):
+        nn.EncoderConfig(9, 8, 2, 3, 12, shared_layers=True, positions="rotary", **{setting: (1,)})
