@@ -46,6 +46,8 @@ from minigrad.core.tensor import Tensor
 from minigrad.ops.axes import check_broadcast, number
 from minigrad.ops.reduction import is_half
 
+from .layers.norm import normalize_trailing_axes
+
 __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",

@@ -25,7 +25,7 @@ OPERATORS = [
 
 OUT_OF_PLACE = {
     write: getattr(operator, name)
-    for write, name in zip(OPERATORS, "add sub mul truediv floordiv mod pow".split())
+    for write, name in zip(OPERATORS, ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow"])
 }
 
 

@@ -380,6 +380,6 @@ def test_three_hundred_modules_in_each_other_are_copied(copied: Callable[[Any], 
 @pytest.mark.parametrize("shape", [1, 4, (8, 1), (2, 8)])
 def test_norm_of_other_trailing_axes_is_refused(norm: Any, shape: Any) -> None:
     layer = norm(shape)
-    for copy in (layer, nn.for_inference(nn.Sequential(layer))):
+    for forward in (layer, nn.for_inference(nn.Sequential(layer))):
         with pytest.raises(ValueError, match=r"Norm: the last axes of x must have lengths \("):
-            copy(np.ones((1, 8) if shape == 1 else (4, 2), np.float32))
+            forward(np.ones((1, 8) if shape == 1 else (4, 2), np.float32))
