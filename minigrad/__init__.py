@@ -115,6 +115,7 @@ from .debug.gradcheck import *
 from .debug.memory import *
 from .debug.profiler import *
 from .derivatives import *
+from .extras import check_nn_package as _check_nn_package
 from .kernels.attention import *
 from .kernels.cross_entropy import *
 from .kernels.definitions import *
@@ -167,6 +168,8 @@ from .parallel import *
 from .runtime import *
 
 __version__ = "0.2.0"
+
+_check_nn_package()
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import os
 import re
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -39,3 +41,18 @@ def require(module: str, purpose: str, least: str = "") -> Any:
 
 def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+
+def check_nn_package() -> None:
+    """Warn if `import nn` would import another package than the one installed beside this one."""
+    spec = importlib.util.find_spec("nn")
+    if spec is None:
+        return
+    beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    locations = spec.submodule_search_locations or [spec.origin or ""]
+    if os.path.abspath(locations[0]) != os.path.join(beside, "nn"):
+        warnings.warn(
+            f"`import nn` imports another package, {locations[0]}; minigrad's is in {beside}: "
+            "rename the other one, or put this directory before it in sys.path",
+            stacklevel=2,
+        )

@@ -42,6 +42,14 @@ Pictures:
 
 import typing as _typing
 
+import minigrad as _minigrad
+
+if not hasattr(_minigrad, "custom_op"):  # PyPI has another project of that name
+    raise ImportError(
+        f"nn needs the minigrad of the distribution minigrad-nn, got another package at "
+        f"{_minigrad.__file__}; run: pip uninstall minigrad, then reinstall minigrad-nn"
+    )
+
 from . import functional as functional
 from . import text as text
 from . import utils as utils
