@@ -33,6 +33,7 @@ from minigrad.optim import Adam, inverse_sqrt_schedule
 from minigrad.runtime import available_cores, get_num_threads
 from minigrad.serialization import read_json, save_arrays, write_atomically, write_json
 from nn import (
+    AttentionConfig,
     ModelLoss,
     MovingAverage,
     RDrop,
@@ -263,7 +264,7 @@ def untrained(args: argparse.Namespace, train: list[Pair]) -> Translator:
         args.layers,
         args.d_ff,
         dropout=args.dropout,
-        attention_dropout=args.attention_dropout,
+        attention=AttentionConfig(dropout=args.attention_dropout),
         activation_dropout=args.activation_dropout,
         norm_first=args.norm_first,
         tie="all",

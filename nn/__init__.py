@@ -20,12 +20,13 @@ Layers, losses, masks:
     with_weights
 
 Models:
-    Decoder, DecodingState, Encoder, EncoderClassifier, EncoderConfig, EncoderModel, InputEmbedding,
-    LanguageModel, LanguageModelConfig, LoRALinear, MaskedLanguageModel, Model, ModelConfig,
-    PatchEmbedding, SentenceEncoder, TokenClassifier, Transformer, TransformerConfig, attribute,
-    differing, fit_weights, load, load_adapter, load_model, load_run, load_weights, lora,
-    merge_lora, misfit, model_from_dict, model_to_dict, pixels, record_hidden, save, save_adapter,
-    save_weights, sentence_encoder, settings_of
+    AttentionConfig, Decoder, DecodingState, EmbeddingConfig, Encoder, EncoderClassifier,
+    EncoderConfig, EncoderModel, InputEmbedding, LanguageModel, LanguageModelConfig, LoRALinear,
+    MaskedLanguageModel, Model, ModelConfig, PatchEmbedding, PositionConfig, SentenceEncoder,
+    TokenClassifier, Transformer, TransformerConfig, attribute, differing, fit_weights, load,
+    load_adapter, load_model, load_run, load_weights, lora, merge_lora, misfit, model_from_dict,
+    model_to_dict, pixels, record_hidden, save, save_adapter, save_weights, sentence_encoder,
+    settings_of
 
 Training:
     ArrayBatches, Batches, FunctionLoss, Interrupts, ModelLoss, MovingAverage, Objective,

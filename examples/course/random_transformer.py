@@ -53,7 +53,7 @@ VECTORS = np.array([
 # The text's sizes. No sentence here needs the word "c", so it can fill up short ones.
 CONFIG = nn.TransformerConfig(
     source_vocab_size=10, target_vocab_size=10, d_model=4, num_heads=2, num_encoder_layers=6, num_decoder_layers=6,
-    d_ff=8, dropout=0.0, norm_eps=1e-6, scale_embedding=False, max_len=16, pad_id=INDEX["c"], dtype="float64",
+    d_ff=8, dropout=0.0, norm_eps=1e-6, embeddings=nn.EmbeddingConfig(scale=False), max_len=16, pad_id=INDEX["c"], dtype="float64",
 )  # fmt: skip
 
 OPTIONS: dict[str, Any] = {"dropout": 0.0, "norm_eps": 1e-6, "dtype": "float64"}

@@ -66,7 +66,8 @@ class Decoding:
         self.history = begin  # all tokens so far (rows, L), -1 for padding
         self._limit: int | None = None  # on what the model can look back at
         if source is None:
-            self._limit = model.config.max_len if model.config.positions not in _UNLIMITED else None
+            unlimited = model.config.positions.kind in _UNLIMITED
+            self._limit = None if unlimited else model.config.max_len
             self._restart(self._limit)
         else:
             with evaluating():

@@ -1,11 +1,11 @@
-"""The settings of each kind of model, in one object that is saved with the weights."""
+"""Configurations of models: frozen dataclasses that are saved beside the weights."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,7 +16,15 @@ from ..layers.block import NORMS
 from ..layers.linear import ACTIVATIONS
 from ..layers.rotary import RotaryPositions
 
-__all__ = ["EncoderConfig", "LanguageModelConfig", "ModelConfig", "TransformerConfig"]
+__all__ = [
+    "AttentionConfig",
+    "EmbeddingConfig",
+    "EncoderConfig",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "PositionConfig",
+    "TransformerConfig",
+]
 
 C = TypeVar("C", bound="ModelConfig")
 POSITIONS = (
@@ -32,31 +40,274 @@ POSITIONS = (
 )
 
 
+def _freeze_lists(config: Any) -> None:
+    """Replace lists, as JSON has them, by tuples, which can be hashed."""
+    for item in fields(config):
+        if isinstance(value := getattr(config, item.name), list):
+            object.__setattr__(config, item.name, tuple(value))
+
+
+def _check_count(name: str, value: Any, low: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be an integer, got {value!r:.60}")
+    if value < low:
+        raise ValueError(f"{name} must be at least {low}, got {value}")
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value < high:
+        raise ValueError(
+            f"{name} must be a number of at least {low:g} and less than {high:g}, got {value!r:.30}"
+        )
+
+
+def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r:.60}")
+
+
+def _check_flags(config: Any, prefix: str = "") -> None:
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if item.type == "bool" and not isinstance(value, bool):
+            raise ValueError(f"{prefix}{item.name} must be True or False, got {value!r:.60}")
+
+
+def _check_layers(name: str, layers: Any) -> None:
+    for i in layers or ():
+        if isinstance(i, bool) or not isinstance(i, int) or i < 0:
+            raise ValueError(f"{name} must be indices of layers, got {layers!r:.60}")
+
+
+def _has_option(kind: str, option: str) -> bool:
+    """Return whether an option of `PositionConfig` changes positions of this kind."""
+    if "rotary" in option:
+        return kind == "rotary"
+    if "relative" in option:
+        return kind in ("relative", "learned_relative")
+    return option == "kind" or kind.startswith(("learned", "sinusoidal"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+    """Options of the attentions of a model; the defaults are the paper's.
+
+    Parameters
+    ----------
+    num_kv_heads : int, optional
+        Number of heads of keys and values, which groups of query heads share. None: `num_heads`.
+    head_dim : int, optional
+        Width of a head. None: d_model / num_heads.
+    scale : float, optional
+        Factor of the scores. None: 1 / sqrt(head_dim).
+    bias : bool or str, optional
+        Biases of the projections. A string lists those that have one, of the letters q, k, v, o.
+        None: `bias` of the model.
+    qk_norm : bool
+        Normalize queries and keys by an RMS norm over each head.
+    window : int, optional
+        Number of positions that causal attention sees, including the current one. None: all.
+    window_layers : sequence of int, optional
+        Layers that `window` limits. None: all.
+    dropout : float, optional
+        Dropout of the attention probabilities. None: `dropout` of the model.
+    """
+
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    scale: float | None = None
+    bias: bool | str | None = None
+    qk_norm: bool = False
+    window: int | None = None
+    window_layers: Sequence[int] | None = None
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        _freeze_lists(self)
+        for name in ("num_kv_heads", "head_dim", "window"):
+            _check_count(f"attention.{name}", getattr(self, name), 1)
+        _check_number("attention.scale", self.scale, 1e-30, 1e30)
+        _check_number("attention.dropout", self.dropout, 0, 1)
+        _check_flags(self, "attention.")
+        if isinstance(self.bias, str):
+            if not set(self.bias) <= set("qkvo"):
+                raise ValueError(
+                    "attention.bias must be a bool or some of the letters qkvo, got "
+                    f"{self.bias!r:.60}"
+                )
+        elif not isinstance(self.bias, (bool, type(None))):
+            raise ValueError(f"attention.bias must be a bool or a str, got {self.bias!r:.60}")
+        _check_layers("attention.window_layers", self.window_layers)
+        if self.window is None and self.window_layers is not None:
+            raise ValueError(
+                f"attention.window_layers must be None without a window, got {self.window_layers}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionConfig:
+    """How a model represents positions. Options of another kind of positions are refused.
+
+    Parameters
+    ----------
+    kind : str
+        "sinusoidal": the paper's, sines and cosines interleaved.
+        "sinusoidal_halves": all sines, then all cosines.
+        "sinusoidal_last": halves with exponents up to and including 1.
+        "learned": a table of `max_len` rows.
+        "rotary": rotate queries and keys, see `RotaryPositions`.
+        "relative": add a bias to the scores, see `RelativePositionBias`.
+        "learned_relative": both a table and a bias.
+        "alibi": lower the scores linearly with the distance.
+        "none": no positions.
+    offset : int
+        Row of the table for the first real token. For tables only.
+    rotary_base : float
+        Base of the rotation frequencies.
+    rotary_scaling : mapping, optional
+        Scaling for longer sequences, in the words of published configurations.
+    rotary_dim : int, optional
+        Number of leading components of each head that rotate. None: `head_dim`.
+    no_rotary_layers : sequence of int
+        Layers without rotation.
+    relative_buckets : int
+        Number of buckets of distances.
+    relative_max_distance : int
+        Distance from which on all share one bucket.
+    """
+
+    kind: str
+    offset: int = 0
+    rotary_base: float = 10000.0
+    rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
+    rotary_dim: int | None = None
+    no_rotary_layers: Sequence[int] = ()
+    relative_buckets: int = 32
+    relative_max_distance: int = 128
+
+    def __post_init__(self) -> None:
+        _freeze_lists(self)
+        _check_choice("positions.kind", self.kind, POSITIONS)
+        _check_count("positions.offset", self.offset, 0)
+        _check_number("positions.rotary_base", self.rotary_base, 1, math.inf)
+        for name in ("rotary_dim", "relative_buckets", "relative_max_distance"):
+            _check_count(f"positions.{name}", getattr(self, name), 1)
+        _check_layers("positions.no_rotary_layers", self.no_rotary_layers)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not _has_option(self.kind, item.name) and value != item.default:
+                raise ValueError(
+                    f"positions.{item.name} must be {item.default!r} for positions of kind "
+                    f"{self.kind!r}, got {value!r:.60}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """Options of the token embeddings.
+
+    Parameters
+    ----------
+    scale : bool or float
+        Factor of the embeddings. True: sqrt(d_model), as in section 3.4 of the paper. False: 1.
+    norm : bool
+        Normalize the sum of embeddings and positions.
+    size : int, optional
+        Width of the embeddings, which a linear layer projects to d_model. None: d_model.
+    """
+
+    scale: bool | float
+    norm: bool = False
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scale, bool):
+            _check_number("embeddings.scale", self.scale, 1e-30, 1e30)
+        _check_flags(self, "embeddings.")
+        _check_count("embeddings.size", self.size, 1)
+
+
+GROUPS: dict[str, Any] = {
+    "attention": AttentionConfig,
+    "positions": PositionConfig,
+    "embeddings": EmbeddingConfig,
+}
+FLAT_NAMES = {
+    "num_kv_heads": ("attention", "num_kv_heads"),
+    "head_dim": ("attention", "head_dim"),
+    "attention_scale": ("attention", "scale"),
+    "attention_bias": ("attention", "bias"),
+    "qk_norm": ("attention", "qk_norm"),
+    "window": ("attention", "window"),
+    "window_layers": ("attention", "window_layers"),
+    "attention_dropout": ("attention", "dropout"),
+    "position_offset": ("positions", "offset"),
+    "rotary_base": ("positions", "rotary_base"),
+    "rotary_scaling": ("positions", "rotary_scaling"),
+    "rotary_dim": ("positions", "rotary_dim"),
+    "no_rotary_layers": ("positions", "no_rotary_layers"),
+    "relative_buckets": ("positions", "relative_buckets"),
+    "relative_max_distance": ("positions", "relative_max_distance"),
+    "scale_embedding": ("embeddings", "scale"),
+    "embedding_norm": ("embeddings", "norm"),
+    "embedding_size": ("embeddings", "size"),
+}
+"""Group and field of each option that version 0.2 had among the fields of `ModelConfig`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What the configurations of all models share; the defaults are the paper's.
+    """Base of the configurations; the defaults are the paper's.
 
-    Layers: `attention_dropout` and `activation_dropout` (inside the feed-forward net) are `dropout`
-    where they are None; `norm` is "layer", "rms" or "rms_zero_centred" (times 1 + weight, as
-    Gemma's); `final_norm` adds a norm after each stack, None where `norm_first`. `bias` is that of
-    all linear maps of a layer; `attention_bias`, where it differs, a bool or the letters of those
-    of q, k, v and o that have one. `num_kv_heads`, `head_dim`, `attention_scale`, `qk_norm` and
-    `window` as in `MultiHeadAttention`; the window holds for `window_layers` (None: all).
-
-    Positions: "sinusoidal" (interleaved, as the paper), "sinusoidal_halves", "sinusoidal_last"
-    (halves, with exponents up to 1), "learned", "rotary" (but in `no_rotary_layers`; see
-    `RotaryPositions`), "relative" (see `RelativePositionBias`), "learned_relative" (both), "alibi"
-    or "none". The first real token is at row `position_offset` of a table.
-
-    Embeddings: `scale_embedding` multiplies them, True by the root of d_model; `embedding_norm`
-    adds a norm after their sum; with an `embedding_size` they are projected to d_model.
-    `output_scale` multiplies what the output projection sees. `pad_id` None: no token is padding.
-    `eos_id`: an id, several, or None. `pruned_heads` lists, by the name of an attention, the heads
-    that a model's `prune_heads` removed.
+    Parameters
+    ----------
+    dropout : float
+        Dropout of embeddings and sublayers.
+    activation_dropout : float, optional
+        Dropout inside the feed-forward network. None: `dropout`.
+    activation : str
+        Activation of the feed-forward network, a key of `ACTIVATIONS`.
+    gated : bool
+        Multiply the activation by a second projection of the input.
+    norm : str
+        "layer", "rms" or "rms_zero_centred", which multiplies by 1 + weight as Gemma does.
+    norm_eps : float
+        Added to the variance.
+    norm_first : bool
+        Normalize the input of each sublayer rather than its sum with the residual.
+    final_norm : bool, optional
+        Add a norm after each stack. None: `norm_first`.
+    bias : bool
+        Biases of the linear layers.
+    attention : AttentionConfig
+        Options of the attentions.
+    positions : PositionConfig or str
+        Representation of positions. A string is `PositionConfig(kind=string)`.
+    max_len : int
+        Number of positions.
+    embeddings : EmbeddingConfig
+        Options of the token embeddings.
+    output_bias : bool
+        Bias of the output projection.
+    output_scale : float
+        Factor of the input of the output projection.
+    pad_id : int, optional
+        Token that is padding. None: no token is padding.
+    bos_id : int, optional
+        Token that begins a sequence.
+    eos_id : int or sequence of int, optional
+        Tokens that end a sequence.
+    dtype : str
+        Type of the parameters.
+    pruned_heads : mapping
+        Removed heads by the name of an attention, as `prune_heads` of a model records them.
     """
 
     dropout: float = 0.1
-    attention_dropout: float | None = None
     activation_dropout: float | None = None
     activation: str = "relu"
     gated: bool = False
@@ -65,25 +316,10 @@ class ModelConfig:
     norm_first: bool = False
     final_norm: bool | None = None
     bias: bool = True
-    attention_bias: bool | str | None = None
-    num_kv_heads: int | None = None
-    head_dim: int | None = None
-    attention_scale: float | None = None
-    qk_norm: bool = False
-    window: int | None = None
-    window_layers: Sequence[int] | None = None
-    positions: str = "sinusoidal"
-    position_offset: int = 0
+    attention: AttentionConfig = AttentionConfig()
+    positions: PositionConfig | str = PositionConfig(kind="sinusoidal")
     max_len: int = 512
-    rotary_base: float = 10000.0
-    rotary_scaling: Mapping[str, Any] | None = field(default=None, hash=False)
-    rotary_dim: int | None = None
-    no_rotary_layers: Sequence[int] = ()
-    relative_buckets: int = 32
-    relative_max_distance: int = 128
-    scale_embedding: bool | float = False
-    embedding_norm: bool = False
-    embedding_size: int | None = None
+    embeddings: EmbeddingConfig = EmbeddingConfig(scale=True)
     output_bias: bool = True
     output_scale: float = 1.0
     pad_id: int | None = None
@@ -95,170 +331,212 @@ class ModelConfig:
     # Each kind of model has these, at places of their own among its arguments.
     d_model = num_heads = d_ff = property(lambda self: 0)
 
+    if not TYPE_CHECKING:  # type checkers see the fields only
+
+        def __new__(cls, *args: Any, **settings: Any) -> Any:
+            for name in settings:
+                if name in FLAT_NAMES:
+                    raise TypeError(f"{cls.__name__} has no argument {name!r}; {_advice(name)}")
+            return super().__new__(cls)
+
+        def __getattr__(self, name: str) -> Any:
+            advice = f"; {_advice(name)}" if name in FLAT_NAMES else ""
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{advice}")
+
     def __post_init__(self) -> None:
-        for name in ("window_layers", "no_rotary_layers", "eos_id"):  # lists, as JSON has them
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+        _freeze_lists(self)
+        if isinstance(self.positions, str):
+            object.__setattr__(self, "positions", PositionConfig(kind=self.positions))
+        for name, group in GROUPS.items():
+            if not isinstance(getattr(self, name), group):
+                raise ValueError(
+                    f"{name} must be of class {group.__name__}, got {getattr(self, name)!r:.60}"
+                )
         self._check_sizes()
         self._check_choices()
+        self._check_groups()
 
     def _check_sizes(self) -> None:
         for name, low in _COUNTS.items():
-            value = getattr(self, name, None)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ValueError(f"{name}: expected an integer, got {value!r}")
-            if value is not None and value < low:
-                raise ValueError(f"{name}: expected at least {low}, got {value}")
+            _check_count(name, getattr(self, name, None), low)
         for name, ids in (
             ("pad_id", (self.pad_id,)),
             ("bos_id", (self.bos_id,)),
             ("eos_id", self.end_ids),
         ):
-            if outside := [
-                i for i in ids if i is not None and not 0 <= i < (self.vocabulary or math.inf)
-            ]:
-                raise ValueError(
-                    f"{name}: expected less than the {self.vocabulary:,} tokens, got {outside[0]}"
-                )
-        check_heads(self.d_model, self.num_heads, self.num_kv_heads, self.head_dim)
-        for name in ("window_layers", "no_rotary_layers"):
-            if not all(isinstance(i, int) for i in getattr(self, name) or ()):
-                raise ValueError(
-                    f"{name}: expected numbers of layers, got {getattr(self, name)!r:.60}"
-                )
-        for name, (least, most) in _RANGES.items():
-            value = getattr(self, name, None)
-            if value is None or (name == "scale_embedding" and isinstance(value, bool)):
-                continue
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not least <= value < most
-            ):
-                raise ValueError(f"{name}: expected {least} <= {name} < {most}, got {value!r:.30}")
+            for i in ids:
+                if i is not None and not 0 <= i < (self.vocabulary or math.inf):
+                    raise ValueError(
+                        f"{name} must be less than the {self.vocabulary:,} tokens, got {i}"
+                    )
+        for name in ("dropout", "activation_dropout", "head_dropout"):
+            _check_number(name, getattr(self, name, None), 0, 1)
+        _check_number("norm_eps", self.norm_eps, 1e-30, 1)  # less vanishes beside 0 in float32
+        _check_number("output_scale", self.output_scale, 1e-30, 1e30)
+        _check_flags(self)
 
     def _check_choices(self) -> None:
         for name, allowed in self._choices().items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name}: expected one of {', '.join(allowed)}, got {getattr(self, name)!r}"
-                )
-        if isinstance(self.attention_bias, str) and not set(self.attention_bias) <= set("qkvo"):
-            raise ValueError(
-                f"attention_bias: expected a bool or some of the letters qkvo, got "
-                f"{self.attention_bias!r}"
-            )
+            _check_choice(name, getattr(self, name), allowed)
         if np.dtype(self.dtype).kind != "f":
-            raise ValueError(f"dtype: expected a floating dtype, got {self.dtype!r}")
-        if self.positions == "rotary" and self.size_of_head > 1 << 16:
-            raise ValueError(
-                f"head_dim: expected at most {1 << 16} with rotary positions, got "
-                f"{self.size_of_head}"
-            )
-        if self.positions == "rotary":
-            self.rotary()  # refuses what is wrong
+            raise ValueError(f"dtype must be a floating dtype, got {self.dtype!r}")
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {"activation": tuple(ACTIVATIONS), "norm": NORMS, "positions": POSITIONS}
+        return {"activation": tuple(ACTIVATIONS), "norm": NORMS}
+
+    def _check_groups(self) -> None:
+        positions = cast(PositionConfig, self.positions)
+        check_heads(
+            self.d_model, self.num_heads, self.attention.num_kv_heads, self.attention.head_dim
+        )
+        for name, layers in (
+            ("attention.window_layers", self.attention.window_layers),
+            ("positions.no_rotary_layers", positions.no_rotary_layers),
+        ):
+            if layers and getattr(self, "shared_layers", False):
+                raise ValueError(
+                    f"{name} must be empty with shared_layers=True, which uses one layer at every "
+                    f"depth, got {layers!r:.60}; choose the setting for all layers"
+                )
+            if outside := [i for i in layers or () if i >= self.depth]:
+                raise ValueError(
+                    f"{name} must be less than the {self.depth} layers, got {outside[0]}"
+                )
+        if positions.kind == "rotary":
+            if self.size_of_head > 1 << 16:
+                raise ValueError(
+                    f"attention.head_dim must be at most {1 << 16} with rotary positions, got "
+                    f"{self.size_of_head}"
+                )
+            self.rotary()  # refuses what is wrong
+
+    @property
+    def depth(self) -> int:
+        """Return the number of layers of the deepest stack."""
+        return max(
+            getattr(self, name, 0)
+            for name in ("num_layers", "num_encoder_layers", "num_decoder_layers")
+        )
 
     @property
     def has_final_norm(self) -> bool:
-        """Whether each stack ends in a norm."""
+        """Return whether each stack ends in a norm."""
         return self.norm_first if self.final_norm is None else self.final_norm
 
     @property
     def size_of_head(self) -> int:
-        """`head_dim`, or d_model / num_heads."""
-        return self.d_model // self.num_heads if self.head_dim is None else self.head_dim
+        """Return `attention.head_dim`, or d_model / num_heads."""
+        head_dim = self.attention.head_dim
+        return self.d_model // self.num_heads if head_dim is None else head_dim
 
     def rotary(self) -> RotaryPositions:
-        """What turns queries and keys, where `positions` is "rotary"."""
-        scaling, part = self.rotary_scaling, self.rotary_dim
+        """Return the rotation of queries and keys, for positions of kind "rotary"."""
+        positions = cast(PositionConfig, self.positions)
         return RotaryPositions(
-            self.size_of_head, self.rotary_base, scaling=scaling, rotary_dim=part
+            self.size_of_head,
+            positions.rotary_base,
+            scaling=positions.rotary_scaling,
+            rotary_dim=positions.rotary_dim,
         )
 
     @property
     def end_ids(self) -> tuple[int, ...]:
-        """The tokens that end a sequence."""
-        return (
-            ()
-            if self.eos_id is None
-            else (self.eos_id,)
-            if isinstance(self.eos_id, int)
-            else tuple(self.eos_id)
-        )
+        """Return the tokens that end a sequence."""
+        if self.eos_id is None:
+            return ()
+        return (self.eos_id,) if isinstance(self.eos_id, int) else tuple(self.eos_id)
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are to choose from; 0: not known yet."""
+        """Return the number of output tokens, or 0 if it is not set yet."""
         return getattr(self, "target_vocab_size", 0) or getattr(self, "vocab_size", 0)
 
     @property
     def hidden_id(self) -> int | None:
-        """The token that stands for nothing: `pad_id`, unless that ends sequences too, and so is to
-        be learned.
-        """
+        """Return `pad_id`, or None if that token also ends sequences and must be learned."""
         return None if self.pad_id in self.end_ids else self.pad_id
 
     @property
     def embedding_factor(self) -> float:
-        """What embeddings are multiplied by."""
-        scale = self.scale_embedding
+        """Return the factor of the embeddings."""
+        scale = self.embeddings.scale
         return (math.sqrt(self.d_model) if scale else 1.0) if isinstance(scale, bool) else scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
+        """Return plain data, for JSON."""
         return asdict(self)
 
-    def explicit(self) -> dict[str, Any]:
-        """All settings, with what takes effect in place of each None that stands for another
-        setting.
+    @classmethod
+    def from_dict(cls: type[C], data: Mapping[str, Any], where: str = "") -> C:
+        """Return the configuration that `to_dict` of this version or of version 0.2 described.
 
-        Letters of `attention_bias` that stand for all or for none are True or False, others in the
-        order qkvo.
+        Unknown names and values of another type are a ValueError that begins with `where`.
         """
-        settings, meant = asdict(self), {
-            "attention_dropout": self.dropout, "activation_dropout": self.dropout, "attention_bias": self.bias,
-            "num_kv_heads": self.num_heads, "head_dim": self.size_of_head, "embedding_size": self.d_model,
-            "attention_scale": self.size_of_head**-0.5, "final_norm": self.has_final_norm,
-            "rotary_dim": self.size_of_head, "head_dropout": self.dropout,
-        }  # fmt: skip
-        if isinstance(bias := self.attention_bias, str):
-            letters = "".join(letter for letter in "qkvo" if letter in bias)
-            settings["attention_bias"] = {"": False, "qkvo": True}.get(letters, letters)
-        return settings | {
-            name: value for name, value in meant.items() if settings.get(name, value) is None
-        }
+        where = where or cls.__name__
+        values = cls.grouped(data)
+        for name, group in GROUPS.items():
+            if isinstance(values.get(name), Mapping):
+                values[name] = dataclass_from(group, values[name], where)
+            elif name in values and not (name == "positions" and isinstance(values[name], str)):
+                raise ValueError(f"{where}: {name} must be an object, got {values[name]!r:.60}")
+        return dataclass_from(cls, values, where)
 
     @classmethod
-    def from_dict(cls: type[C], data: Mapping[str, Any]) -> C:
-        """The configuration that `to_dict` gave; names and types that are not its own are an error."""
-        return dataclass_from(cls, data, cls.__name__)
+    def grouped(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain data with the groups of options that version 0.2 did not have.
+
+        Version 0.2 ignored options of another kind of positions, and `window_layers` without a
+        window. They are left out.
+        """
+        values = dict(data)
+        if not FLAT_NAMES.keys() & data.keys() or any(
+            isinstance(data.get(name), Mapping) for name in GROUPS
+        ):
+            return values
+        defaults: dict[str, Any] = {item.name: item.default for item in fields(cls)}
+        groups = {name: asdict(defaults[name]) for name in GROUPS}
+        kind = groups["positions"]["kind"] = values.pop("positions", groups["positions"]["kind"])
+        for name, (group, option) in FLAT_NAMES.items():
+            if name in values:
+                groups[group][option] = values.pop(name)
+        groups["positions"] = {
+            option: value
+            for option, value in groups["positions"].items()
+            if _has_option(str(kind), option)
+        }
+        if groups["attention"]["window"] is None:
+            groups["attention"]["window_layers"] = None
+        return {**values, **groups}
 
 
 _COUNTS = {
-    **dict.fromkeys(("d_model", "num_heads", "num_kv_heads", "head_dim", "d_ff", "max_len", "embedding_size"), 1),
-    **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size", "num_classes", "num_types"), 0),
-    **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers", "position_offset"), 0),
-    **dict.fromkeys(("pad_id", "bos_id", "image_size", "patch_size"), 0),
-    **dict.fromkeys(("window", "relative_buckets", "num_channels", "rotary_dim"), 1),
-}  # fmt: skip
-"""Settings that are integers, and the least of each."""
-_RANGES: dict[str, tuple[float, float]] = {
-    "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
-    **dict.fromkeys(("scale_embedding", "output_scale", "attention_scale"), (1e-30, 1e30)),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "head_dropout"), (0, 1)),
+    **dict.fromkeys(("d_model", "num_heads", "d_ff", "max_len"), 1),
+    **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size"), 0),
+    **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers"), 0),
+    **dict.fromkeys(("num_classes", "num_types", "pad_id", "bos_id"), 0),
+    **dict.fromkeys(("image_size", "patch_size"), 0),
+    "num_channels": 1,
 }
-"""Settings that are numbers, and where each is."""
+"""Integer options of the models, and the least value of each."""
+
+
+def _advice(name: str) -> str:
+    """Return how the option that version 0.2 called `name` is written now."""
+    group, option = FLAT_NAMES[name]
+    return f"use {group}=nn.{GROUPS[group].__name__}({option}=...), config.{group}.{option}"
 
 
 @dataclass(frozen=True)
 class TransformerConfig(ModelConfig):
-    """The settings of a `Transformer`; the defaults are those of the paper's base model.
+    """Configuration of a `Transformer`; the defaults are the paper's base model.
 
-    `tie`: "none"; "target" shares the output projection with the target embedding; "embeddings" the
-    source embedding with the target's (one vocabulary); "all" shares the three.
+    Parameters
+    ----------
+    tie : str
+        "none": no weights are shared.
+        "target": the output projection shares its weight with the target embedding.
+        "embeddings": the source and target embeddings share their weight (one vocabulary).
+        "all": all three share one weight.
     """
 
     source_vocab_size: int = 0
@@ -269,7 +547,6 @@ class TransformerConfig(ModelConfig):
     num_decoder_layers: int = 6
     d_ff: int = 2048
     tie: str = field(default="none", kw_only=True)
-    scale_embedding: bool | float = field(default=True, kw_only=True)  # section 3.4
     pad_id: int | None = field(default=0, kw_only=True)
     bos_id: int | None = field(default=1, kw_only=True)
     eos_id: int | Sequence[int] | None = field(default=2, kw_only=True)
@@ -278,8 +555,8 @@ class TransformerConfig(ModelConfig):
         super().__post_init__()
         if self.tie in ("embeddings", "all") and self.source_vocab_size != self.target_vocab_size:
             raise ValueError(
-                f"tie={self.tie!r} needs one vocabulary, got sizes {self.source_vocab_size} and "
-                f"{self.target_vocab_size}"
+                f"target_vocab_size must be equal to source_vocab_size with tie={self.tie!r}, got "
+                f"{self.target_vocab_size} and {self.source_vocab_size}"
             )
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
@@ -288,10 +565,14 @@ class TransformerConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class LanguageModelConfig(ModelConfig):
-    """The settings of a `LanguageModel`; the defaults are those of GPT-2, but smaller.
+    """Configuration of a `LanguageModel`; the defaults are GPT-2's, but smaller.
 
-    `tie` shares the output projection with the embedding; `parallel` as in
-    `TransformerEncoderLayer`.
+    Parameters
+    ----------
+    tie : bool
+        Share the weight of the output projection with the embedding.
+    parallel : bool
+        Add attention and feed-forward network of the same input, see `TransformerEncoderLayer`.
     """
 
     vocab_size: int = 0
@@ -303,21 +584,36 @@ class LanguageModelConfig(ModelConfig):
     parallel: bool = field(default=False, kw_only=True)
     activation: str = field(default="gelu_tanh", kw_only=True)
     norm_first: bool = field(default=True, kw_only=True)
-    positions: str = field(default="learned", kw_only=True)
+    positions: PositionConfig | str = field(default=PositionConfig(kind="learned"), kw_only=True)
+    embeddings: EmbeddingConfig = field(default=EmbeddingConfig(scale=False), kw_only=True)
     output_bias: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
 class EncoderConfig(ModelConfig):
-    """The settings of an `EncoderModel` and of its heads.
+    """Configuration of an `EncoderModel` and of its heads.
 
-    `num_types` are the kinds of segments that an embedding tells apart, 0 for none; with
-    `shared_layers` one layer serves as all. For a classifier: `num_classes`; `pool`, the "mean"
-    over the real tokens or the "first" token; `head_activation`, that of a further linear map
-    before the output ("none": there is no such map); `head_dropout`, what the output sees less of
-    in training (None: as `dropout`). With a `patch_size` it reads images in patches of so many
-    pixels a side: squares of `image_size`, in `num_channels` colours, in place of the ids of a
-    vocabulary; `max_len` follows from them.
+    Parameters
+    ----------
+    num_types : int
+        Number of segment types with an embedding. 0: no such embedding.
+    shared_layers : bool
+        Use one layer `num_layers` times.
+    num_classes : int
+        Number of classes of a classifier.
+    pool : str
+        Input of a classifier: "mean" over the real tokens, or the "first" token.
+    head_activation : str
+        Activation of a linear layer before the output of a classifier. "none": no such layer.
+    head_dropout : float, optional
+        Dropout before the output of a classifier. None: `dropout`.
+    image_size : int
+        Height and width of images.
+    patch_size : int
+        Height and width of the patches of an image. If it is not 0 the model reads images instead
+        of token ids, and `max_len` is the number of patches + 1.
+    num_channels : int
+        Number of color channels of images.
     """
 
     vocab_size: int = 0
@@ -334,7 +630,6 @@ class EncoderConfig(ModelConfig):
     image_size: int = field(default=0, kw_only=True)
     patch_size: int = field(default=0, kw_only=True)
     num_channels: int = field(default=3, kw_only=True)
-    scale_embedding: bool | float = field(default=True, kw_only=True)
     pad_id: int | None = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -342,15 +637,10 @@ class EncoderConfig(ModelConfig):
         if self.patch_size:
             if self.image_size < 1 or self.image_size % self.patch_size:
                 raise ValueError(
-                    f"image_size: expected a multiple of {self.patch_size}, got {self.image_size}"
+                    f"image_size must be a multiple of patch_size ({self.patch_size}), got "
+                    f"{self.image_size}"
                 )
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
-        for name in ("window_layers", "no_rotary_layers"):
-            if self.shared_layers and getattr(self, name):
-                raise ValueError(
-                    f"{name} must be empty with shared_layers=True, which uses one layer at every "
-                    f"depth, got {getattr(self, name)!r:.60}; choose the setting for all layers"
-                )
 
     def _choices(self) -> dict[str, tuple[str, ...]]:
         return {

@@ -166,7 +166,7 @@ class MaskedLanguageModel(_WithOutput):
             raise ValueError(
                 f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}"
             )
-        width, dtype = config.embedding_size or config.d_model, config.dtype
+        width, dtype = config.embeddings.size or config.d_model, config.dtype
         self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype)
         self.output = Linear(width, config.vocab_size, config.output_bias, dtype, generator)

@@ -32,10 +32,10 @@ class LanguageModel(Model):
             raise ValueError(
                 f"LanguageModel: expected a vocabulary, got vocab_size={config.vocab_size}"
             )
-        if config.tie and config.embedding_size not in (None, config.d_model):
+        if config.tie and config.embeddings.size not in (None, config.d_model):
             raise ValueError(
-                f"LanguageModel: tie=True needs embeddings of size d_model, got "
-                f"{config.embedding_size}"
+                f"embeddings.size must be d_model ({config.d_model}) with tie=True, got "
+                f"{config.embeddings.size}"
             )
         # Tied rows are classes too: logits near 0 need them small, also where a token predicts
         # itself.

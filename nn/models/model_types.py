@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from minigrad.io.json import dataclass_from
-
 from .base import Model
 from .config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
 from .encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
@@ -54,4 +52,4 @@ def model_from_dict(data: Mapping[str, Any], init: bool = False, where: str = "m
     if not isinstance(name, str) or name not in KINDS:
         raise ValueError(f"{where}: unknown model {name!r:.60}; expected one of {', '.join(KINDS)}")
     kind, config = KINDS[name]
-    return kind(dataclass_from(config, settings, where), init=init)
+    return kind(config.from_dict(settings, where), init=init)

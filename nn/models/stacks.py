@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -19,7 +19,7 @@ from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
 from ..layers.position_bias import ALiBi, RelativePositionBias
-from .config import EncoderConfig, ModelConfig
+from .config import EncoderConfig, ModelConfig, PositionConfig
 
 __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
 
@@ -39,16 +39,16 @@ class InputEmbedding(Module):
         std: float | None = None,
     ) -> None:
         d_model, dtype = config.d_model, config.dtype
-        width = config.embedding_size or d_model
+        width = config.embeddings.size or d_model
         self.scale = config.embedding_factor
         if std is None:
-            std = d_model**-0.5 if config.scale_embedding else 1.0
+            std = d_model**-0.5 if config.embeddings.scale else 1.0
         self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
         self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
         self.positions = _positions(config, width, generator)
         self.norm = (
             norm_named(config.norm, width, config.norm_eps, dtype)
-            if config.embedding_norm
+            if config.embeddings.norm
             else None
         )
         self.dropout = Dropout(config.dropout, generator)
@@ -74,12 +74,13 @@ class InputEmbedding(Module):
 
 def _positions(config: ModelConfig, width: int, generator: Generator | None) -> Module | None:
     """What adds positions to embeddings, if anything does."""
-    table: dict[str, Any] = {"dtype": config.dtype, "offset": config.position_offset}
-    if config.positions.startswith("learned"):
+    positions = cast(PositionConfig, config.positions)
+    table: dict[str, Any] = {"dtype": config.dtype, "offset": positions.offset}
+    if positions.kind.startswith("learned"):
         return LearnedPositions(config.max_len, width, generator=generator, **table)
-    if not config.positions.startswith("sinusoidal"):
+    if not positions.kind.startswith("sinusoidal"):
         return None
-    halves, last = config.positions != "sinusoidal", config.positions == "sinusoidal_last"
+    halves, last = positions.kind != "sinusoidal", positions.kind == "sinusoidal_last"
     return SinusoidalPositions(config.max_len, width, halves=halves, last=last, **table)
 
 
@@ -124,32 +125,35 @@ class PatchEmbedding(Module):
 
 def _attention_options(config: ModelConfig) -> dict[str, Any]:
     """The options that all attentions of a model share."""
-    bias: Any = config.bias if config.attention_bias is None else config.attention_bias
+    attention = config.attention
+    bias: Any = config.bias if attention.bias is None else attention.bias
     if isinstance(bias, str):
         bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
     return {
-        "num_kv_heads": config.num_kv_heads, "head_dim": config.head_dim, "scale": config.attention_scale,
-        "bias": bias, "qk_norm": config.norm_eps if config.qk_norm else None,
-        "dropout": config.dropout if config.attention_dropout is None else config.attention_dropout,
-    }  # fmt: skip
+        "num_kv_heads": attention.num_kv_heads,
+        "head_dim": attention.head_dim,
+        "scale": attention.scale,
+        "bias": bias,
+        "qk_norm": config.norm_eps if attention.qk_norm else None,
+        "dropout": config.dropout if attention.dropout is None else attention.dropout,
+    }
 
 
 def _position_options(
     config: ModelConfig, bidirectional: bool, generator: Generator | None
 ) -> dict[str, Any]:
     """What gives positions to the self-attentions of a stack, which share it."""
-    if config.positions == "rotary":
+    positions = cast(PositionConfig, config.positions)
+    if positions.kind == "rotary":
         return {"rotary": config.rotary()}
-    if config.positions.endswith("relative"):
-        sizes = config.num_heads, config.relative_buckets, config.relative_max_distance
+    if positions.kind.endswith("relative"):
+        sizes = config.num_heads, positions.relative_buckets, positions.relative_max_distance
         return {
             "position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)
         }
-    return (
-        {"position_bias": ALiBi(config.num_heads, config.dtype)}
-        if config.positions == "alibi"
-        else {}
-    )
+    if positions.kind == "alibi":
+        return {"position_bias": ALiBi(config.num_heads, config.dtype)}
+    return {}
 
 
 def _layers(
@@ -174,11 +178,12 @@ def _layers(
         "dtype",
     )
     options |= {"generator": generator, **{name: getattr(config, name) for name in names}}
+    attention, positions = config.attention, cast(PositionConfig, config.positions)
     layers = ModuleList()
     for i in range(count):
-        own: dict[str, Any] = {"rotary": None} if i in config.no_rotary_layers else {}
-        if config.window_layers is None or i in config.window_layers:
-            own["window"] = config.window
+        own: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
+        if attention.window_layers is None or i in attention.window_layers:
+            own["window"] = attention.window
         layers.append(
             kind(config.d_model, config.num_heads, config.d_ff, attention=shared | own, **options)
         )

@@ -13,7 +13,8 @@ from minigrad.io.safetensors import Entry, SafetensorsFile, misfit
 from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
-from .model_types import model_from_dict, model_to_dict
+from .config import GROUPS
+from .model_types import KINDS, model_from_dict, model_to_dict
 
 __all__ = [
     "differing",
@@ -28,7 +29,7 @@ __all__ = [
 
 _FREE = (
     "dropout",
-    "attention_dropout",
+    "attention.dropout",
     "activation_dropout",
     "head_dropout",
     "dtype",
@@ -80,11 +81,13 @@ def settings_of(model: Module) -> dict[str, Any] | None:
 
 
 def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE) -> str:
-    """What differs between the settings of a model and those that a file was made with, as a text;
-    "" if nothing.
+    """List the settings of a model that differ from those that a file was made with.
+
+    Returns "" if none differ. The settings of a file may be those of version 0.2.
     """
     if own is None or not isinstance(made_with, dict):
         return ""
+    own, made_with = flat_settings(own), flat_settings({"model": own["model"], **made_with})
     longer = (
         isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
     )
@@ -132,9 +135,8 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
             ours = (
                 "model." if "trainer" in file.metadata else ""
             )  # beside the weights a trainer keeps long flat arrays
-            check_sizes(
-                data, {n: entry for n, entry in file.items() if n.startswith(ours)}, file.path.name
-            )
+            arrays = {name: entry for name, entry in file.items() if name.startswith(ours)}
+            check_sizes(flat_settings(data), arrays, file.path.name)
         model = model_from_dict(data, init=path is None, where=where)
     except (
         ArithmeticError,
@@ -185,19 +187,17 @@ def _made_with(path: str | Path) -> Any:
         return None  # load_weights tells
 
 
-def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str) -> None:
-    """An error for settings of a model that cannot have these arrays, in the file `name`; it begins
-    with the setting.
+def check_sizes(settings: Mapping[str, Any], arrays: Mapping[str, Entry], name: str) -> None:
+    """Raise a ValueError for `flat_settings` of a model that cannot have these arrays.
 
-    Nothing is made meanwhile: a size of 10¹² takes no memory.
+    The arrays are those of the file `name`. Nothing is made meanwhile: a size of 10¹² takes no
+    memory.
     """
-    found = {size for entry in arrays.values() for size in entry.shape}
-    positions = str(
-        data.get("positions", "sinusoidal")
-    )  # what it should be is told where a model is made
-    width, patch = data.get("d_model"), data.get("patch_size", 0)
-    width = width if isinstance(width, int) and width in found else 0  # else it is at fault itself
-    for setting, value in data.items():
+    sizes = {size for entry in arrays.values() for size in entry.shape}
+    positions = str(settings.get("positions.kind", "sinusoidal"))
+    width, patch = settings.get("d_model"), settings.get("patch_size", 0)
+    width = width if isinstance(width, int) and width in sizes else 0  # else it is at fault itself
+    for setting, value in settings.items():
         if (
             not isinstance(value, int)
             or isinstance(value, bool)
@@ -205,30 +205,48 @@ def check_sizes(data: Mapping[str, Any], arrays: Mapping[str, Entry], name: str)
             or (setting == "max_len" and patch)
         ):
             continue
-        rows = value + data.get("position_offset", 0) if setting == "max_len" else value
+        rows = value + settings.get("positions.offset", 0) if setting == "max_len" else value
         rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
+        option = setting.rpartition(".")[2]
         if setting.endswith("layers"):
-            if value > (10_000 if data.get("shared_layers") else len(arrays)):
+            if value > (10_000 if settings.get("shared_layers") else len(arrays)):
                 raise ValueError(
-                    f"{setting}: got {value!r:.30}, but {name} has {len(arrays)} arrays only"
+                    f"{setting} must be at most {len(arrays)}, the number of arrays in {name}, got "
+                    f"{value!r:.30}"
                 )
         elif (
             setting.endswith("vocab_size")
             or setting in _SIZES
             or _TABLES.get(setting, "-") in positions
         ):
-            if rows not in found:
-                raise ValueError(f"{setting}: no array in {name} has this size, got {value!r:.30}")
-        elif setting.startswith(("num_", "head_")) and value > max(found, default=0):
+            if rows not in sizes:
+                raise ValueError(
+                    f"{setting} must be a size of an array in {name}, got {value!r:.30}"
+                )
+        elif option.startswith(("num_", "head_")) and value > max(sizes, default=0):
             raise ValueError(
-                f"{setting}: no size of an array in {name} is as large, got {value!r:.30}"
+                f"{setting} must be at most the largest size of an array in {name}, got "
+                f"{value!r:.30}"
             )
         elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
             raise ValueError(
-                f"{setting}: a table of positions too large to make, got {value!r:.30}"
+                f"{setting} must be small enough for a table of positions, got {value!r:.30}"
             )
 
 
-_SIZES = ("d_model", "d_ff", "embedding_size", "image_size", "patch_size")
-_TABLES = {"max_len": "learned", "relative_buckets": "relative"}
-"""Settings that are a size of some array: always, and where `positions` has this word."""
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a model with names such as "attention.window" for those of groups."""
+    kind = settings.get("model")
+    if isinstance(kind, str) and kind in KINDS:
+        settings = KINDS[kind][1].grouped(settings)
+    flat = dict(settings)
+    for group in GROUPS:
+        if isinstance(options := flat.get(group), dict):
+            flat |= {f"{group}.{name}": value for name, value in options.items()}
+            del flat[group]
+    return flat
+
+
+_SIZES = ("d_model", "d_ff", "embeddings.size", "image_size", "patch_size")
+_TABLES = {"max_len": "learned", "positions.relative_buckets": "relative"}
+"""Settings that are a size of an array: always, and if the kind of positions has this word."""

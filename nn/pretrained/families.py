@@ -13,9 +13,15 @@ from typing import Any
 from minigrad.io.json import Settings
 from minigrad.io.shards import SafetensorsFolder
 
-from ..models.config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig
+from ..models.config import (
+    GROUPS,
+    EncoderConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from ..models.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
-from ..models.weights import check_sizes
+from ..models.weights import check_sizes, flat_settings
 from .tables import ACTIVATIONS, check_supported, named, read_table
 
 __all__ = ["FAMILIES", "HEADS", "Family"]
@@ -63,9 +69,13 @@ class Family:
         with named(self.settings, s):
             for rest in self.more:
                 values |= rest(s, values)
+            values = self.kind.grouped(values)
+            for name, group in GROUPS.items():
+                if isinstance(values.get(name), dict):
+                    values[name] = group(**values[name])
             config = self.kind(**values)
             if weights is not None:
-                check_sizes(config.to_dict(), weights, weights.where.name)
+                check_sizes(flat_settings(config.to_dict()), weights, weights.where.name)
             return config
 
     @property

@@ -17,7 +17,7 @@ from ..models.base import Model
 from ..models.config import LanguageModelConfig, TransformerConfig
 from ..text.loading import TOKENIZER_FILES
 from .families import FAMILIES, HEADS
-from .tables import Place, new_name, places, rules_of, write_table
+from .tables import Place, explicit, new_name, places, rules_of, write_table
 
 __all__ = ["save"]
 
@@ -95,7 +95,7 @@ def save(
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     """All arrays of the file, by their names."""
     own = {name: p.data for name, p in model.named_parameters()}
-    if model.config.positions == "sinusoidal":
+    if model.config.positions.kind == "sinusoidal":
         own = {name: _in_halves(name, array, model.config.d_model) for name, array in own.items()}
     return {
         name: place.join([own[o] for o in place.ours]) for name, place in origin.places.items()
@@ -134,9 +134,9 @@ def adopted(model: Model) -> Origin:
     config: Any = model.config
     head, settings = "", dict[str, Any]()
     if isinstance(config, LanguageModelConfig):
-        name = "gpt_neox" if config.positions == "rotary" else "gpt2"
+        name = "gpt_neox" if model.config.positions.kind == "rotary" else "gpt2"
         if config.norm == "rms":
-            name = "qwen2" if config.explicit()["attention_bias"] == "qkv" else "llama"
+            name = "qwen2" if explicit(config)["attention_bias"] == "qkv" else "llama"
         elif name == "gpt_neox":
             settings["rotary_pct"] = config.rotary().rotary_dim / config.size_of_head
     elif isinstance(config, TransformerConfig):
@@ -173,19 +173,19 @@ def adopted(model: Model) -> Origin:
 def _of_marian(config: TransformerConfig) -> dict[str, Any]:
     return {
         "share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie in ("all", "target"),
-        "scale_embedding": bool(config.scale_embedding), "forced_eos_token_id": None, "is_encoder_decoder": True,
+        "scale_embedding": bool(config.embeddings.scale), "forced_eos_token_id": None, "is_encoder_decoder": True,
     }  # fmt: skip
 
 
 def _essence(config: Any) -> dict[str, Any]:
     """What a configuration says about the results of its model, each thing said in one way."""
     passing = ("dropout", "dtype", "pruned_heads", "num_classes", "pool", "head_activation")
-    kinds = [kind for kind in ("rotary", "relative") if kind not in config.positions]
+    kinds = [kind for kind in ("rotary", "relative") if kind not in config.positions.kind]
     essence = {
-        name: value for name, value in config.explicit().items()
+        name: value for name, value in explicit(config).items()
         if name not in passing and not name.endswith("_dropout") and not any(kind in name for kind in kinds)
     }  # fmt: skip
-    if config.positions == "sinusoidal":  # in another order: see _in_halves
+    if config.positions.kind == "sinusoidal":  # in another order: see _in_halves
         essence["positions"] = "sinusoidal_halves"
     return essence | {
         "scale_embedding": round(config.embedding_factor, 9),

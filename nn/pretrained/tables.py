@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -29,11 +30,14 @@ import numpy as np
 
 from minigrad.io.json import REQUIRED, Settings, kinds_of
 
+from ..models.config import FLAT_NAMES, GROUPS
+
 __all__ = [
     "ACTIVATIONS",
     "Place",
     "Rule",
     "check_supported",
+    "explicit",
     "is_unused",
     "named",
     "new_name",
@@ -196,7 +200,10 @@ def _entries(table: str) -> dict[str, tuple[str, str]]:
 
 def read_table(kind: Any, table: str, s: Settings) -> dict[str, Any]:
     """Our settings, of the types that the configuration `kind` expects, from theirs."""
-    hints, entries, values = get_type_hints(kind), _entries(table), dict[str, Any]()
+    entries, values = _entries(table), dict[str, Any]()
+    hints = {**get_type_hints(kind), "positions": str}
+    for name, (group, option) in FLAT_NAMES.items():
+        hints[name] = get_type_hints(GROUPS[group])[option]
     for ours, (theirs, rest) in entries.items():
         if ours.startswith("="):
             words = rest.split("|")
@@ -231,6 +238,26 @@ def _taken(s: Settings, ours: str, name: str, default: Any, kinds: tuple[Any, ..
     return tuple(s.list(name, int)) if isinstance(value, list) else value
 
 
+def explicit(config: Any) -> dict[str, Any]:
+    """Return all settings by their flat names, with what takes effect in place of each None."""
+    settings = {**asdict(config), "positions": config.positions.kind}
+    for name, (group, option) in FLAT_NAMES.items():
+        settings[name] = getattr(getattr(config, group), option)
+    meant = {
+        "attention_dropout": config.dropout, "activation_dropout": config.dropout, "attention_bias": config.bias,
+        "num_kv_heads": config.num_heads, "head_dim": config.size_of_head, "embedding_size": config.d_model,
+        "attention_scale": config.size_of_head**-0.5, "final_norm": config.has_final_norm,
+        "rotary_dim": config.size_of_head, "head_dropout": config.dropout,
+    }  # fmt: skip
+    if isinstance(bias := settings["attention_bias"], str):
+        letters = "".join(letter for letter in "qkvo" if letter in bias)
+        settings["attention_bias"] = {"": False, "qkvo": True}.get(letters, letters)
+    del settings["attention"], settings["embeddings"]
+    return settings | {
+        name: value for name, value in meant.items() if settings.get(name, value) is None
+    }
+
+
 def write_table(table: str, config: Any) -> dict[str, Any]:
     """Theirs from ours."""
     ends, activations = (
@@ -238,7 +265,7 @@ def write_table(table: str, config: Any) -> dict[str, Any]:
         {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())},
     )
     values = {
-        **config.explicit(), "activation": activations.get(config.activation),
+        **explicit(config), "activation": activations.get(config.activation),
         "eos_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }  # fmt: skip
     words = [
@@ -261,7 +288,9 @@ def named(table: str, s: Settings) -> Iterator[None]:
         if str(error).startswith(s.where):
             raise
         theirs = {ours: theirs for ours, (theirs, _) in _entries(table).items()}
+        flat = {f"{group}.{option}": name for name, (group, option) in FLAT_NAMES.items()}
+        text = re.sub(r"\w+\.\w+", lambda match: flat.get(match[0], match[0]), str(error))
         text = re.sub(
-            r"\w+_\w+|^\w+(?=:)", lambda match: theirs.get(match[0], match[0]), str(error)
+            r"\w+_\w+|^\w+(?=:| must)", lambda match: theirs.get(match[0], match[0]), text
         )
         raise ValueError(f"{s.where}: {text}") from None

@@ -195,7 +195,7 @@ def tokenizer_named(name: str, **options: Any) -> Tokenizer:
         kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)
     }
     if name not in kinds:
-        raise ValueError(f"unknown tokenizer {name!r}; expected one of {', '.join(kinds)}")
+        raise ValueError(f"unknown tokenizer {name!r:.60}; expected one of {', '.join(kinds)}")
     if "model" in options:
         options["model"] = json.dumps(options["model"])
     return kinds[name](**options)

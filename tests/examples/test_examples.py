@@ -843,8 +843,8 @@ def test_it_goes_on_without_pictures_and_bleu(
         ("--source nothing.txt", "--source and --target go together"),
         ("--data a --source b --target c", "--data and --source exclude each other"),
         ("--sentences 100", "97|99 pairs are too few to hold out 800"),
-        ("--activation swoosh", "activation: expected one of relu, .*, got 'swoosh'"),
-        ("--dropout 1", "dropout: expected 0 <= dropout < 1, got 1.0"),
+        ("--activation swoosh", "activation must be one of relu, .*, got 'swoosh'"),
+        ("--dropout 1", "dropout must be a number of at least 0 and less than 1, got 1.0"),
         ("--label-smoothing 2", "expected 0 <= label_smoothing <= 1, got 2.0"),
         ("--batch-tokens 5", "a sentence of .* tokens exceeds max_tokens=5"),
         ("--beam 0", "argument --beam: expected a whole number of at least 1, got '0'"),
@@ -1081,7 +1081,7 @@ def cut_short(name: str, keep: float) -> Callable[[Path], None]:
         ),
         (
             edited("config.json", lambda c: c["model"].update(d_ff=8)),
-            "config.json: model: d_ff: no array in best.safetensors has this size, got 8",
+            "config.json: model: d_ff must be a size of an array in best.safetensors, got 8",
         ),
         (
             edited("config.json", lambda c: c["tokenizers"]["source"].update(name="foo")),

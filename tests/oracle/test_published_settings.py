@@ -16,6 +16,7 @@ from published import MODELS, make, results
 import nn
 from minigrad.io.json import Settings
 from nn.pretrained.families import FAMILIES
+from nn.pretrained.tables import explicit
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(
@@ -147,7 +148,7 @@ def test_what_config_json_does_not_say_is_as_transformers_has_it(name: str) -> N
         whole = json.loads(kind(**copy.deepcopy(said)).to_json_string(use_diff=False))
         sizes = {setting: whole[setting] for setting in required if setting in whole}
         expected, found = (
-            family.config(Settings(s, "config.json")).explicit() for s in (whole, sizes | said)
+            explicit(family.config(Settings(s, "config.json"))) for s in (whole, sizes | said)
         )
         assert found == expected, said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,8 @@ def test_beyond_the_window(tmp_path: Path, name: str) -> None:
     made.save_pretrained(tmp_path)
     ours = nn.load(tmp_path)
     close(ours(IDS).data, logits(made, IDS))
-    whole = nn.LanguageModel(nn.LanguageModelConfig(**{**ours.config.to_dict(), "window": None}))
+    attention = replace(ours.config.attention, window=None, window_layers=None)
+    whole = nn.LanguageModel(replace(ours.config, attention=attention))
     whole.load_state_dict(ours.state_dict())
     assert np.abs(whole.eval()(IDS).data - ours(IDS).data).max() > 1e-3
     np.testing.assert_allclose(
@@ -382,15 +384,16 @@ _LLAMA: dict[str, Any] = {
 }  # fmt: skip
 _NEOX: dict[str, Any] = {"positions": "rotary", "activation": "gelu", "tie": False}
 _BERT: dict[str, Any] = {
-    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "positions": "learned", "embeddings": nn.EmbeddingConfig(scale=False, norm=True), "activation": "gelu",
+    "norm_eps": 1e-12,
 }  # fmt: skip
 MADE_HERE: list[tuple[str, type[nn.Module], Any]] = [
     ("GPT2LMHeadModel", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32)),
-    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, num_kv_heads=2, tie=False, **_LLAMA)),
-    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention_bias="vkqo", **_LLAMA)),
-    ("Qwen2ForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention_bias="vkq", **_LLAMA)),
+    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(num_kv_heads=2), tie=False, **_LLAMA)),
+    ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(bias="vkqo"), **_LLAMA)),
+    ("Qwen2ForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(bias="vkq"), **_LLAMA)),
     ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, **_NEOX)),
-    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, parallel=True, rotary_dim=6, **_NEOX)),
+    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, parallel=True, **{**_NEOX, "positions": nn.PositionConfig(kind="rotary", rotary_dim=6)})),
     ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32)),
     ("BertForMaskedLM", nn.MaskedLanguageModel, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_types=2, **_BERT)),
     ("DistilBertForTokenClassification", nn.TokenClassifier, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_classes=3, **_BERT)),

@@ -160,8 +160,8 @@ def folder(tmp_path: Path) -> Path:
     pieces = {word: i for i, word in enumerate(["[PAD]", "[CLS]", "[SEP]", "[UNK]", *words])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(pieces, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    config = nn.EncoderConfig(len(pieces), 16, 4, 1, 32, num_types=2, positions="learned", embedding_norm=True,
-                              scale_embedding=False, activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0)  # fmt: skip
+    config = nn.EncoderConfig(len(pieces), 16, 4, 1, 32, num_types=2, positions="learned", embeddings=nn.EmbeddingConfig(scale=False, norm=True),
+                              activation="gelu", norm_eps=1e-12, max_len=20, dropout=0.0)  # fmt: skip
     nn.save(tmp_path / "encoder", nn.EncoderModel(config, np.random.default_rng(0)))
     tokenizer.save(str(tmp_path / "encoder/tokenizer.json"))
     (tmp_path / "encoder/tokenizer_config.json").write_text(

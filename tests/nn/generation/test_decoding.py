@@ -127,7 +127,8 @@ def test_sentences_do_not_depend_on_their_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True}]
+    "changes",
+    [{}, {"positions": "rotary", "attention": nn.AttentionConfig(num_kv_heads=1, qk_norm=True)}],
 )
 def test_no_sentences_give_no_translations(changes: dict[str, Any]) -> None:
     model, source = small(**changes), np.zeros((0, 4), int)

@@ -22,9 +22,12 @@ ALONE = np.array(
 )  # one short source: the projections are absorbed in its keys and values
 VARIANTS: list[dict[str, Any]] = [
     {}, {"bias": False, "norm_first": True}, {"tie": "all", "num_heads": 4, "activation": "silu"},
-    {"norm": "rms", "gated": True, "activation": "gelu", "attention_bias": "qv", "attention_scale": 0.3},
-    {"positions": "rotary", "num_kv_heads": 1, "qk_norm": True, "window": 3},
-    {"positions": "relative"}, {"positions": "learned", "head_dim": 6, "embedding_norm": True},
+    {"norm": "rms", "gated": True, "activation": "gelu", "attention": nn.AttentionConfig(bias="qv", scale=0.3)},
+    {"positions": "rotary", "attention": nn.AttentionConfig(num_kv_heads=1, qk_norm=True, window=3)},
+    {"positions": "relative"}, {
+        "positions": "learned", "attention": nn.AttentionConfig(head_dim=6),
+        "embeddings": nn.EmbeddingConfig(scale=True, norm=True),
+    },
 ]  # fmt: skip
 
 
@@ -73,7 +76,7 @@ def test_it_computes_what_the_model_does(changes: dict[str, Any]) -> None:
 def test_language_models(kind: str) -> None:
     options: dict[str, Any] = {
         "gpt": {},
-        "llama": {"positions": "rotary", "num_kv_heads": 2, "norm": "rms", "gated": True, "activation": "silu",
+        "llama": {"positions": "rotary", "attention": nn.AttentionConfig(num_kv_heads=2), "norm": "rms", "gated": True, "activation": "silu",
                   "bias": False, "tie": False},
         "t5": {"positions": "alibi", "norm_first": False},
     }[kind]  # fmt: skip

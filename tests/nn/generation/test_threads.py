@@ -63,7 +63,15 @@ def test_eight_threads_write_with_one_language_model(inference: bool) -> None:
     """Greedily, by a beam, drawn with a generator of each call, as a stream; attention recorded in between."""
     mg.manual_seed(0)
     c = nn.LanguageModelConfig(
-        30, 16, 2, 1, 32, dropout=0.4, positions="rotary", max_len=24, num_kv_heads=1
+        30,
+        16,
+        2,
+        1,
+        32,
+        dropout=0.4,
+        positions="rotary",
+        max_len=24,
+        attention=nn.AttentionConfig(num_kv_heads=1),
     )
     trained = nn.LanguageModel(c)
     for p in trained.parameters():

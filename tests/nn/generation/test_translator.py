@@ -70,7 +70,13 @@ def test_a_run_directory_of_an_older_version_is_read(tmp_path: Path) -> None:
     now.save(tmp_path)
     save_weights(tmp_path / "best.safetensors", now.model)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    old = {name: value for name, value in config["model"].items() if name in OLDER} | {"sos_id": 1}
+    settings = config["model"]
+    settings |= {
+        "attention_dropout": settings["attention"]["dropout"],
+        "positions": settings["positions"]["kind"],
+        "scale_embedding": settings["embeddings"]["scale"],
+    }
+    old = {name: value for name, value in settings.items() if name in OLDER} | {"sos_id": 1}
     assert set(old) == OLDER | {"sos_id"}
     (tmp_path / "config.json").write_text(
         json.dumps({"model": old, "tokenizers": config["tokenizers"]})

@@ -488,7 +488,13 @@ def models() -> list[tuple[Any, dict[str, Any]]]:
         12, 12, d_model=16, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=16
     )
     one = nn.LanguageModelConfig(
-        12, d_model=16, num_heads=4, num_kv_heads=2, num_layers=2, d_ff=16, positions="rotary"
+        12,
+        d_model=16,
+        num_heads=4,
+        attention=nn.AttentionConfig(num_kv_heads=2),
+        num_layers=2,
+        d_ff=16,
+        positions="rotary",
     )
     enc = nn.EncoderConfig(
         12,
@@ -496,7 +502,7 @@ def models() -> list[tuple[Any, dict[str, Any]]]:
         num_heads=4,
         num_layers=2,
         d_ff=16,
-        attention_scale=1.0,
+        attention=nn.AttentionConfig(scale=1.0),
         positions="relative",
     )
     ids, target = [4, 5, 6, 7], [8, 9, 2]

@@ -12,7 +12,7 @@ import nn
 
 ENCODER: dict[str, Any] = {
     "positions": "learned",
-    "scale_embedding": False,
+    "embeddings": nn.EmbeddingConfig(scale=False),
     "max_len": 20,
     "dtype": "float64",
 }

@@ -316,7 +316,7 @@ VARIANTS: list[dict[str, Any]] = [
     {}, {"norm_first": True}, {"norm": "rms", "norm_first": True, "gated": True, "activation": "silu"},
     {"positions": "learned"}, {"positions": "sinusoidal_halves", "tie": "target", "bias": False},
     {"positions": "none", "activation": "gelu", "final_norm": True, "output_bias": False},
-    {"tie": "all", "source_vocab_size": 13}, {"scale_embedding": False, "num_encoder_layers": 1},
+    {"tie": "all", "source_vocab_size": 13}, {"embeddings": nn.EmbeddingConfig(scale=False), "num_encoder_layers": 1},
 ]  # fmt: skip
 variants = pytest.mark.parametrize(
     "changes", VARIANTS, ids=lambda c: ",".join(f"{k}={v}" for k, v in c.items()) or "paper"
@@ -436,11 +436,12 @@ def test_language_model_and_classifier() -> None:
     assert all(p.grad is not None for p in classifier.parameters())
 
 
-@pytest.mark.parametrize("field", ["attention_dropout", "activation_dropout"])
+@pytest.mark.parametrize("field", ["attention", "activation_dropout"])
 def test_dropouts_of_their_own(field: str) -> None:
     found = {}
     for value in (None, 0.0, 0.25):
-        model = nn.Transformer(config(dropout=0.5, **{field: value}))
+        setting = nn.AttentionConfig(dropout=value) if field == "attention" else value
+        model = nn.Transformer(config(dropout=0.5, **{field: setting}))
         places = [
             m for m in model.modules() if type(m) in (nn.FeedForward, nn.MultiHeadSelfAttention)
         ]
@@ -450,7 +451,7 @@ def test_dropouts_of_their_own(field: str) -> None:
 
 
 def test_config_goes_round_and_is_checked() -> None:
-    c = config(tie="target", attention_dropout=0.2)
+    c = config(tie="target", attention=nn.AttentionConfig(dropout=0.2))
     assert nn.TransformerConfig.from_dict(c.to_dict()) == c
     with pytest.raises(
         ValueError, match="unknown settings: d_modle, heads; expected some of activation"
@@ -458,11 +459,14 @@ def test_config_goes_round_and_is_checked() -> None:
         nn.TransformerConfig.from_dict({"d_modle": 8, "heads": 2})
     for changes, message in [
         ({"num_heads": 3}, "d_model must be divisible by num_heads, got d_model=8 and num_heads=3"),
-        ({"activation": "swoosh"}, "activation: expected one of relu, .* got 'swoosh'"),
-        ({"dropout": 1.0}, "dropout: expected 0 <= dropout < 1, got 1.0"),
-        ({"tie": "all"}, "tie='all' needs one vocabulary, got sizes 11 and 13"),
-        ({"d_ff": 0}, "d_ff: expected at least 1, got 0"),
-        ({"dtype": "int32"}, "dtype: expected a floating dtype, got 'int32'"),
+        ({"activation": "swoosh"}, "activation must be one of relu, .* got 'swoosh'"),
+        ({"dropout": 1.0}, "dropout must be a number of at least 0 and less than 1, got 1.0"),
+        (
+            {"tie": "all"},
+            "target_vocab_size must be equal to source_vocab_size with tie='all', got 13 and 11",
+        ),
+        ({"d_ff": 0}, "d_ff must be at least 1, got 0"),
+        ({"dtype": "int32"}, "dtype must be a floating dtype, got 'int32'"),
     ]:
         with pytest.raises(ValueError, match=message):
             config(**changes)

@@ -84,7 +84,9 @@ def test_bad_scalings_are_refused() -> None:
         with pytest.raises(ValueError, match=message):
             nn.RotaryPositions(8, scaling=scaling)
         with pytest.raises(ValueError, match=message):
-            nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_scaling=scaling)
+            nn.LanguageModelConfig(
+                9, 8, 1, positions=nn.PositionConfig(kind="rotary", rotary_scaling=scaling)
+            )
     with pytest.raises(ValueError, match="expected an even head_dim, got 3"):
         nn.RotaryPositions(3)
     for count in (0, 3, 10):
@@ -92,8 +94,8 @@ def test_bad_scalings_are_refused() -> None:
             ValueError, match=f"expected an even rotary_dim of at most 8, got {count}"
         ):
             nn.RotaryPositions(8, rotary_dim=count)
-    with pytest.raises(ValueError, match="rotary_dim: expected at least 1, got 0"):
-        nn.LanguageModelConfig(9, 8, 1, positions="rotary", rotary_dim=0)
+    with pytest.raises(ValueError, match="positions.rotary_dim must be at least 1, got 0"):
+        nn.PositionConfig(kind="rotary", rotary_dim=0)
 
 
 def test_a_part_of_each_head_turns() -> None:
@@ -237,7 +239,15 @@ def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
 
 def test_relative_bias_in_a_stack_is_one_table_with_a_gradient() -> None:
     config = nn.EncoderConfig(
-        9, 8, 2, 3, 12, positions="relative", dropout=0.0, dtype="float64", attention_scale=1.0
+        9,
+        8,
+        2,
+        3,
+        12,
+        positions="relative",
+        dropout=0.0,
+        dtype="float64",
+        attention=nn.AttentionConfig(scale=1.0),
     )
     model = nn.EncoderModel(config, np.random.default_rng(0))
     names = [name for name in model.state_dict() if "position_bias" in name]
@@ -288,10 +298,8 @@ def llamas(scaling: dict[str, Any] | None) -> tuple[Any, nn.LanguageModel]:
         4,
         2,
         48,
-        num_kv_heads=2,
-        positions="rotary",
-        rotary_base=5000.0,
-        rotary_scaling=scaling,
+        attention=nn.AttentionConfig(num_kv_heads=2),
+        positions=nn.PositionConfig(kind="rotary", rotary_base=5000.0, rotary_scaling=scaling),
         norm="rms",
         norm_eps=1e-6,
         activation="silu",

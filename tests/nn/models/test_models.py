@@ -24,7 +24,9 @@ def language_model(**options: Any) -> nn.LanguageModel:
 @pytest.mark.parametrize("vocab", [65, 2000])
 @pytest.mark.parametrize("width", [32, 256])
 @pytest.mark.parametrize(
-    "options", [{}, {"positions": "rotary", "norm": "rms"}, {"scale_embedding": True}], ids=str
+    "options",
+    [{}, {"positions": "rotary", "norm": "rms"}, {"embeddings": nn.EmbeddingConfig(scale=True)}],
+    ids=str,
 )
 def test_a_tied_language_model_starts_near_ln_v(
     vocab: int, width: int, options: dict[str, Any]
@@ -38,8 +40,8 @@ def test_a_tied_language_model_starts_near_ln_v(
 
 MODELS: list[Callable[..., Any]] = [
     lambda **o: nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, tie="target", **SMALL), **o),
-    lambda **o: nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 12, eos_id=(2, 3), window_layers=[0], **SMALL), **o),
-    lambda **o: nn.EncoderModel(nn.EncoderConfig(9, 8, 2, 2, 12, shared_layers=True, embedding_size=4, **SMALL), **o),
+    lambda **o: nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 12, eos_id=(2, 3), attention=nn.AttentionConfig(window=3, window_layers=[0]), **SMALL), **o),
+    lambda **o: nn.EncoderModel(nn.EncoderConfig(9, 8, 2, 2, 12, shared_layers=True, embeddings=nn.EmbeddingConfig(scale=True, size=4), **SMALL), **o),
     lambda **o: nn.EncoderClassifier(
         nn.EncoderConfig(9, 8, 2, 1, 12, num_classes=3, pool="first", head_activation="tanh", **SMALL), **o),
     lambda **o: nn.TokenClassifier(nn.EncoderConfig(9, 8, 2, 1, 12, num_classes=3, num_types=2, **SMALL), **o),
@@ -239,9 +241,3 @@ def test_evaluating_is_of_the_context() -> None:
     assert dropout.training and not (dropout(x).data == 1).all()
     dropout.eval()
     assert not dropout.training
-
-
-@pytest.mark.parametrize("setting", ["window_layers", "no_rotary_layers"])
-def test_config_with_shared_layers_refuses_settings_of_single_layers(setting: str) -> None:
-    with pytest.raises(ValueError, match=f"{setting} must be empty with shared_layers=True.*(1,)"):
-        nn.EncoderConfig(9, 8, 2, 3, 12, shared_layers=True, positions="rotary", **{setting: (1,)})

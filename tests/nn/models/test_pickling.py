@@ -35,7 +35,9 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "classifier": lambda: nn.EncoderClassifier(encoder(num_classes=3)),
     "masked": lambda: nn.MaskedLanguageModel(encoder()),
     "rotary": lambda: nn.LanguageModel(
-        nn.LanguageModelConfig(12, 8, 2, 2, 16, positions="rotary", num_kv_heads=1)
+        nn.LanguageModelConfig(
+            12, 8, 2, 2, 16, positions="rotary", attention=nn.AttentionConfig(num_kv_heads=1)
+        )
     ),
 }
 

@@ -30,11 +30,12 @@ LLAMA = nn.LanguageModelConfig(
     activation="silu",
     bias=False,
     positions="rotary",
-    num_kv_heads=2,
+    attention=nn.AttentionConfig(num_kv_heads=2),
     tie=False,
 )
 ENCODER: dict[str, Any] = {
-    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "positions": "learned", "embeddings": nn.EmbeddingConfig(scale=False, norm=True), "activation": "gelu",
+    "norm_eps": 1e-12,
     "max_len": 20,
 }  # fmt: skip
 BERT = nn.EncoderConfig(30, 16, 4, 2, 32, num_types=2, **ENCODER)
@@ -49,7 +50,7 @@ VIT = nn.EncoderConfig(
     patch_size=4,
     norm_first=True,
     positions="learned",
-    scale_embedding=False,
+    embeddings=nn.EmbeddingConfig(scale=False),
     activation="gelu",
     norm_eps=1e-12,
 )
@@ -121,7 +122,7 @@ def test_interleaved_sines_become_halves(tmp_path: Path) -> None:
             parameter.data[...] += np.random.default_rng(0).standard_normal(parameter.shape)
         nn.save(tmp_path, model)
         again = nn.load(tmp_path)
-        assert again.config.positions == "sinusoidal_halves" and again.config.tie == tie
+        assert again.config.positions.kind == "sinusoidal_halves" and again.config.tie == tie
         np.testing.assert_allclose(result(again), result(model), rtol=1e-4, atol=1e-4)
 
 
@@ -172,7 +173,15 @@ def test_a_model_that_no_family_describes(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"save: not a model that {message}.*nn.save_weights"):
             nn.save(tmp_path / "x", model)
     letters = nn.LanguageModelConfig(
-        30, 16, 4, 2, 32, norm="rms", positions="rotary", bias=False, attention_bias="qk"
+        30,
+        16,
+        4,
+        2,
+        32,
+        norm="rms",
+        positions="rotary",
+        bias=False,
+        attention=nn.AttentionConfig(bias="qk"),
     )
     with pytest.raises(
         ValueError, match='save: Llama: attention_bias: expected true or false, got "qk"'
@@ -194,13 +203,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "heads that do not divide": ({"n_head": 3}, "config.json: n_embd must be divisible by n_head, got n_embd=16 and n_head=3"),
     "unknown activation": ({"activation_function": "mish"}, 'activation_function: expected one of gelu, .* got "mish"'),
     "a setting that is not supported": ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx: expected false"),
-    "10^12 words": ({"vocab_size": 10**12}, "config.json: vocab_size: no array in model.safetensors has this size, got 1000000000000"),
-    "10^12 wide": ({"n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size, got 1"),
-    "10^12 positions": ({"n_positions": 10**12}, "config.json: n_positions: no array in model.safetensors has this"),
-    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: n_inner: no array in model.safetensors has this size"),
-    "10^12 layers": ({"n_layer": 10**12}, "config.json: n_layer: got 1000000000000, but model.safetensors has 28 arrays"),
-    "10^12 heads": ({"n_head": 10**12, "n_embd": 10**12}, "config.json: n_embd: no array in model.safetensors has this size"),
-    "a token beyond the vocabulary": ({"eos_token_id": 30}, "config.json: eos_token_id: expected less than the 30 tokens, got 30"),
+    "10^12 words": ({"vocab_size": 10**12}, "config.json: vocab_size must be a size of an array in model.safetensors, got 1000000000000"),
+    "10^12 wide": ({"n_embd": 10**12}, "config.json: n_embd must be a size of an array in model.safetensors, got 1"),
+    "10^12 positions": ({"n_positions": 10**12}, "config.json: n_positions must be a size of an array in model.safetensors"),
+    "10^12 in a layer": ({"n_inner": 10**12}, "config.json: n_inner must be a size of an array in model.safetensors"),
+    "10^12 layers": ({"n_layer": 10**12}, "config.json: n_layer must be at most 28, the number of arrays in model.safetensors"),
+    "10^12 heads": ({"n_head": 10**12, "n_embd": 10**12}, "config.json: n_embd must be a size of an array in model.safetensors"),
+    "a token beyond the vocabulary": ({"eos_token_id": 30}, "config.json: eos_token_id must be less than the 30 tokens, got 30"),
     "one that is forced": ({"forced_bos_token_id": 30}, "config.json: expected token ids from 0 to 29, got 30"),
     "a layer too many": ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
     "a layer too few": ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
@@ -516,7 +525,7 @@ def test_settings_for_generation(tmp_path: Path) -> None:
     (tmp_path / "y/generation_config.json").write_text('{"decoder_start_token_id": 30}')
     with pytest.raises(
         ValueError,
-        match="generation_config.json: decoder_start_token_id: expected less than the 30",
+        match="generation_config.json: decoder_start_token_id must be less than the 30",
     ):
         nn.load(tmp_path / "y")
 
@@ -565,7 +574,7 @@ def test_images(tmp_path: Path) -> None:
         (lambda: nn.attribute(model, found[:1]), "attribute: expected one sequence of ids"),
         (
             lambda: nn.load(folder(tmp_path / "x", "vit, classes", image_size=9)),
-            "config.json: image_size: expected a multiple",
+            "config.json: image_size must be a multiple",
         ),
     ):
         with pytest.raises(ValueError, match=message):
@@ -583,7 +592,8 @@ def test_images(tmp_path: Path) -> None:
 def test_sizes_of_images_take_no_memory(tmp_path: Path, name: str) -> None:
     sizes = {"image_size": 4 * 10**6, "patch_size": 2, "num_channels": 10**12}
     with pytest.raises(
-        ValueError, match="config.json: (image_size|num_channels): no .*in model.safetensors.*got"
+        ValueError,
+        match="config.json: (image_size|num_channels) must be .*in model.safetensors.*got",
     ):
         nn.load(folder(tmp_path, "vit, classes", **{name: sizes[name]}))
 

@@ -36,7 +36,8 @@ SIZES = (len(WORDS), 8, 2, 1, 16)  # words, width, heads, layers, inner width
 MOST = 100_000 if INTENSE else 38  # cases of a family
 EACH = 1000 if INTENSE else 40  # cases of one kind for one file
 ENCODER: dict[str, Any] = {
-    "positions": "learned", "embedding_norm": True, "scale_embedding": False, "activation": "gelu", "norm_eps": 1e-12,
+    "positions": "learned", "embeddings": nn.EmbeddingConfig(scale=False, norm=True), "activation": "gelu",
+    "norm_eps": 1e-12,
     "max_len": 20,
 }  # fmt: skip
 
@@ -85,7 +86,7 @@ def gpt2(path: Path) -> None:
 def llama(path: Path) -> None:
     """In two files with an index."""
     language_model(path, norm="rms", norm_eps=1e-6, gated=True, activation="silu", bias=False, positions="rotary",
-                   num_kv_heads=1, tie=False)  # fmt: skip
+                   attention=nn.AttentionConfig(num_kv_heads=1), tie=False)  # fmt: skip
     file = SafetensorsFile(path / "model.safetensors")
     places = {name: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, name in enumerate(file)}
     for shard in set(places.values()):
@@ -198,8 +199,7 @@ def mpnet(path: Path) -> None:
         *SIZES,
         **{
             **ENCODER,
-            "positions": "learned_relative",
-            "position_offset": 2,
+            "positions": nn.PositionConfig(kind="learned_relative", offset=2),
             "pad_id": 1,
             "max_len": 18,
         },
@@ -394,22 +394,22 @@ def test_a_length_without_end_takes_no_memory_where_no_table_has_it(tmp_path: Pa
         tracemalloc.stop()
     assert lengths[20] == lengths[10**12]
     with pytest.raises(
-        ValueError, match="d_model: no array in a file has this size, got 1000000000000"
+        ValueError, match="d_model must be a size of an array in a file, got 1000000000000"
     ):
         check_sizes({"max_len": 20, "d_model": 10**12}, {}, "a file")
-    for setting, positions in (("max_len", "learned"), ("relative_buckets", "relative")):
+    for setting, positions in (("max_len", "learned"), ("positions.relative_buckets", "relative")):
         for kind in (positions, "learned_relative"):
             with pytest.raises(
-                ValueError, match=f"{setting}: no array in a file has this size, got 20"
+                ValueError, match=f"{setting} must be a size of an array in a file, got 20"
             ):
-                check_sizes({setting: 20, "positions": kind}, {}, "a file")
+                check_sizes({setting: 20, "positions.kind": kind}, {}, "a file")
     (tmp_path / "marian").mkdir()
     marian(tmp_path / "marian")
     settings = json.loads((tmp_path / "marian" / "config.json").read_text())
     write(tmp_path / "marian" / "config.json", settings | {"max_position_embeddings": 10**12})
     with pytest.raises(
         ValueError,
-        match="config.json: max_position_embeddings: .* too large to make, got 1000000000000",
+        match="config.json: max_position_embeddings must be small enough .*, got 1000000000000",
     ):
         nn.load(tmp_path / "marian")
 
