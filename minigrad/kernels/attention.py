@@ -67,7 +67,10 @@ def attention_definition(
 
 def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     """scores to softmax(scores) · factor over the last axis, counting only where `mask`."""
-    if needs_shift(scores.min(initial=0), scores.max(initial=0), scores.dtype):
+    low, high = scores.min(initial=0), scores.max(initial=0)
+    if mask is not None and np.isnan(low):
+        np.copyto(scores, 0, where=~mask)  # a NaN that is masked does not count
+    if needs_shift(low, high, scores.dtype):
         if mask is None:
             scores -= scores.max(-1, keepdims=True)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.elementwise import sqrt, square
-from ..ops.reduction import mean
+from ..ops.reduction import centring_mean, mean
 from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
 from .definitions import kernel
 
@@ -22,7 +22,7 @@ def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: boo
     """c / √(mean of c² + eps) · weight + bias of each row, where c is the row, less its mean if
     `centred`.
     """
-    c = x - mean(x, -1, True) if centred else x
+    c = x - centring_mean(x, -1) if centred else x
     y = c / sqrt(mean(square(c), -1, True) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
@@ -61,6 +61,36 @@ def _row_norm_vjp(
     return tuple(c if needed else None for c, needed in zip(found, needs))
 
 
+_FAR = 16.0
+"""Means of more standard deviations than this are corrected; others are exact to a few ulps."""
+
+
+def _normalize_block(
+    rows: np.ndarray,
+    weight: np.ndarray | None,
+    bias: np.ndarray | None,
+    means: np.ndarray | None,
+    scale: np.ndarray,
+    y: np.ndarray,
+    block: slice,
+    eps: float,
+) -> None:
+    """Write the factors of the rows `block` to `scale`, and the normalized rows to `y`."""
+    c, part, s = rows[block], y[block], scale[block]
+    if means is not None:
+        c = np.subtract(c, means[block], out=part)
+    s[:, 0] = np.vecdot(c, c)
+    s /= c.shape[1]
+    s += eps
+    np.sqrt(s, out=s)
+    np.reciprocal(s, out=s)
+    np.multiply(c, s, out=part)
+    if weight is not None:
+        part *= weight
+    if bias is not None:
+        part += bias
+
+
 @kernel(vjp=_row_norm_vjp, definition=row_norm_definition)
 def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
@@ -71,21 +101,16 @@ def _row_norm(x, weight, bias, /, eps, centred):
         raise ValueError(f"bias must have the shape of a row, ({width},), got {bias.shape}")
     y, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     means = np.empty_like(scale) if centred else None
-    for block in row_blocks(n, width) if width else ():
-        c, part, s = rows[block], y[block], scale[block]
+    blocks = row_blocks(n, width) if width else ()
+    for block in blocks:
         if means is not None:
-            np.matmul(c, mean_column(width, c.dtype), out=means[block])
-            c = np.subtract(c, means[block], out=part)
-        s[:, 0] = np.vecdot(c, c)
-        s /= width
-        s += eps
-        np.sqrt(s, out=s)
-        np.reciprocal(s, out=s)
-        np.multiply(c, s, out=part)
-        if weight is not None:
-            part *= weight
-        if bias is not None:
-            part += bias
+            np.matmul(rows[block], mean_column(width, rows.dtype), out=means[block])
+        _normalize_block(rows, weight, bias, means, scale, y, block, eps)
+    if means is not None and np.maximum.reduce(np.abs(means * scale), None, initial=0) > _FAR:
+        # a mean is rounded to its own precision, which is coarse beside small deviations from it
+        for block in blocks:
+            means[block] += (rows[block] - means[block]) @ mean_column(width, rows.dtype)
+            _normalize_block(rows, weight, bias, means, scale, y, block, eps)
     return y.reshape(x.shape), (means, scale)
 
 

@@ -81,19 +81,20 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     """
     if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
         return var(x, axis, keepdims, **options)
-    known, dtype = options.pop("mean", None), options.pop("dtype", None)
-    x = x if dtype is None else astype(x, dtype)
-    x = _counted(x, options.pop("where", None))
-    if len(options) > 1 or options.keys() - {"ddof", "correction"}:
+    if len(options.keys() & {"ddof", "correction"}) > 1 or options.keys() - _VARIANCE_OPTIONS:
         raise ValueError(
             f"nanvar: expected correction or ddof, and where; got {', '.join(options)}"
         )
-    middle = nanmean(x, axis, True) if known is None else astype(known, unwrap(x).dtype)
-    spread = square(choose(np.isnan(unwrap(x)), middle, x) - middle)
-    left = _count(x, axis, keepdims) - next(iter(options.values()), 0)
-    return reduction.sum(spread, axis, keepdims) / np.where(left > 0, left, np.nan).astype(
-        left.dtype
-    )
+    counted = ~np.isnan(unwrap(x))
+    if options.get("where") is not None:
+        counted = counted & reduction.counted(x, options["where"])
+    y = var(choose(counted, x, 0), axis, keepdims, **{**options, "where": counted})
+    left = np.sum(counted, axis=axis, keepdims=keepdims)
+    correction = options.get("ddof", options.get("correction", 0))
+    return choose(left > correction, y, np.nan)
+
+
+_VARIANCE_OPTIONS = {"ddof", "correction", "dtype", "where", "mean"}
 
 
 @function(numpy=np.nanstd)

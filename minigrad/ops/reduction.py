@@ -143,6 +143,18 @@ def mean(
     return sum(x, axis, keepdims, where=where) / count(x, axis, keepdims, where)
 
 
+def centring_mean(x: Any, axis: Axis, where: Any = None) -> Tensor:
+    """Return the mean over `axis`, with keepdims, such that x - mean is exact to rounding.
+
+    The sum of equal numbers is rounded. The mean of the differences that are left corrects the
+    mean, so that differences of equal numbers are 0.
+    """
+    y = mean(x, axis, True, where=where)
+    with np.errstate(invalid="ignore", over="ignore"):  # an infinite x has no mean
+        rest = mean(np.asarray(unwrap(x)) - y.data, axis, True, where=where)
+    return y + rest.data.astype(y.dtype)
+
+
 _mean_of = mean  # for functions that take one as `mean`
 
 
@@ -179,20 +191,26 @@ def var(
     if dtype is None and mean is None and is_half(x):
         single = var(x, axis, keepdims, correction=less, dtype=np.float32, where=where)
         return astype(single, np.float16)
-    middle = (
-        _mean_of(x if dtype is None else astype(x, dtype), axis, True, where=where)
-        if mean is None
-        else mean
-    )
-    middle = middle if dtype is None else astype(middle, dtype)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
-    squares = sum(square(x - middle), axis, keepdims, where=where, dtype=dtype)
+    x = x if dtype is None else astype(x, dtype)
     if where is None:  # one count for all slices
         n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
         n = count(x, axis, keepdims, where)
-    return squares / np.asarray(np.maximum(n - less, 0), squares.dtype)
+    with np.errstate(over="ignore"):
+        middle = _mean_of(x, axis, True, where=where) if mean is None else mean
+        middle = middle if dtype is None else astype(middle, dtype)
+        squares = sum(square(x - middle), axis, keepdims, where=where)
+        y = squares / np.asarray(np.maximum(n - less, 0), squares.dtype)
+        if y.dtype != np.float32:
+            return y
+        smallest = 0 if mean is not None else 1e-6 * np.square(middle.data).reshape(y.shape)
+    if ((smallest <= y.data) & (y.data < np.inf)).all():
+        return y
+    # float32 overflows, or the variance is small beside the rounding of the mean
+    wide = var(x, axis, keepdims, correction=less, dtype=np.float64, where=where, mean=mean)
+    return astype(wide, np.float32)
 
 
 @function(numpy=np.std, methods="std")
@@ -210,7 +228,12 @@ def std(
 ) -> Tensor:
     """The square root of `var`."""
     given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
-    return root(var(x, axis, keepdims, **given, dtype=dtype, where=where, mean=mean))
+    given |= {"where": where, "mean": mean}
+    with np.errstate(over="ignore"):
+        y = root(var(x, axis, keepdims, **given, dtype=dtype))
+    if y.dtype == np.float32 and np.isinf(y.data).any():  # the variance overflows, not the root
+        y = astype(root(var(x, axis, keepdims, **given, dtype=np.float64)), np.float32)
+    return y
 
 
 def root(squares: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
 from minigrad.ops.axes import shape_of
+from minigrad.ops.reduction import centring_mean
 
 from .module import Module, Parameter
 
@@ -170,8 +171,9 @@ class BatchNorm1d(Module):
                 raise ValueError(
                     f"BatchNorm1d: expected more than one row in training, got shape {shape}"
                 )
-            mean, var = mg.mean(x, rows), mg.var(x, rows)
-            self.running_mean += self.momentum * (unwrap(mean) - self.running_mean)
+            mean = centring_mean(x, rows)
+            var = mg.var(x, rows, mean=mean)
+            self.running_mean += self.momentum * (unwrap(mean).reshape(-1) - self.running_mean)
             self.running_var += self.momentum * (unwrap(var) * (n / (n - 1)) - self.running_var)
         else:
             mean, var = Tensor(self.running_mean), Tensor(self.running_var)
