@@ -10,7 +10,6 @@ from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from . import reduction
 from .axes import Axis
-from .elementwise import square
 from .elementwise import where as choose
 from .reduction import count, cumprod, cumsum, prod, root, var
 from .shape import astype, clone
