@@ -220,7 +220,7 @@ ASGD                  nn.MovingAverage beside minigrad.optim.SGD
 LBFGS                 scipy.optimize.minimize(minigrad.value_and_grad(loss), w, jac=True, method="L-BFGS-B")
 SparseAdam            minigrad.optim.Adam
 swa_utils             nn.MovingAverage, or nn.average_weights
-ChainedScheduler      LambdaLR with the product of the factors
+ChainedScheduler      step() of each schedule; their factors multiply
 CyclicLR              LambdaLR with a function of the epoch
 MultiplicativeLR      LambdaLR, whose factor is of the first learning rate
 LRScheduler           Schedule

@@ -249,7 +249,11 @@ SCHEDULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("StepLR", {"step_size": 3}, {"step_size": 4}),
     ("MultiStepLR", {"milestones": [7, 20]}, {"milestones": [7, 200]}),
     ("CosineAnnealingLR", {"T_max": 70}, {"T_max": 80}),
-    ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20}, {"max_lr": 2.0, "total_steps": 21}),
+    (
+        "OneCycleLR",
+        {"max_lr": 2.0, "total_steps": 20, "cycle_momentum": False},
+        {"max_lr": 2.0, "total_steps": 21, "cycle_momentum": False},
+    ),
     ("ReduceLROnPlateau", {"patience": 1}, {"patience": 2}),
 ]
 
