@@ -8,21 +8,42 @@ from typing import Any
 
 import numpy as np
 
-from .optimizer import FlatGroup, Optimizer
-from .settings import checked_number
+from .optimizer import FlatGroup, Optimizer, sum_of_squares
+from .settings import checked_flag, checked_number
 
 __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """Kingma, Ba (2015), arXiv:1412.6980; `weight_decay` adds that multiple of the parameter to its
-    gradient.
+    """Adam: steps of m / (√v + eps), for averages m of gradients and v of their squares.
 
-    The state is the paper's m and v, the averages of gradients and of their squares, before the
-    correction of their bias: `exp_avg` and `exp_avg_sq`, as PyTorch names them.
+    Each parameter counts its steps by itself, for the correction of the averages' bias. The state
+    is the averages before that correction, `exp_avg` and `exp_avg_sq`, as PyTorch names them.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaves, or groups of them with settings of their own.
+    lr : float
+        The learning rate.
+    betas : tuple of two floats
+        Decay of the averages of gradients, and of their squares.
+    eps : float
+        Added to the root of the average of squares.
+    weight_decay : float
+        This multiple of a parameter is added to its gradient.
+    amsgrad : bool
+        Divide by the largest average of squares so far: Reddi, Kale, Kumar (2018).
+    maximize : bool
+        Follow the gradients upwards.
+    clip_norm, skip_nonfinite
+        See `Optimizer`.
+
+    References
+    ----------
+    Kingma, Ba (2015), arXiv:1412.6980.
     """
 
-    state_names = ("exp_avg", "exp_avg_sq")
     decoupled = False
 
     def __init__(
@@ -32,11 +53,25 @@ class Adam(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
         clip_norm: float | None = None,
         skip_nonfinite: bool = False,
     ) -> None:
-        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults, clip_norm, skip_nonfinite)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults, clip_norm=clip_norm, skip_nonfinite=skip_nonfinite)
+
+    def _state_names(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        names = ("exp_avg", "exp_avg_sq")
+        return (*names, "max_exp_avg_sq") if settings["amsgrad"] else names
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         super()._check(settings)
@@ -46,17 +81,29 @@ class Adam(Optimizer):
         for i, beta in enumerate(betas):
             checked_number(name, f"betas[{i}]", beta, high=1.0)
         checked_number(name, "eps", settings["eps"], above=True)
+        checked_flag(name, "amsgrad", settings["amsgrad"])
+
+    def is_safe(self, norm: float) -> bool:
+        return super().is_safe(norm) and (
+            self.decoupled
+            or all(  # the squares of gradients contain those of decayed parameters
+                g.settings["weight_decay"] == 0 or sum_of_squares([g.data]) < g.large**2
+                for g in self._groups
+            )
+        )
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         (b1, b2), lr, decay = settings["betas"], settings["lr"], settings["weight_decay"]
         # lr · m̂ / (√v̂ + eps) = rate · m / (√v + small)
         root = math.sqrt(1 - b2**steps)
-        return b1, b2, lr * root / (1 - b1**steps), settings["eps"] * root, decay, 1 - lr * decay
+        rate, small = lr * root / (1 - b1**steps), settings["eps"] * root
+        sign = -1.0 if settings["maximize"] else 1.0
+        return b1, b2, rate, small, decay, 1 - lr * decay, sign, settings["amsgrad"]
 
     def _update(self, group: FlatGroup, block: slice, factor: float, constants: Any) -> None:
-        b1, b2, rate, small, decay, shrink = constants
+        b1, b2, rate, small, decay, shrink, sign, amsgrad = constants
         p, m, v = group.data[block], group.state["exp_avg"][block], group.state["exp_avg_sq"][block]
-        t = group.grad[block] * (factor * (1 - b1))  # (1 - β₁) g
+        t = group.grad[block] * (sign * factor * (1 - b1))  # (1 - β₁) g
         if decay and self.decoupled:
             p *= shrink
         elif decay:
@@ -67,6 +114,9 @@ class Adam(Optimizer):
         t *= (1 - b2) / (1 - b1) ** 2  # (1 - β₂) g²
         v *= b2
         v += t
+        if amsgrad:
+            largest = group.state["max_exp_avg_sq"][block]
+            v = np.maximum(largest, v, out=largest)
         np.sqrt(v, out=t)
         t += small
         np.divide(m, t, out=t)
@@ -75,8 +125,13 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose `weight_decay` shrinks the parameters directly: Loshchilov, Hutter (2019),
-    arXiv:1711.05101.
+    """Adam whose `weight_decay` shrinks the parameters directly, by 1 - lr · weight_decay.
+
+    The parameters are those of `Adam`; `weight_decay` is 0.01 by default.
+
+    References
+    ----------
+    Loshchilov, Hutter (2019), arXiv:1711.05101.
     """
 
     decoupled = True
@@ -88,7 +143,20 @@ class AdamW(Adam):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
         clip_norm: float | None = None,
         skip_nonfinite: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, clip_norm, skip_nonfinite)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            clip_norm=clip_norm,
+            skip_nonfinite=skip_nonfinite,
+        )

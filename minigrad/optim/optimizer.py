@@ -1,55 +1,95 @@
-"""What all optimizers share: parameters in flat arrays, and the parts of a step.
+"""Optimizers: parameters in flat arrays, and the parts of a step.
 
 An optimizer moves the parameters of each of its groups into one flat array, of which they become
 views, and their gradients into another. A step is then a few passes over those arrays, in blocks
-that stay in the cache, however many parameters there are; clipping by norm
-needs no pass of its own.
+that stay in the cache, however many parameters there are. Clipping by norm needs no pass of its
+own.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from operator import is_
 from typing import Any
 
 import numpy as np
 
 from ..core.changes import mark_changed
 from ..core.graph import notes_of
+from ..core.modes import enable_grad
 from ..core.tensor import Tensor
 from ..kernels import BLOCK
-from .settings import checked_count, checked_number
+from .settings import checked_count, checked_flag, checked_number
 
-__all__ = ["FlatGroup", "Optimizer", "Work", "clip_grad_norm_", "has_gradient", "sum_of_squares"]
+__all__ = [
+    "FlatGroup",
+    "Optimizer",
+    "Runs",
+    "Work",
+    "clip_grad_norm_",
+    "has_gradient",
+    "norm_of",
+    "sum_of_squares",
+]
+
+Runs = list[list[slice]]
+"""For each `FlatGroup`, ranges of parameters that have a gradient and took equally many steps."""
+Work = list[tuple[int, int, slice]]
+"""Blocks of the flat arrays: the number of the group, the number of its run, the elements."""
+
+_OFF_BY_DEFAULT = ("amsgrad", "dampening", "maximize")  # `state_dict` omits these if they are off
 
 
 class FlatGroup:
-    """Parameters of one dtype that share their settings: flat arrays of values, gradients and
-    state.
+    """Parameters of one dtype that share their settings, in flat arrays.
+
+    Parameters
+    ----------
+    parameters : list of Tensor
+        Leaves of one dtype that require gradients.
+    number : int
+        Index of their settings in `Optimizer.param_groups`.
+    settings : dict
+        The settings themselves.
+    state_names : tuple of str
+        Names of the arrays of state, which begin as zeros.
+
+    Attributes
+    ----------
+    steps : list of int
+        The number of steps that each parameter has taken.
     """
 
     def __init__(
-        self, parameters: list[Tensor], settings: dict[str, Any], state_names: tuple[str, ...]
+        self,
+        parameters: list[Tensor],
+        number: int,
+        settings: dict[str, Any],
+        state_names: tuple[str, ...],
     ) -> None:
-        empty = dict.fromkeys(state_names, np.zeros(0))
         self.__setstate__(
-            {"parameters": parameters, "settings": settings, "steps": 0, "state": empty}
+            {
+                "parameters": parameters,
+                "number": number,
+                "settings": settings,
+                "steps": [0] * len(parameters),
+                "state": dict.fromkeys(state_names, np.zeros(0)),
+            }
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy needs: its flat arrays are made anew, since a copied view is a view no more."""
-        return {
-            "parameters": self.parameters,
-            "settings": self.settings,
-            "steps": self.steps,
-            "state": self.state,
-        }
+        """Return what a copy needs; it makes flat arrays anew, since copied views are no views."""
+        names = ("parameters", "number", "settings", "steps", "state")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.parameters: list[Tensor] = state["parameters"]
+        self.number: int = state["number"]
         self.settings: dict[str, Any] = state["settings"]
-        self.steps: int = state["steps"]
+        self.steps: list[int] = list(state["steps"])
         self.state: dict[str, np.ndarray] = dict(state["state"])
         ends = list(itertools.accumulate(p.size for p in self.parameters))
         self.places = [slice(end - p.size, end) for p, end in zip(self.parameters, ends)]
@@ -59,6 +99,7 @@ class FlatGroup:
     def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
         """Move everything into flat arrays that `zeros(size, dtype)` makes."""
         dtype = self.parameters[0].dtype
+        self.large = 1e-3 * math.sqrt(np.finfo(dtype).max)  # squares of larger numbers may overflow
         self.data = zeros(self.size, dtype)
         for p, place in zip(self.parameters, self.places):
             view = self.data[place].reshape(p.shape)
@@ -77,95 +118,142 @@ class FlatGroup:
                 notes_of(p._needed_node("Optimizer")).grad_buffer = grad[place].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
-        """The stretches of the flat arrays whose parameters have a gradient, which is brought
-        there.
-        """
+        """Copy gradients that are elsewhere into the flat array, and return the runs (`Runs`)."""
+        data, grad = self.data, self.grad
         runs: list[slice] = []
-        for p, place in zip(self.parameters, self.places):
-            if p._array.base is not self.data:
+        start = stop = 0
+        for i, p in enumerate(self.parameters):
+            if p._array.base is not data:
                 raise RuntimeError(
                     f"a parameter of shape {p.shape} has other memory than when its optimizer was "
                     "made; make the "
                     "optimizer after what moves parameters: astype, pruning, another optimizer"
                 )
-            g = None if p._node is None else p._node.grad
+            node = p._node
+            g = None if node is None else node.grad
             if g is None:
                 continue
             g = g._array if isinstance(g, Tensor) else g
-            if g.base is not self.grad:
-                self.grad[place] = g.reshape(-1)
-            if runs and runs[-1].stop == place.start:
-                runs[-1] = slice(runs[-1].start, place.stop)
-            else:
-                runs.append(place)
+            if g.base is not grad:
+                grad[self.places[i]] = g.reshape(-1)
+            if stop < i:  # there were some without a gradient
+                runs.append(slice(start, stop))
+                start = i
+            stop = i + 1
+        runs = [run for run in (*runs, slice(start, stop)) if run.start < run.stop]
+        if len(set(self.steps)) > 1:
+            return [part for run in runs for part in self._split(run)]
         return runs
 
+    def _split(self, run: slice) -> Iterator[slice]:
+        """Split a run where the number of steps changes."""
+        for _, same in itertools.groupby(range(run.start, run.stop), self.steps.__getitem__):
+            first, *rest = same
+            yield slice(first, first + 1 + len(rest))
+
     def fill(self) -> None:
-        """Bring all gradients to their places: zeros for parameters that have none."""
+        """Copy all gradients into the flat array: zeros for parameters that have none."""
         self.gathered()
         for p, place in zip(self.parameters, self.places):
             if not has_gradient(p):
                 self.grad[place] = 0
 
 
-Work = list[
-    tuple[int, slice]
-]  # blocks of the flat arrays of groups, by number, to be gone through one by one
-
-
 class Optimizer:
-    """Changes parameters along their gradients; base of `SGD`, `Adam` and `AdamW`.
+    """Change parameters along their gradients; base of `SGD`, `Adam` and `AdamW`.
 
-    `params` is an iterable of leaves, or of groups: dictionaries with "params" and settings of
-    their own. With `clip_norm`, gradients are scaled down together where their norm is larger. A
-    gradient that is not finite stops a step before it changes anything: with a FloatingPointError,
-    or with `skip_nonfinite` by leaving the step out and counting it in `skipped`. A step that is
-    itself too large for the dtype, as with an `lr` of 1e308, is an OverflowError.
+    The optimizer owns the memory of its parameters, and of their gradients.
 
-    From then on the optimizer owns the memory of its parameters, and of their gradients.
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaves, or groups: dictionaries with "params" and settings of their own.
+    defaults : dict
+        Settings of groups that do not set them.
+    clip_norm : float, optional
+        Scale all gradients down together if their norm is larger than this.
+    skip_nonfinite : bool
+        Leave out a step whose gradients are not all finite, and count it in `skipped`, instead of
+        raising a FloatingPointError. Neither changes anything.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        The groups. Their settings may be changed between steps; parameters are added by
+        `add_param_group`.
     """
-
-    state_names: tuple[str, ...] = ()
 
     def __init__(
         self,
         params: Iterable[Any],
         defaults: dict[str, Any],
+        *,
         clip_norm: float | None = None,
         skip_nonfinite: bool = False,
     ) -> None:
         name = type(self).__name__
+        if isinstance(params, (Tensor, dict, set)):
+            raise TypeError(
+                f"{name}: params must be a list of tensors or of groups, got "
+                f"{type(params).__name__}"
+            )
         self.clip_norm = (
             None if clip_norm is None else checked_number(name, "clip_norm", clip_norm, above=True)
         )
-        self.skip_nonfinite = skip_nonfinite
+        self.skip_nonfinite = checked_flag(name, "skip_nonfinite", skip_nonfinite)
         self.skipped = 0
+        self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self._groups: list[FlatGroup] = []
+        self._members: list[list[Tensor]] = []  # the parameters of each of `param_groups`
+        self._frozen: list[Tensor] = []  # those of them that did not require gradients
         self._check(defaults)
         listed = list(params)
-        seen: set[int] = set()
         for group in listed if listed and isinstance(listed[0], dict) else [{"params": listed}]:
-            if unknown := set(group) - {"params", *defaults}:
-                raise ValueError(f"{name}: unknown settings {sorted(unknown)} in a parameter group")
-            settings = {**defaults, **group, "params": list(group["params"])}
-            self._check(settings)
-            self.param_groups.append(settings)
-            by_dtype: dict[Any, list[Tensor]] = {}
-            for p in settings["params"]:
-                self._check_parameter(p, seen)
-                if p.requires_grad:
-                    by_dtype.setdefault(p.dtype, []).append(p)
-            self._groups += [FlatGroup(ps, settings, self.state_names) for ps in by_dtype.values()]
+            self.add_param_group(group)
         if not self._groups:
             raise ValueError(f"{name}: no parameter requires gradients")
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group: a dictionary with "params" and settings that differ from the defaults."""
+        name = type(self).__name__
+        if not isinstance(param_group, dict):
+            raise TypeError(f"{name}: a parameter group must be a dict, got {param_group!r:.80}")
+        if unknown := set(param_group) - {"params", *self.defaults}:
+            raise ValueError(f"{name}: unknown settings {sorted(unknown)} in a parameter group")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(f"{name}: params must be a list, whose order is fixed, got a set")
+        parameters = [params] if isinstance(params, Tensor) else list(params)
+        settings = {**self.defaults, **param_group, "params": parameters}
+        self._check(settings)
+        seen = {id(p) for members in self._members for p in members}
+        by_dtype: dict[Any, list[Tensor]] = {}
+        for p in parameters:
+            self._check_parameter(p, seen)
+            if p.requires_grad:
+                by_dtype.setdefault(p.dtype, []).append(p)
+            else:
+                self._frozen.append(p)
+        names = self._state_names(settings)
+        number = len(self.param_groups)
+        self._groups += [FlatGroup(ps, number, settings, names) for ps in by_dtype.values()]
+        self.param_groups.append(settings)
+        self._members.append(list(parameters))
+
+    def _state_names(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the arrays of state that a group with these settings needs."""
+        return ()
+
     def _check(self, settings: Mapping[str, Any]) -> None:
-        """Raise an error for a setting that cannot be used. Called before each step, since settings
-        may be changed.
+        """Raise an error for a setting that cannot be used.
+
+        Called before each step, since settings may be changed.
         """
-        for name in ("lr", "weight_decay"):
-            checked_number(type(self).__name__, name, settings[name])
+        name = type(self).__name__
+        for key in ("lr", "weight_decay"):
+            checked_number(name, key, settings[key])
+        checked_flag(name, "maximize", settings.get("maximize", False))
 
     def _check_parameter(self, p: Any, seen: set[int]) -> None:
         name = type(self).__name__
@@ -188,79 +276,179 @@ class Optimizer:
             for p in group.parameters:
                 p.grad = None if set_to_none or p.grad is None else np.zeros(p.shape, p.dtype)
 
-    def step(self) -> float:
-        """Change the parameters that have a gradient; the norm of all gradients, before it is
-        clipped.
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters that have a gradient.
 
-        A norm that is not finite is a FloatingPointError, or with `skip_nonfinite` a step left out.
+        Parameters
+        ----------
+        closure : function, optional
+            Called first, with gradients recorded: it computes the loss and its gradients.
+
+        Returns
+        -------
+        float or Tensor
+            The norm of all gradients, before it is clipped. With `closure`, what that returned.
+
+        Raises
+        ------
+        FloatingPointError
+            If a gradient is not finite, unless `skip_nonfinite`.
+        OverflowError
+            If the dtype cannot hold the step.
         """
-        work = self.work([group.gathered() for group in self._groups])
-        norm, factor = self.clipping(self.squares(work))
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        runs = self.gathered()
+        work = self.work(runs)
+        arrays = self.gradients(work)
+        norm = norm_of(arrays, sum_of_squares(arrays))
+        factor = self.clipping(norm)
         if factor is not None:
-            self.update(work, factor, self.advance())
-        return norm
+            with self.guard(norm * factor):
+                self.update(work, factor, self.advance(runs))
+        return norm if closure is None else loss
 
     # The parts of a step, which `minigrad.parallel` lets several processes do.
 
-    def work(self, runs: list[list[slice]]) -> Work:
-        """The stretches of each group, in blocks."""
-        return [
-            (i, slice(start, min(start + BLOCK, run.stop)))
-            for i, found in enumerate(runs)
-            for run in found
-            for start in range(run.start, run.stop, BLOCK)
-        ]
+    def gathered(self) -> Runs:
+        """Bring all gradients to the flat arrays, and return the runs; check the settings first."""
+        self._follow()
+        for settings in self.param_groups:
+            self._check(settings)
+        for group in self._groups:
+            if lacking := set(self._state_names(group.settings)) - group.state.keys():
+                raise ValueError(
+                    f"{type(self).__name__}: there is no {' and '.join(sorted(lacking))} for these "
+                    "settings; momentum and amsgrad must be set when the optimizer is made"
+                )
+        return [group.gathered() for group in self._groups]
 
-    def squares(self, work: Work) -> float:
-        """The sum of the squares of gradients."""
-        return sum(sum_of_squares(self._groups[i].grad[block]) for i, block in work)
+    def _follow(self) -> None:
+        """Take the settings of `param_groups`; refuse other changes of it."""
+        name, groups, known = type(self).__name__, self.param_groups, self.defaults.keys()
+        same = len(groups) == len(self._members) and all(
+            len(group["params"]) == len(members) and all(map(is_, group["params"], members))
+            for group, members in zip(groups, self._members)
+        )
+        if not same:
+            raise RuntimeError(
+                f"{name}: the parameters in param_groups have changed; add some by "
+                "add_param_group(), or make a new optimizer"
+            )
+        for group in groups:
+            if wrong := (group.keys() ^ known) - {"params", "initial_lr"}:
+                raise ValueError(
+                    f"{name}: a group of param_groups must have the settings {sorted(known)}, "
+                    f"got others or none for {sorted(wrong)}"
+                )
+        for flat in self._groups:
+            flat.settings = groups[flat.number]
+        for p in self._frozen:
+            if p.requires_grad:
+                raise RuntimeError(
+                    f"{name}: a parameter of shape {p.shape} was frozen when the optimizer was "
+                    "made, and has no place in it; make the optimizer after requires_grad is set"
+                )
 
-    def clipping(self, squares: float) -> tuple[float, float | None]:
-        """The norm of all gradients, and the factor that clips them: None if the step is to be left
-        out.
-        """
-        norm = math.sqrt(squares) if squares >= 0 else math.nan
+    def work(self, runs: Runs) -> Work:
+        """Divide the runs of each group into blocks."""
+        blocks: Work = []
+        for i, (group, found) in enumerate(zip(self._groups, runs)):
+            for j, run in enumerate(found):
+                first, stop = group.places[run.start].start, group.places[run.stop - 1].stop
+                blocks += [
+                    (i, j, slice(start, min(start + BLOCK, stop)))
+                    for start in range(first, stop, BLOCK)
+                ]
+        return blocks
+
+    def gradients(self, work: Work) -> list[np.ndarray]:
+        """Return the gradients of these blocks."""
+        return [self._groups[i].grad[block] for i, _, block in work]
+
+    def clipping(self, norm: float) -> float | None:
+        """Return the factor that clips gradients of this norm; None if the step is left out."""
         if not math.isfinite(norm):
             if self.skip_nonfinite:
                 self.skipped += 1
-                return norm, None
+                return None
             raise FloatingPointError(
                 f"the norm of the gradients is {norm}; detect_anomaly() finds the operation that "
                 "made it so"
             )
-        return norm, 1.0 if self.clip_norm is None else min(1.0, self.clip_norm / (norm + 1e-6))
+        return 1.0 if self.clip_norm is None else min(1.0, self.clip_norm / (norm + 1e-6))
 
-    def advance(self) -> list[Any]:
-        """Count a step; the constants of each group for it."""
-        for settings in self.param_groups:
-            self._check(settings)
-        for group in self._groups:
-            group.steps += 1
+    def advance(self, runs: Runs) -> list[list[Any]]:
+        """Count a step; return the constants of each run for it."""
+        constants: list[list[Any]] = []
+        for group, found in zip(self._groups, runs):
             mark_changed(group.data)
-        return [self._constants(group.settings, group.steps) for group in self._groups]
+            constants.append([])
+            for run in found:
+                steps = group.steps[run.start] + 1
+                group.steps[run] = [steps] * (run.stop - run.start)
+                constants[-1].append(self._constants(group.settings, steps))
+        return constants
 
-    def update(self, work: Work, factor: float, constants: list[Any]) -> None:
-        """Change parameters, for gradients times `factor`; an OverflowError where the dtype cannot
-        hold the step.
+    def update(self, work: Work, factor: float, constants: Sequence[Sequence[Any]]) -> None:
+        """Change parameters, for gradients times `factor`.
+
+        An OverflowError is raised if the dtype cannot hold the step.
         """
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
-                for i, block in work:
+                for i, j, block in work:
                     group = self._groups[i]
-                    self._update(group, block, factor, constants[i])
+                    self._update(group, block, factor, constants[i][j])
         except FloatingPointError as error:
             numbers = ", ".join(
                 f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float)
             )
             raise OverflowError(
-                f"{type(self).__name__}: a step that {group.data.dtype} cannot hold ({error}), "
-                f"with {numbers}; "
-                "parameters are changed in part: begin anew, or go on from a saved state"
+                f"{type(self).__name__}: {group.data.dtype} cannot hold the step ({error}) with "
+                f"{numbers}"
             ) from None
 
+    def is_safe(self, norm: float) -> bool:
+        """Return whether no step for gradients of this norm overflows.
+
+        Assumes that parameters and state are not near the largest number of their dtype.
+        """
+        return all(
+            norm <= group.large
+            and group.settings["lr"] <= 1e6
+            and group.settings["weight_decay"] <= 1e3
+            and group.settings.get("momentum", 0) < 1
+            and group.settings.get("eps", 1) >= 1e-15
+            for group in self._groups
+        )
+
+    def guard(self, norm: float) -> Any:
+        """Return a context in which a step that might overflow is undone if it does.
+
+        The copy that it takes costs time, so that other steps go without.
+        """
+        return nullcontext() if self.is_safe(norm) else self._undone_on_error()
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        arrays = [array for g in self._groups for array in (g.data, *g.state.values())]
+        saved = [array.copy() for array in arrays]
+        steps = [list(group.steps) for group in self._groups]
+        try:
+            yield
+        except BaseException:
+            for array, before in zip(arrays, saved):
+                array[...] = before
+            for group, counts in zip(self._groups, steps):
+                group.steps = counts
+            raise
+
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
-        """What all blocks of a step share."""
-        return settings
+        """Return what all blocks of a run share, for the step of this number (from 1)."""
+        raise NotImplementedError
 
     def _update(self, group: FlatGroup, block: slice, factor: float, constants: Any) -> None:
         """Change one block of parameters, for gradients to be multiplied by `factor`."""
@@ -269,11 +457,19 @@ class Optimizer:
     # What is written to files, and exchanged with other libraries.
 
     def state_dict(self) -> dict[str, Any]:
-        """Settings, step counts and flat state arrays: `{"groups": [...], "arrays": {"0.exp_avg":
-        ...}}`.
+        """Return settings, step counts and flat state arrays.
+
+        `{"groups": [{"steps": 10, "lr": 0.1, ...}], "arrays": {"0.exp_avg": ...}}`. If parameters
+        of a group have taken different numbers of steps, "steps" is a list of them.
         """
+        self._follow()
         groups = [
-            {"steps": g.steps, **{k: v for k, v in g.settings.items() if k != "params"}}
+            {"steps": g.steps[0] if len(set(g.steps)) == 1 else list(g.steps)}
+            | {
+                k: v
+                for k, v in g.settings.items()
+                if k not in ("params", "initial_lr") and (v or k not in _OFF_BY_DEFAULT)
+            }
             for g in self._groups
         ]
         arrays = {
@@ -284,9 +480,11 @@ class Optimizer:
         return {"groups": groups, "arrays": arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict` of an optimizer of the same kind and parameters; nothing
-        changes on an error.
+        """Continue from the `state_dict` of an optimizer of the same kind and parameters.
+
+        Nothing changes on an error.
         """
+        name = type(self).__name__
         own = self.state_dict()
         expected = {name: array.shape for name, array in own["arrays"].items()}
         got = {name: np.shape(array) for name, array in state["arrays"].items()}
@@ -294,97 +492,125 @@ class Optimizer:
             raise ValueError(
                 f"the optimizer's state does not fit: expected arrays {expected}, got {got}"
             )
-        for ours, theirs in zip(own["groups"], state["groups"]):
+        counts: list[list[int]] = []
+        for group, ours, theirs in zip(self._groups, own["groups"], state["groups"]):
             if set(ours) != set(theirs):
                 raise ValueError(
                     f"the optimizer's state: expected settings {sorted(ours)}, got {sorted(theirs)}"
                 )
-            checked_count(type(self).__name__, "steps", theirs["steps"], 0)
-            self._check(theirs)
-        for name, array in state["arrays"].items():
+            steps = theirs["steps"]
+            listed = steps if isinstance(steps, list) else [steps] * len(group.parameters)
+            if len(listed) != len(group.parameters):
+                raise ValueError(
+                    f"the optimizer's state: steps must be a number or {len(group.parameters)} "
+                    f"numbers, got {len(listed)}"
+                )
+            counts.append([checked_count(name, "steps", n, 0) for n in listed])
+            self._check({**group.settings, **theirs})
+        for key, array in state["arrays"].items():
             if not np.isfinite(array).all():
                 raise ValueError(
-                    f"the optimizer's state does not fit: {name} holds numbers that are not finite"
+                    f"the optimizer's state does not fit: {key} holds numbers that are not finite"
                 )
-        for group, settings in zip(self._groups, state["groups"]):
-            group.steps = int(settings["steps"])
+        for group, steps, settings in zip(self._groups, counts, state["groups"]):
+            group.steps = steps
             group.settings.update({k: v for k, v in settings.items() if k != "steps"})
-        for name, array in state["arrays"].items():
-            own["arrays"][name][...] = array
+        for key, array in state["arrays"].items():
+            own["arrays"][key][...] = array
 
     def parameter_states(self) -> dict[int, dict[str, Any]]:
-        """The state of each parameter, by its number in the order they were given: as PyTorch's
-        "state" has it.
+        """Return the state of each parameter, by its number, as in PyTorch's `state_dict()`.
 
-        `{0: {"step": 10, "exp_avg": array, "exp_avg_sq": array}, ...}`. Arrays are views, of the
-        parameter's shape.
+        `{0: {"step": 10, "exp_avg": array, "exp_avg_sq": array}, ...}`. The arrays are views, in
+        the shape of the parameter.
         """
-        numbers = {
-            id(p): i
-            for i, p in enumerate(p for group in self.param_groups for p in group["params"])
-        }
+        numbers = {id(p): i for i, p in enumerate(itertools.chain(*self._members))}
         return {
-            numbers[id(p)]: {"step": g.steps}
+            numbers[id(p)]: {"step": steps}
             | {name: a[place].reshape(p.shape) for name, a in g.state.items()}
             for g in self._groups
-            for p, place in zip(g.parameters, g.places)
+            for p, place, steps in zip(g.parameters, g.places, g.steps)
         }
 
     def load_parameter_states(self, states: Mapping[int, Mapping[str, Any]]) -> None:
-        """Continue from the states of single parameters, such as those of PyTorch's optimizer of
-        the same name.
+        """Continue from the states of single parameters, such as PyTorch's of the same optimizer.
+
+        A parameter without a state, as one that never had a gradient, begins anew.
         """
         own = self.parameter_states()
         for i, state in own.items():
-            got = {name: np.shape(a) for name, a in states.get(i, {}).items() if name != "step"}
+            got = {name: np.shape(a) for name, a in states.get(i, {}).items() if a is not None}
+            got.pop("step", None)
             expected = {name: np.shape(a) for name, a in state.items() if name != "step"}
-            if expected != got:
+            if got != expected and i in states:
                 raise ValueError(
                     f"the state of parameter {i} does not fit: expected arrays {expected}, got "
                     f"{got}"
                 )
-        numbers = iter(own)  # which goes through the groups as they are
+        numbers = iter(own)  # in the order of the groups
         for group in self._groups:
-            mine = [next(numbers) for _ in group.parameters]
-            steps = {int(states[i].get("step", group.steps)) for i in mine}
-            if len(steps) > 1:
-                raise ValueError(
-                    f"parameters of one group have taken different numbers of steps: "
-                    f"{sorted(steps)}"
-                )
-            group.steps = steps.pop()
-            for i in mine:
+            for place in range(len(group.parameters)):
+                i = next(numbers)
+                loaded = states.get(i, {"step": 0})
+                group.steps[place] = int(loaded.get("step", max(1, group.steps[place])))
                 for name in group.state:
-                    own[i][name][...] = states[i][name]
+                    own[i][name][...] = loaded.get(name, 0)
 
 
 def has_gradient(p: Tensor) -> bool:
-    """`p.grad is not None`, which would make a tensor of it: asked of every parameter, several
-    times a step.
-    """
+    """Return `p.grad is not None`, without the tensor that `p.grad` makes."""
     return p._node is not None and p._node.grad is not None
 
 
-def sum_of_squares(x: np.ndarray) -> float:
-    """Σ x², in double precision where single does not hold it."""
+def sum_of_squares(arrays: Iterable[np.ndarray]) -> float:
+    """Return Σ x² over flat arrays, computed in their dtype: it may overflow or underflow."""
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = float(np.dot(x, x))
-        if not math.isfinite(squares):
-            x = x.astype(np.float64)
-            squares = float(np.dot(x, x))
-    return squares
+        return sum(float(np.dot(x, x)) for x in arrays)
 
 
-def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> float:
-    """Scale all gradients down together, in place, to a norm of at most `max_norm`; the norm they
-    had.
+def norm_of(arrays: Iterable[np.ndarray], squares: float) -> float:
+    """Return the Euclidean norm of flat arrays, of which `sum_of_squares` gave `squares`.
 
-    An optimizer's `clip_norm` does the same in passing. A norm that is not finite is a
-    FloatingPointError.
+    If that has overflowed, or may have lost digits by underflow, the norm is computed anew from
+    x / max |x| in double precision.
+    """
+    if 1e-20 < squares < math.inf:
+        return math.sqrt(squares)
+    arrays = list(arrays)
+    peak = float(np.max([np.abs(x).max(initial=0.0) for x in arrays], initial=0.0))
+    if peak == 0.0 or not math.isfinite(peak):
+        return peak
+    scaled = (np.divide(x, peak, dtype=np.float64) for x in arrays)
+    return peak * math.sqrt(sum(float(np.dot(x, x)) for x in scaled))
+
+
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
+    """Scale all gradients down together, in place, to a norm of at most `max_norm`.
+
+    An optimizer's `clip_norm` does the same in passing.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    max_norm : float
+        The largest norm that stays as it is.
+
+    Returns
+    -------
+    float
+        The norm that the gradients had.
+
+    Raises
+    ------
+    FloatingPointError
+        If a gradient is not finite.
     """
     max_norm = checked_number("clip_grad_norm_", "max_norm", max_norm)
+    parameters = [parameters] if isinstance(parameters, Tensor) else parameters
     grads = [p.grad.data for p in parameters if p.grad is not None]
-    norm = math.sqrt(sum(sum_of_squares(g.reshape(-1)) for g in grads))
+    flat = [g.reshape(-1) for g in grads]
+    norm = norm_of(flat, sum_of_squares(flat))
     if not math.isfinite(norm):
         raise FloatingPointError(f"clip_grad_norm_: the norm of the gradients is {norm}")
     if norm > max_norm:

@@ -6,7 +6,9 @@ import math
 from numbers import Integral, Real
 from typing import Any
 
-__all__ = ["checked_count", "checked_number"]
+import numpy as np
+
+__all__ = ["checked_count", "checked_flag", "checked_number"]
 
 
 def checked_number(
@@ -43,3 +45,10 @@ def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
     if value < low:
         raise ValueError(f"{owner}: expected {name} >= {low}, got {value}")
     return int(value)
+
+
+def checked_flag(owner: str, name: str, value: Any) -> bool:
+    """Return a boolean, or raise an error that names `owner`."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
+    return bool(value)

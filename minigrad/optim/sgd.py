@@ -6,53 +6,84 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .optimizer import FlatGroup, Optimizer
-from .settings import checked_number
+from .settings import checked_flag, checked_number
 
 __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """p ← p - lr · d, with d = g, or with `momentum` μ: d ← μ d + g; with `nesterov`, g + μ d in
-    its place.
+    """Stochastic gradient descent: p ← p - lr · d, with d = g + weight_decay · p.
 
-    `weight_decay` adds that multiple of p to g.
+    With `momentum` μ, m ← μ m + (1 - dampening) d takes the place of d, where the first m is d;
+    with `nesterov`, d + μ m.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaves, or groups of them with settings of their own.
+    lr : float
+        The learning rate.
+    momentum, dampening, weight_decay : float
+        As above; 0 by default.
+    nesterov : bool
+        Needs a momentum, and no dampening.
+    maximize : bool
+        Follow the gradients upwards.
+    clip_norm, skip_nonfinite
+        See `Optimizer`.
     """
 
     def __init__(
         self,
         params: Iterable[Any],
-        lr: float,
+        lr: float = 1e-3,
         momentum: float = 0.0,
-        nesterov: bool = False,
+        dampening: float = 0.0,
         weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
         clip_norm: float | None = None,
         skip_nonfinite: bool = False,
     ) -> None:
-        self.state_names = ("momentum_buffer",) if momentum else ()
         defaults = {
             "lr": lr,
             "momentum": momentum,
-            "nesterov": nesterov,
+            "dampening": dampening,
             "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
         }
-        super().__init__(params, defaults, clip_norm, skip_nonfinite)
+        super().__init__(params, defaults, clip_norm=clip_norm, skip_nonfinite=skip_nonfinite)
+
+    def _state_names(self, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        has_momentum = self.defaults["momentum"] or settings["momentum"]
+        return ("momentum_buffer",) if has_momentum else ()
 
     def _check(self, settings: Mapping[str, Any]) -> None:
         super()._check(settings)
         momentum = checked_number("SGD", "momentum", settings["momentum"])
-        if settings["nesterov"] and momentum == 0:
-            raise ValueError("SGD: nesterov needs a momentum")
-        if momentum and not self.state_names:
-            raise ValueError("SGD: a momentum in one group needs one among the defaults")
+        dampening = checked_number("SGD", "dampening", settings["dampening"])
+        if checked_flag("SGD", "nesterov", settings["nesterov"]) and (momentum == 0 or dampening):
+            raise ValueError("SGD: nesterov needs a momentum, and a dampening of 0")
+        if dampening and momentum == 0:
+            raise ValueError("SGD: dampening needs a momentum")
+
+    def _constants(self, settings: dict[str, Any], steps: int) -> Any:
+        sign = -1.0 if settings["maximize"] else 1.0
+        added = 1.0 if steps == 1 else 1.0 - settings["dampening"]
+        momentum, nesterov = settings["momentum"], settings["nesterov"]
+        return sign, settings["lr"], settings["weight_decay"], momentum, added, nesterov
 
     def _update(self, group: FlatGroup, block: slice, factor: float, constants: Any) -> None:
+        sign, lr, decay, momentum, added, nesterov = constants
         p = group.data[block]
-        d = group.grad[block] * factor
-        if constants["weight_decay"]:
-            d += constants["weight_decay"] * p
-        if constants["momentum"]:
+        d = group.grad[block] * (sign * factor)
+        if decay:
+            d += decay * p
+        if momentum:
             m = group.state["momentum_buffer"][block]
-            m *= constants["momentum"]
-            m += d
-            d = d + constants["momentum"] * m if constants["nesterov"] else m
-        p -= constants["lr"] * d
+            m *= momentum
+            m += d if added == 1.0 else added * d
+            d = d + momentum * m if nesterov else m
+        p -= lr * d

@@ -23,7 +23,7 @@ import numpy as np
 
 from ..core.tensor import Tensor
 from ..optim import Optimizer
-from ..optim.optimizer import Work, has_gradient, sum_of_squares
+from ..optim.optimizer import Runs, Work, has_gradient, norm_of, sum_of_squares
 from ..optim.settings import checked_count
 from ..runtime import get_num_threads, threads
 from ..signals import ENDING
@@ -112,7 +112,7 @@ class DataParallel(Alone):
             return self.optimizer.step()
         self._check_thread()
         try:
-            runs = [group.gathered() for group in self.optimizer._groups]
+            runs = self.optimizer.gathered()
             others = (
                 self._workers
                 if sum(group.size for group in self.optimizer._groups) >= _SMALL
@@ -121,15 +121,20 @@ class DataParallel(Alone):
             self._send(others, "sum", runs)
             work = self._own_work(runs, 0, 1 + len(others))
             squares = self._summed(work) + sum(self._answers(others))
+            arrays = self.optimizer.gradients(self.optimizer.work(runs))
             if self.reduce is not None:
                 self.reduce()
-                squares = self.optimizer.squares(self.optimizer.work(runs))
-            norm, factor = self.optimizer.clipping(squares)
+                squares = sum_of_squares(arrays)
+            norm = norm_of(arrays, squares)
+            factor = self.optimizer.clipping(norm)
             if factor is None:  # the step is left out
                 return norm
-            constants = self.optimizer.advance()
-            self._send(others, "update", factor, constants)
-            self.optimizer.update(work, factor, constants)
+            if not self.optimizer.is_safe(norm * factor):  # to be undone in one process alone
+                others, work = [], self.optimizer.work(runs)
+            with self.optimizer.guard(norm * factor):
+                constants = self.optimizer.advance(runs)
+                self._send(others, "update", factor, constants)
+                self.optimizer.update(work, factor, constants)
             self._answers(others)
             return norm
         except FloatingPointError:
@@ -174,19 +179,20 @@ class DataParallel(Alone):
     def _with_gradient(self) -> list[int]:
         return [i for i, p in enumerate(self._parameters()) if has_gradient(p)]
 
-    def _own_work(self, runs: list[list[slice]], rank: int, processes: int) -> Work:
+    def _own_work(self, runs: Runs, rank: int, processes: int) -> Work:
         work = self.optimizer.work(runs)
         return work[len(work) * rank // processes : len(work) * (rank + 1) // processes]
 
     def _summed(self, work: Work) -> float:
         """Add the gradients of all processes into those of the first; the sum of their squares."""
-        squares = 0.0
-        for i, block in work:
-            first, *others = [arrays[i][block] for arrays in self._gradients]
-            for other in others:
-                first += other
-            squares += sum_of_squares(first)
-        return squares
+        return sum_of_squares(map(self._sum_block, work))
+
+    def _sum_block(self, item: tuple[int, int, slice]) -> np.ndarray:
+        i, _, block = item
+        first, *others = [arrays[i][block] for arrays in self._gradients]
+        for other in others:
+            first += other
+        return first
 
     # -- the other processes -----------------------------------------------------------------------
 
@@ -236,7 +242,7 @@ class DataParallel(Alone):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _refuse_step(self) -> NoReturn:
+    def _refuse_step(self, closure: Any = None) -> NoReturn:
         raise RuntimeError(
             "the gradients are in several processes: call step() of the DataParallel, not the "
             "optimizer's"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.io.json import checksum, read_json, write_json
-from minigrad.io.reading import found_file
+from minigrad.io.paths import found_file
 from minigrad.launcher import launched
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 

@@ -163,14 +163,14 @@ def _demands(state: dict[str, Any], trainer: Any) -> Iterator[tuple[str, bool, s
     else:
         yield (
             "schedule",
-            isinstance(found, dict) and set(found) == set(own),
-            f"{', '.join(own)} of a schedule",
+            isinstance(found, dict) and set(own) - {"lr"} <= set(found) <= set(own),
+            f"{', '.join(own)} of a schedule",  # version 0.2 wrote no lr
         )
     if own is not None and isinstance(trainer.schedule, Schedule):
         own = {"base": own["base"], "count": step + 1}
         yield (
             "schedule",
-            checksum(found) == checksum(own),
+            checksum({name: found[name] for name in own}) == checksum(own),  # type: ignore[index]
             f"{own}, as this trainer's after step {step}",
         )
     groups, ours = (
@@ -183,12 +183,18 @@ def _demands(state: dict[str, Any], trainer: Any) -> Iterator[tuple[str, bool, s
         "a list of settings",
     )
     for group, mine in zip(groups, ours):  # type: ignore[arg-type]
-        for name, value in {
-            **mine,
-            "steps": step - state["skipped"],
-            "lr": group.get("lr"),
-        }.items():
-            yield "optimizer", group.get(name) == value, f"{name}={value}, as this trainer's has"
+        taken, steps = step - state["skipped"], group.get("steps")
+        yield (
+            "optimizer",
+            all(
+                is_count(n) and n <= taken for n in (steps if isinstance(steps, list) else [steps])
+            ),
+            f"steps of at most {taken}, as this trainer's has",
+        )
+        for name, value in mine.items():
+            if name not in ("steps", "lr"):
+                fits = group.get(name) == value
+                yield "optimizer", fits, f"{name}={value}, as this trainer's has"
 
 
 def _are_ranks(value: Any) -> bool:

@@ -160,6 +160,17 @@ def test_optimizer_errors() -> None:
         optim.Adam([{"params": [p], "learning_rate": 1}])
     with pytest.raises(ValueError, match="SGD: nesterov needs a momentum"):
         optim.SGD([p], lr=1, nesterov=True)
+    with pytest.raises(ValueError, match="SGD: nesterov needs a momentum, and a dampening of 0"):
+        optim.SGD([p], 1.0, 0.9, 0.5, 0.0, True)
+    with pytest.raises(ValueError, match="SGD: dampening needs a momentum"):
+        optim.SGD([p], lr=1, dampening=0.5)
+    with pytest.raises(TypeError, match="SGD: maximize must be True or False, got 1"):
+        optim.SGD([p], lr=1, maximize=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Adam: amsgrad must be True or False, got 1.0"):
+        optim.Adam([p], 1e-3, (0.9, 0.99), 1e-8, 0.0, 1.0)  # type: ignore[arg-type]
+    for params in (p, {"params": [p]}, {p}):
+        with pytest.raises(TypeError, match="Adam: params must be a list of tensors or of groups"):
+            optim.Adam(params)
     before = p.data.copy()
     sgd = optim.SGD([p], lr=1.0, clip_norm=1.0)
     p.grad = np.array([np.nan, 1.0])
@@ -343,6 +354,213 @@ def test_building_an_optimizer_changes_nothing_for_the_process(
     monkeypatch.setattr(minigrad.runtime, "keep_freed_memory", called)
     optim.Adam([Tensor(np.ones(2), requires_grad=True)])
     assert not hasattr(optim.optimizer, "keep_freed_memory")
+
+
+# -- each parameter counts its own steps
+
+
+@pytest.mark.parametrize("kind", [optim.Adam, optim.AdamW])
+def test_a_first_gradient_at_step_eleven_is_a_first_step(kind: Any) -> None:
+    early, late = (Tensor(np.zeros(3), requires_grad=True) for _ in range(2))
+    adam = kind([early, late], lr=0.1)
+    for _ in range(10):
+        early.grad = np.ones(3)
+        adam.step()
+    early.grad, late.grad = np.ones(3), np.array([2.0, -3.0, 0.5])
+    adam.step()
+    np.testing.assert_allclose(late.data, [-0.1, 0.1, -0.1], rtol=1e-6)
+    state = copy.deepcopy(adam.state_dict())
+    assert state["groups"][0]["steps"] == [11, 1]
+    again = kind([Tensor(p.data.copy(), requires_grad=True) for p in (early, late)], lr=0.1)
+    again.load_state_dict(state)
+    for optimizer in (adam, again):
+        for p in optimizer.param_groups[0]["params"]:
+            p.grad = np.array([1.0, 2.0, 3.0])
+        optimizer.step()
+    np.testing.assert_array_equal(again.param_groups[0]["params"][1].data, late.data)
+    with pytest.raises(ValueError, match="steps must be a number or 2 numbers, got 3"):
+        state["groups"][0]["steps"] = [1, 2, 3]
+        adam.load_state_dict(state)
+
+
+# -- parameter groups after construction
+
+
+def two_leaves() -> list[Tensor]:
+    return [Tensor(np.ones(2), requires_grad=True) for _ in range(2)]
+
+
+def give_gradients(leaves: list[Tensor]) -> None:
+    for p in leaves:
+        p.grad = np.ones(p.shape)
+
+
+@kinds
+def test_a_group_added_later_is_trained_as_one_from_the_start(kind: Any) -> None:
+    late, there = two_leaves(), two_leaves()
+    optimizer = kind([late[0]])
+    optimizer.add_param_group({"params": late[1], "lr": 0.5})
+    other = kind([{"params": [there[0]]}, {"params": [there[1]], "lr": 0.5}])
+    for _ in range(3):
+        for mine, leaves in ((optimizer, late), (other, there)):
+            give_gradients(leaves)
+            mine.step()
+    for p, q in zip(late, there):
+        np.testing.assert_array_equal(p.data, q.data)
+    with pytest.raises(ValueError, match="given twice"):
+        optimizer.add_param_group({"params": [late[1]]})
+    with pytest.raises(TypeError, match="a parameter group must be a dict"):
+        optimizer.add_param_group(two_leaves())
+    assert len(optimizer.param_groups) == 2
+
+
+def test_settings_of_param_groups_are_heeded_whoever_holds_them() -> None:
+    leaves = two_leaves()
+    sgd = optim.SGD(leaves, lr=1.0)
+    sgd.param_groups = [dict(group) for group in sgd.param_groups]  # a list of copies
+    sgd.param_groups[0]["lr"] = 0.5
+    give_gradients(leaves)
+    sgd.step()
+    assert leaves[0].tolist() == [0.5, 0.5]
+    sgd.param_groups[0]["maximize"] = True
+    sgd.step()
+    assert leaves[0].tolist() == [1.0, 1.0]
+    assert sgd.state_dict()["groups"][0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda groups: groups.append({**groups[0], "params": two_leaves()}),
+        lambda groups: groups[0].update(params=[]),
+        lambda groups: groups[0]["params"].clear(),
+        lambda groups: groups[0]["params"].reverse(),
+        lambda groups: groups[0]["params"].append(two_leaves()[0]),
+        lambda groups: groups.clear(),
+    ],
+)
+def test_parameters_of_param_groups_that_change_are_refused(change: Any) -> None:
+    leaves = two_leaves()
+    sgd = optim.SGD(leaves, lr=1.0)
+    change(sgd.param_groups)
+    give_gradients(leaves)
+    with pytest.raises(RuntimeError, match=r"the parameters in param_groups have changed; .*add_p"):
+        sgd.step()
+    assert leaves[0].tolist() == [1, 1]
+
+
+def test_settings_that_a_group_lacks_or_has_too_many_are_refused() -> None:
+    leaves = two_leaves()
+    adam = optim.Adam(leaves)
+    give_gradients(leaves)
+    adam.param_groups[0]["learning_rate"] = 1.0
+    with pytest.raises(ValueError, match=r"must have the settings .* for \['learning_rate'\]"):
+        adam.step()
+    del adam.param_groups[0]["learning_rate"], adam.param_groups[0]["eps"]
+    with pytest.raises(ValueError, match=r"must have the settings .* for \['eps'\]"):
+        adam.step()
+
+
+def test_settings_that_need_state_must_be_set_at_the_start() -> None:
+    leaves = two_leaves()
+    give_gradients(leaves)
+    for optimizer, name in ((optim.SGD(leaves, 0.1), "momentum"), (optim.Adam(leaves), "amsgrad")):
+        optimizer.param_groups[0][name] = name == "amsgrad" or 0.9
+        with pytest.raises(ValueError, match="must be set when the optimizer is made"):
+            optimizer.step()
+    assert leaves[0].tolist() == [1, 1]
+
+
+def test_a_parameter_that_was_frozen_is_not_left_out_silently() -> None:
+    p, frozen = Tensor(np.ones(2), requires_grad=True), Tensor(np.ones(2))
+    sgd = optim.SGD([p, frozen], lr=1.0)
+    frozen.requires_grad = True
+    give_gradients([p, frozen])
+    with pytest.raises(RuntimeError, match=r"shape \(2,\) was frozen when the optimizer was made"):
+        sgd.step()
+
+
+@kinds
+def test_a_closure_is_called_and_its_loss_returned(kind: Any) -> None:
+    with_closure, plain = two_leaves(), two_leaves()
+    optimizer, other = kind(with_closure), kind(plain)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (with_closure[0] * with_closure[1] * 3.0).sum()
+        loss.backward()
+        return loss
+
+    with mg.no_grad():
+        loss = optimizer.step(closure)
+    assert loss.item() == 6.0
+    (plain[0] * plain[1] * 3.0).sum().backward()
+    other.step()
+    for p, q in zip(with_closure, plain):
+        np.testing.assert_array_equal(p.data, q.data)
+
+
+# -- numbers at the ends of their range
+
+
+def gradients_of(dtype: Any, *values: float) -> list[Tensor]:
+    leaves = []
+    for value in values:
+        p = Tensor(np.zeros(2, dtype), requires_grad=True)
+        p.grad = np.array([3 * value, 4 * value], dtype)
+        leaves.append(p)
+    return leaves
+
+
+@pytest.mark.parametrize(
+    "dtype, size",
+    [(np.float32, 1e-23), (np.float32, 1e30), (np.float64, 1e-200), (np.float64, 1e200)],
+)
+def test_the_norm_of_gradients_whose_squares_leave_the_range(dtype: Any, size: float) -> None:
+    leaves = gradients_of(dtype, size, 0.0, 2 * size)
+    norm = np.sqrt(125.0) * size
+    for find in (
+        lambda: optim.clip_grad_norm_(leaves, 1e300),
+        optim.SGD(leaves, lr=0.0).step,
+        lambda: optim.clip_grad_norm_(leaves, 1e-3 * size),
+    ):
+        np.testing.assert_allclose(find(), norm, rtol=1e-6)
+    if size > 1:
+        np.testing.assert_allclose(optim.clip_grad_norm_(leaves, 1e300), 1e-3 * size, rtol=1e-5)
+
+
+def test_clip_grad_norm_takes_a_single_tensor() -> None:
+    (p,) = gradients_of(np.float64, 1.0)
+    assert optim.clip_grad_norm_(p, 1.0) == 5.0
+    np.testing.assert_allclose(p.grad.data, [0.6, 0.8], rtol=1e-5)
+    assert optim.clip_grad_norm_([Tensor(np.ones(2), True)], 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    "make, value, gradient",
+    [
+        (lambda ps: optim.Adam(ps), 1.0, 1e30),
+        (lambda ps: optim.AdamW(ps, amsgrad=True), 1.0, 1e30),
+        (lambda ps: optim.Adam(ps, eps=1e-300), 1.0, 0.0),
+        (lambda ps: optim.Adam(ps, lr=1e38), -3e38, 1.0),
+        (lambda ps: optim.Adam(ps, weight_decay=1.0), 1e30, 1.0),
+        (lambda ps: optim.SGD(ps, lr=1e20), 1.0, 1e30),
+        (lambda ps: optim.SGD(ps, lr=1.0, weight_decay=1e37), 1e30, 1.0),
+    ],
+)
+def test_a_step_that_overflows_changes_nothing(
+    make: Any, value: float, gradient: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optim.optimizer, "BLOCK", 2)  # several blocks, of which the last overflows
+    values = np.array([1e-3, 2e-3, 1.0, value], np.float32)
+    p = Tensor(values.copy(), requires_grad=True)
+    optimizer = make([p])
+    before = copy.deepcopy(optimizer.state_dict())
+    p.grad = np.array([1e-3, 2e-3, 1.0, gradient], np.float32)
+    with pytest.raises(OverflowError, match=r"float32 cannot hold the step \(.*\) with lr="):
+        optimizer.step()
+    np.testing.assert_array_equal(p.data, values)
+    np.testing.assert_equal(optimizer.state_dict(), before)
 
 
 # -- who owns a parameter's memory ---------------------------------------------------------------------

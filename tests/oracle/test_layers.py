@@ -391,19 +391,15 @@ def test_optimizers(ours: Any, theirs: Any, settings: dict[str, Any]) -> None:
                 continue  # a parameter without a gradient is left alone
             g = rng.standard_normal(p.shape)
             p.grad, q.grad = g.copy(), t(g)
-        if "Adam" in ours.__name__ and step >= 3:
-            continue  # PyTorch counts the steps of each parameter by itself
         mine.step()
         other.step()
-        if step < 3 or "Adam" not in ours.__name__:
-            for i, (p, q) in enumerate(zip(leaves, their_leaves)):
-                if "Adam" not in ours.__name__ or i == 0:
-                    np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=1e-10, atol=1e-13)
+        for p, q in zip(leaves, their_leaves):
+            np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=1e-10, atol=1e-13)
 
 
 def test_clip_grad_norm() -> None:
     ours, theirs = leaf(3, 4), leaf(5)
-    for scale in (0.01, 10.0):
+    for scale in (0.01, 10.0, 1e-170):
         gs = [scale * rng.standard_normal(p[0].shape) for p in (ours, theirs)]
         for (p, q), g in zip((ours, theirs), gs):
             p.grad, q.grad = g.copy(), t(g)
