@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .io.atomic import write_atomically
-from .io.json import read_json, unique, write_json
+from .io.json import as_json, read_json, unique, write_json
 from .io.safetensors import SafetensorsFile, write_safetensors
 
 __all__ = ["load_arrays", "read_json", "save_arrays", "write_atomically", "write_json"]
@@ -27,7 +27,7 @@ def save_arrays(
     Each value of `metadata` is stored as JSON. A checksum of all of it, in the metadata too, lets
     `load_arrays` notice any later change.
     """
-    notes = {key: json.dumps(value, ensure_ascii=False) for key, value in (metadata or {}).items()}
+    notes = {key: as_json(value, path) for key, value in (metadata or {}).items()}
     write_safetensors(path, arrays, {**notes, _CHECKSUM: _checksum(arrays, notes)})
 
 

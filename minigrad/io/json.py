@@ -19,6 +19,7 @@ from .paths import found_file
 __all__ = [
     "REQUIRED",
     "Settings",
+    "as_json",
     "checksum",
     "dataclass_from",
     "kinds_of",
@@ -40,8 +41,16 @@ _WORDS = {
 
 def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
     """Write plain data as a JSON file, atomically."""
-    text = json.dumps(data, ensure_ascii=False, indent=indent) + "\n"
+    text = as_json(data, path, indent=indent) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def as_json(data: Any, where: str | Path, **options: Any) -> str:
+    """Return plain data as JSON; an error that begins with `where` if JSON cannot contain it."""
+    try:
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
+    except (TypeError, ValueError) as error:  # NaN and infinity among them
+        raise type(error)(f"{where}: {error}") from None
 
 
 def checksum(data: Any) -> str:

@@ -546,12 +546,15 @@ class ReduceLROnPlateau:
             self.resting, self.bad = self.cooldown, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the best metric and the counts."""
-        return {"best": self.best, "bad": self.bad, "resting": self.resting}
+        """Return the best metric (None before the first) and the counts."""
+        best = None if math.isinf(self.best) else self.best
+        return {"best": best, "bad": self.bad, "resting": self.resting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a `state_dict`."""
-        self.best, self.bad, self.resting = state["best"], state["bad"], state["resting"]
+        worst = math.inf if self.mode == "min" else -math.inf
+        self.best = worst if state["best"] is None else state["best"]
+        self.bad, self.resting = state["bad"], state["resting"]
 
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import nn
 from minigrad.io.json import Settings, dataclass_from, read_json, write_json
 
 
@@ -127,3 +129,16 @@ def test_dataclasses() -> None:
             dataclass_from(Example, {**data, **change}, "c.json")
     with pytest.raises(ValueError, match="c.json: width is missing"):
         dataclass_from(Example, {}, "c.json")
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, np.float32(1), Path("x")])
+def test_a_value_that_json_cannot_hold_is_refused_with_the_file(tmp_path: Path, value: Any) -> None:
+    model = nn.Linear(2, 1)
+    path = tmp_path / "file"
+    for write in (
+        lambda: write_json(path, {"deep": [value]}),
+        lambda: nn.save_weights(path, model, deep=[value]),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"^{path}: .*JSON"):
+            write()
+    assert not path.exists()
