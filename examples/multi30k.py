@@ -359,6 +359,7 @@ def expect_same_vocabulary(translator: Translator, run_dir: Path) -> None:
 def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> None:
     """Begin a run with the weights, the optimizer and the step of another, at the start of an epoch."""
     parts, state = before.load_state()
+    state.pop("data", None)  # the batches may differ
     parts["average"] = {**parts["model"], "updates": np.array([state["step"]])} if ema else {}
     arrays = {
         f"{part}.{name}": array for part, found in parts.items() for name, array in found.items()
@@ -380,7 +381,7 @@ def hand_over(before: RunDirectory, run: RunDirectory, ema: float | None) -> Non
 
 def average(args: argparse.Namespace) -> Path:
     """The mean of the last checkpoints, in a file of its own."""
-    checkpoints = sorted(args.out.glob("weights-*.safetensors"))[-args.average :]
+    checkpoints = RunDirectory(args.out).checkpoints()[-args.average :]
     if not checkpoints:
         raise ValueError(
             f"{args.out}: there is no checkpoint yet; the first is after {args.validate_every} updates"
@@ -395,7 +396,7 @@ def evaluate(args: argparse.Namespace, valid: list[Pair]) -> tuple[Translator, d
     averaged = average(args)
     found: dict[str, Any] = {}
     for name, file, beam in [
-        ("last, greedy", max(args.out.glob("weights-*.safetensors")), 1),
+        ("last, greedy", RunDirectory(args.out).checkpoints()[-1], 1),
         ("averaged, greedy", averaged, 1),
         ("averaged, beam", averaged, args.beam),
     ]:

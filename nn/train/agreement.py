@@ -92,11 +92,33 @@ def _json(value: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """The kind of an object, and its public attributes that are data."""
+    """Return the kind of an object, and its public attributes that are data.
+
+    Long arrays and lists are represented by their length and 64 slices.
+    """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     public = {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}
-    return {"kind": type(value).__name__, **{k: v for k, v in public.items() if _is_data(v)}}
+    return {
+        "kind": type(value).__name__,
+        **{k: _sample(v) for k, v in public.items() if _is_data(v)},
+    }
+
+
+def _sample(value: Any) -> Any:
+    """Return the length and 64 slices of an array above 64 MB or a list above 100,000 items."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        most = (1 << 26) // max(1, value[:1].nbytes)
+    elif isinstance(value, (list, tuple)):
+        most = 100_000
+        value = [_sample(item) if isinstance(item, np.ndarray) else item for item in value]
+    else:
+        return value
+    if len(value) <= most:
+        return value
+    size = most // 64 + 1
+    starts = np.linspace(0, len(value) - size, 64).astype(int).tolist()
+    return [len(value), *(value[start : start + size] for start in starts)]
 
 
 def _is_data(value: Any) -> bool:

@@ -10,15 +10,20 @@ what else is to stay.
 from __future__ import annotations
 
 import errno
+import itertools
 import json
+import math
 import os
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minigrad.io.atomic import write_bytes
 from minigrad.io.json import checksum, read_json, write_json
 from minigrad.io.paths import found_file
 from minigrad.launcher import launched
@@ -36,6 +41,12 @@ except ImportError:  # not a Unix: runs are not locked there
 __all__ = ["RunDirectory"]
 
 FORMAT = 1
+_CHECKPOINT = r"weights-(\d{7}|[1-9]\d{7,})\.safetensors"
+_PART = (
+    rf"\.(last\.safetensors|best\.safetensors|metrics\.jsonl|facts\.json|{_CHECKPOINT})"
+    r"\.[0-9a-f]{12}\.part"
+)
+"""Names of files that a run writes and deletes; files with other names are never touched."""
 _locked: set[int] = set()  # descriptors of locks that this process holds
 
 
@@ -75,9 +86,10 @@ class RunDirectory:
         if self._entered == 0 and self.writes:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.path / ".lock")
-            for part in self.path.glob(".*.part"):  # left by a run that was killed while it wrote
-                with suppress(OSError):
-                    part.unlink()
+            for part in self.path.iterdir():
+                if re.fullmatch(_PART, part.name):  # left by a run that was killed while it wrote
+                    with suppress(OSError):
+                        part.unlink()
             try:
                 self._check_facts()
             except BaseException:
@@ -161,21 +173,33 @@ class RunDirectory:
         save_weights(self.best, model, **metadata)
 
     def save_checkpoint(self, model: Module, step: int, most: int) -> None:
-        """The weights of this step, beside those of the last steps before it: `most` in all."""
+        """Write the weights of this step, and keep those of `most` steps up to it."""
         self.check()
         save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
-        for path in self.checkpoints()[:-most]:
-            path.unlink()
+        steps = self._checkpoints()
+        for earlier in sorted(s for s in steps if s <= step)[:-most]:
+            steps[earlier].unlink()
+
+    def _checkpoints(self) -> dict[int, Path]:
+        """Return the files with the weights of single steps, by step."""
+        matches = [(re.fullmatch(_CHECKPOINT, path.name), path) for path in self.path.glob("*")]
+        return {int(match[1]): path for match, path in matches if match}
 
     def checkpoints(self) -> list[Path]:
-        """The weights of single steps, the oldest first."""
-        return sorted(self.path.glob("weights-*.safetensors"))
+        """Return the files with the weights of single steps, the oldest first."""
+        return [path for _, path in sorted(self._checkpoints().items())]
 
     def forget_after(self, step: int) -> None:
-        """Remove checkpoints of later steps, which a run that goes on from here will take again."""
-        for path in self.checkpoints():
-            if path.name > f"weights-{step:07}.safetensors":
+        """Delete checkpoints of later steps, which a run that goes on from `step` writes again."""
+        for later, path in self._checkpoints().items():
+            if later > step:
                 path.unlink()
+
+    def earlier_files(self) -> list[Path]:
+        """Return the files of an earlier run in this directory that a new run would replace."""
+        metrics = [self.metrics] if self.metrics.exists() and self.metrics.stat().st_size else []
+        best = [self.best] if self.best.exists() else []
+        return [*metrics, *best, *self.checkpoints()]
 
     # -- the metrics -----------------------------------------------------------------------------
 
@@ -184,7 +208,7 @@ class RunDirectory:
         self.check()
         try:
             with self.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(entry) + "\n")
+                file.write(json.dumps(entry, allow_nan=False) + "\n")
         except OSError as error:  # a full disk names no file
             raise OSError(error.errno, error.strerror, str(self.metrics)) from None
 
@@ -194,22 +218,79 @@ class RunDirectory:
         write_atomically(self.metrics, lambda part: part.write_text(text, encoding="utf-8"))
 
     def read_metrics(self, count: int | None = None) -> list[dict[str, Any]]:
-        """The first `count` entries (None: all); fewer, where lines are missing or broken."""
+        """Return the first `count` entries (None: all), without lines that cannot be read."""
+        return [entry for entry in self._metrics(count) if entry is not None]
+
+    def cut_metrics(self, count: int) -> list[dict[str, Any]]:
+        """Keep only the first `count` entries in the file, and return them.
+
+        A file with lines among them that cannot be read is copied beside first.
+        """
+        entries = self._metrics(count)
+        history = [entry for entry in entries if entry is not None]
+        if broken := len(entries) - len(history):
+            names = (f"metrics-damaged-{number}.jsonl" for number in itertools.count(1))
+            copy = next(p for name in names if not os.path.lexists(p := self.path / name))
+            write_bytes(copy, self.metrics.read_bytes())
+            warnings.warn(
+                f"{self.metrics}: {broken} line{'s' * (broken > 1)} cannot be read; the file is "
+                f"kept as {copy.name}, and the other lines stay",
+                stacklevel=4,
+            )
+        self.write_metrics(history)
+        return history
+
+    def _metrics(self, count: int | None) -> list[dict[str, Any] | None]:
+        """Return the first `count` entries, None for a line that cannot be read."""
         if not os.path.lexists(self.metrics):
             return []
-        lines = found_file(self.metrics).read_bytes().splitlines()[:count]
-        history = []
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError):
-                break
-            if not isinstance(entry, dict) or not all(
-                is_number(entry.get(name)) for name in ("step", "seconds")
-            ):
-                break
-            history.append(entry)
-        return history
+        return [_entry(line) for line in found_file(self.metrics).read_bytes().splitlines()[:count]]
+
+
+def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:
+    """Return what `on_validation` returned, as values that JSON can contain."""
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise TypeError(f"on_validation must return a dict or None, got {type(values).__name__}")
+    for name in values:
+        if name in taken:
+            raise ValueError(f"on_validation: the name {name!r} is taken; choose another")
+    return {name: _plain(value, name) for name, value in _named(values)}
+
+
+def _named(values: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
+    for name in values:
+        if not isinstance(name, str):
+            raise TypeError(f"on_validation: names must be strings, got {name!r:.40}")
+    return values.items()
+
+
+def _plain(value: Any, name: str) -> Any:
+    """Return a value that JSON can contain; NaN and infinity become None."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, name) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item, name) for key, item in _named(value)}
+    raise TypeError(
+        f"on_validation: {name!r} must contain numbers, strings, booleans, None, lists and dicts, "
+        f"got {type(value).__name__}; convert it first"
+    )
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return the entry in a line of metrics; None if the line contains none."""
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(entry, dict) and all(is_number(entry.get(n)) for n in ("step", "seconds"))
+    return entry if whole else None
 
 
 def _lock(path: Path) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.io.json import checksum
-from minigrad.optim import Schedule
+from minigrad.optim import Optimizer, Schedule
 
 from ..layers.module import Module
 from ..models.weights import differing, fit_weights, misfit, settings_of
@@ -51,6 +52,10 @@ def state_of(trainer: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "accumulate": trainer.accumulate,
         "model": settings_of(trainer.model),
         "entries": len(trainer.history),
+        "parameters": parameters_of(trainer.model, trainer.optimizer),
+        "clip_norm": trainer.optimizer.clip_norm,
+        "lr": trainer.initial_lr,
+        "data": trainer.data,
         "optimizer": optimizer["groups"],
         "schedule": None if trainer.schedule is None else trainer.schedule.state_dict(),
         "random": get_rng_state(),
@@ -68,6 +73,7 @@ def restore(trainer: Any, run: RunDirectory) -> int:
     if differ := differing(settings_of(trainer.model), state.get("model"), free=()):
         raise ValueError(f"{run.last}: the state of another model: this one has {differ}")
     _check(state, trainer, run.last)
+    _check_settings(state, trainer, run.last)
     own = trainer.optimizer.state_dict()["arrays"]
     for name, array in parts["optimizer"].items():
         if name in own and (wrong := misfit(f"optimizer.{name}", array, own[name].dtype)):
@@ -120,6 +126,42 @@ def _set_generators(model: Module, states: Any, path: Path) -> None:
         raise ValueError(
             f"{path}: generators: expected the states of the model's {len(own)} ({error})"
         ) from None
+
+
+def parameters_of(model: Module, optimizer: Optimizer) -> list[str]:
+    """Return the name and shape of each parameter, in the order of the optimizer's arrays."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    return [
+        f"{names[id(parameter)]} {parameter.shape}"
+        for group in optimizer._groups
+        for parameter in group.parameters
+    ]
+
+
+def _check_settings(state: dict[str, Any], trainer: Any, path: Path) -> None:
+    """Refuse settings that differ from those the run began with; warn of other batches."""
+    now = parameters_of(trainer.model, trainer.optimizer)
+    before = state.get("parameters", now)  # version 0.2 wrote none of these settings
+    for i, (was, name) in enumerate(zip_longest(before, now, fillvalue="none")):
+        if was != name:
+            raise ValueError(
+                f"{path}: parameter {i} of the optimizer must be {was}, as the run began with, "
+                f"got {name}; give the optimizer the same parameters in the same order"
+            )
+    for name, value in (("clip_norm", trainer.optimizer.clip_norm), ("lr", trainer.initial_lr)):
+        if (was := state.get(name, value)) != value:
+            raise ValueError(
+                f"{path}: {name} must be {was}, as the run began with, got {value}; to change it, "
+                "call trainer.resume(), set it, then call trainer.fit()"
+            )
+    data = state.get("data")
+    for kind, value in trainer.data.items():
+        if isinstance(data, dict) and data.get(kind, value) != value:
+            warnings.warn(
+                f"{path}: the {kind} batches differ from those the run began with; it goes on with "
+                "the new ones",
+                stacklevel=5,
+            )
 
 
 def _check(state: dict[str, Any], trainer: Any, path: Path) -> None:

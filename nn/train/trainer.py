@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
-from .agreement import digest, facts
+from .agreement import digest, facts, plain
 from .batches import as_batches
-from .checkpoint import RunDirectory
+from .checkpoint import RunDirectory, checked_values
 from .interrupts import Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
@@ -53,7 +54,8 @@ class Trainer:
     - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
       `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
       after `patience` validations without better ones, training stops. `on_validation(trainer, entry)` may
-      return more to log.
+      return a dict of more values to log: strings, booleans, None, numbers (NumPy's too; NaN and
+      infinity are logged as null), and lists and dicts of them.
     - `average`: an object whose `update(model)` is called after each step, and in whose `applied(model)`
       validation takes place (see `nn.train.averaging`).
     - `run_dir`: where the last state (every `save_every` steps and after each validation), the best weights,
@@ -97,6 +99,8 @@ class Trainer:
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
+        self._buffered: list[Module] = []  # modules with buffers
+        self.initial_lr = [float(group["lr"]) for group in optimizer.param_groups]
         self.schedule = as_schedule(schedule, self)
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
         self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
@@ -132,7 +136,7 @@ class Trainer:
         keep_freed_memory()
         with self.run or nullcontext():
             if not (resume and self.resume()):
-                self._begin()
+                self._begin(again=resume)
             self.model.train()
             self._began = time.perf_counter() - self.seconds
             self._logged = time.perf_counter()
@@ -168,6 +172,7 @@ class Trainer:
 
     def _run_epoch(self) -> None:
         """The steps of an epoch from `self.batch` on, or as many as there are to be."""
+        self._buffered = [module for module in self.model.modules() if module._buffers]
         self._validate_if_due()  # a validation that was cut off is taken now
         batches = self._rest_of_epoch()
         while not self._is_done():
@@ -216,7 +221,7 @@ class Trainer:
         """One change of the parameters: the mean loss, what it was divided by, the gradients' norm,
         whether to stop.
         """
-        norm = None
+        norm, buffers = None, self._copied_buffers()
         with np.errstate(all="ignore"):  # what is not finite is one error
             loss, count, stop = self._shared.backward(self.step + 1, self.train, batches)
         try:
@@ -230,7 +235,9 @@ class Trainer:
                 norm
             ):  # the optimizer leaves such steps out by itself
                 self.skipped, norm, loss, count = self.skipped + 1, None, 0.0, 0.0
+                self._restore_buffers(buffers)
         except FloatingPointError as error:
+            self._restore_buffers(buffers)
             if self.skipped >= self.skip_nonfinite:
                 raise FloatingPointError(f"step {self.step + 1}: {error}") from None
             self.skipped += 1
@@ -242,6 +249,20 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.model)
         return loss, count, norm, stop
+
+    def _copied_buffers(self) -> list[tuple[Module, str, np.ndarray | None]]:
+        """Copy what the forward pass of a step may change, such as running statistics."""
+        return [
+            (module, name, None if (array := getattr(module, name)) is None else array.copy())
+            for module in self._buffered
+            for name, persistent in module._buffers.items()
+            if persistent
+        ]
+
+    @staticmethod
+    def _restore_buffers(buffers: list[tuple[Module, str, np.ndarray | None]]) -> None:
+        for module, name, array in buffers:
+            setattr(module, name, array)
 
     # -- validation ------------------------------------------------------------------------------
 
@@ -323,19 +344,24 @@ class Trainer:
             if not math.isfinite(entry["score"]):
                 raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
         if self.on_validation is not None:
-            entry |= self.on_validation(self, entry) or {}
+            entry |= checked_values(self.on_validation(self, entry), {*entry, "seconds"})
         return float(entry["score" if self.score else "valid_loss"])
 
     # -- the state ------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """A run of its own: in a directory that holds none."""
+    def _begin(self, again: bool) -> None:
+        """Begin a run; `again` if an earlier one may have ended before it wrote a state."""
         if self.run is None or self.step:
             return
         if self.run.last.exists():
             raise FileExistsError(
                 f"{self.run.path}: holds a run already; fit(resume=True) goes on with it, or take "
                 "another run_dir"
+            )
+        if not again and self._writes and (files := self.run.earlier_files()):
+            raise FileExistsError(
+                f"{self.run.path}: contains {files[0].name} of an earlier run, which a new run "
+                "would replace; choose another run_dir, move the file, or call fit(resume=True)"
             )
         if self._writes:
             self.run.write_metrics(self.history)
@@ -352,17 +378,23 @@ class Trainer:
         if not self.run.last.exists():
             return False
         entries = restore(self, self.run)
-        self.history = self.run.read_metrics(entries)
+        cut = self.run.cut_metrics if self._writes else self.run.read_metrics
+        self.history = cut(entries)
         last = self.history[-1] if self.history else {}
         self.seconds = float(
             last.get("seconds", 0.0)
         )  # not in the state: runs of one seed write the same bytes
         if self._writes:
-            self.run.write_metrics(self.history)
             self.run.forget_after(self.step)
         return True
 
     # -- the metrics ---------------------------------------------------------------------------
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """Digests of the batches and their settings, by their use."""
+        batches = {"training": self.train, "validation": self.valid}
+        return {use: digest(plain(source)) for use, source in batches.items()}
 
     @property
     def lr(self) -> float:
