@@ -69,7 +69,8 @@ PyTorch's names:
     amax, amin, cat, chunk, expand, flatten
 
 Networks:
-    linear, layer_norm, rms_norm, dropout, relu_dropout, embedding, scaled_dot_product_attention
+    linear, layer_norm, rms_norm, dropout, relu_dropout, embedding, scaled_dot_product_attention,
+    split_heads, merge_heads
 
 Losses:
     cross_entropy, linear_cross_entropy, mse_loss, l1_loss, smooth_l1_loss, huber_loss,

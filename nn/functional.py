@@ -5,11 +5,12 @@ arguments.
 
 The functions of minigrad are those of the same names, with these exceptions: `embedding` and
 `layer_norm` take their arguments in another order there, and `scaled_dot_product_attention` takes
-heads side by side.
+an additive mask as `bias`.
 """
 
 from __future__ import annotations
 
+import math
 import typing as _typing
 from collections.abc import Sequence
 from typing import Any
@@ -43,8 +44,7 @@ from minigrad import (
 )
 from minigrad import log_sigmoid as logsigmoid
 from minigrad.core.tensor import Tensor
-from minigrad.ops.axes import check_broadcast, number
-from minigrad.ops.reduction import is_half
+from minigrad.ops.axes import check_broadcast
 
 from .layers.norm import normalize_trailing_axes
 
@@ -110,40 +110,58 @@ def scaled_dot_product_attention(
     *,
     scale: float | None = None,
 ) -> Tensor:
-    """softmax(query · keyᵀ · scale) · value, for (..., L, d), (..., S, d) and (..., S, dv): (...,
-    L, dv).
+    """Compute softmax(query @ key.T * scale) @ value, as PyTorch does.
 
-    `attn_mask` broadcasts to (..., L, S): booleans, True = may attend, or numbers that are added to
-    the scores. `scale` is 1 / √d unless given. As in PyTorch, `dropout_p` acts in evaluation too:
-    pass 0 there.
+    Parameters
+    ----------
+    query : Tensor, shape (..., L, d_k)
+    key : Tensor, shape (..., S, d_k)
+    value : Tensor, shape (..., S, d_v)
+    attn_mask : array of bool or float, broadcastable to (..., L, S), optional
+        Booleans, True = may attend. Floats are added to the scores.
+    dropout_p : float, default 0
+        Probability of setting a weight to 0, in evaluation too: pass 0 there.
+    is_causal : bool
+        Position i attends to the positions up to i. Excludes `attn_mask`.
+    scale : float, optional
+        Factor of the scores; 1 / sqrt(d_k) by default.
+
+    Returns
+    -------
+    Tensor, shape (..., L, d_v)
     """
     if is_causal and attn_mask is not None:
         raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
-    name = "scaled_dot_product_attention"
-    scale = np.shape(query)[-1] ** -0.5 if scale is None else number(name, "scale", scale)
-    if is_half(query):  # whose products may be larger than it holds
-        query, key, value = (mg.astype(x, np.float32) for x in (query, key, value))
-        found = scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale
-        )
-        return mg.astype(found, np.float16)
-    scores = mg.matmul(query, mg.swapaxes(key, -1, -2)) * scale
-    mask: Any = np.tri(*scores.shape[-2:], dtype=bool) if is_causal else attn_mask
-    if mask is None or is_causal:
-        weights = mg.softmax(scores, where=mask)
-    else:
+    operands = [x if isinstance(x, Tensor) else np.asarray(x) for x in (query, key, value)]
+    leading = np.broadcast_shapes(*[x.shape[:-2] for x in operands])
+    n, heads = math.prod(leading[:-1]), (leading or (1,))[-1]
+    query, key, value = (
+        mg.reshape(mg.broadcast_to(x, (*leading, *x.shape[-2:])), n, heads, *x.shape[-2:])
+        for x in operands
+    )
+    shape = (query.shape[2], key.shape[2])
+    mask: Any = np.tri(*shape, dtype=bool) if is_causal else attn_mask
+    if mask is not None:
+        name = "scaled_dot_product_attention"
         mask = mask if isinstance(mask, Tensor) else np.asarray(mask)
-        check_broadcast(name, "attn_mask", mask, scores.shape, "the scores")
-        if mask.dtype == bool:
-            weights = mg.softmax(scores, where=mask)
-        elif mask.dtype.kind == "f":
-            weights = mg.softmax(scores + mg.astype(mask, scores.dtype))
-        else:
+        check_broadcast(name, "attn_mask", mask, (*leading, *shape), "the scores")
+        if mask.dtype.kind not in "bf":
             raise TypeError(
                 f"{name}: attn_mask must be boolean (True = may attend) or floating, got "
                 f"{mask.dtype}; write attn_mask.astype(bool)"
             )
-    return mg.matmul(mg.dropout(weights, dropout_p), value)
+        mask = mg.reshape(mg.broadcast_to(mask, (*leading, *shape)), n, heads, *shape)
+    is_bias = mask is not None and mask.dtype != bool
+    y = mg.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        None if is_bias else mask,
+        bias=mask if is_bias else None,
+        scale=scale,
+        dropout=dropout_p,
+    )
+    return mg.reshape(y, *leading, *y.shape[2:])
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:

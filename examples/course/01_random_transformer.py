@@ -454,13 +454,11 @@ def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
     )
     lesson.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
     attention = text_attention()
-    heads = mg.scaled_dot_product_attention(
-        attention.q_proj(x[None]),
-        attention.k_proj(x[None]),
-        attention.v_proj(x[None]),
-        num_heads=2,
-        scale=1 / 30,
-    )
+    q, k, v = (
+        mg.split_heads(projection(x[None]), num_heads=2)
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )  # (1, 2, L, 3)
+    heads = mg.merge_heads(mg.scaled_dot_product_attention(q, k, v, scale=1 / 30))
     lesson.fact(
         "the library's attention gives the same $Z$",
         np.allclose(attention.out_proj(heads).data[0], Z, atol=1e-12)

@@ -168,7 +168,7 @@ def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
         rng.standard_normal((L, 7)),
     )
     out = attention(Q, K, V)  # (3, 7)
-    kernel = mg.scaled_dot_product_attention(Q[None], K[None], V[None]).data[0]
+    kernel = mg.scaled_dot_product_attention(*(x[None, None] for x in (Q, K, V))).data[0, 0]
     lesson.fact(
         "The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it"
     )

@@ -440,8 +440,9 @@ def the_matrix_form(
         f"largest gap {gap:.0e}",
     )
     Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
+    heads = (x[None] for x in (Q, K, V))  # (1, 1, L, d): one sequence, one head
     for name, found in (
-        ("`mg.scaled_dot_product_attention`", mg.scaled_dot_product_attention(Q, K, V)),
+        ("`mg.scaled_dot_product_attention`", mg.scaled_dot_product_attention(*heads)[0]),
         ("`nn.DotProductAttention`", nn.DotProductAttention()(Q, K, V)),
     ):
         gap = abs(found.data[0] - z).max()

@@ -21,9 +21,9 @@ import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad import optim
+from minigrad import merge_heads, optim, split_heads
 from minigrad.extras import require
-from minigrad.kernels import attention_weights, merge_heads, split_heads
+from minigrad.kernels import attention_weights
 from nn.inspection.style import SHADES
 
 HIDDENS, HEADS = 100, 5  # num_hiddens and num_heads of the chapter
@@ -527,7 +527,8 @@ class Heads(nn.Module):
         )
 
     def weights(self, x: np.ndarray) -> mg.Tensor:
-        return attention_weights(self.q_proj(x), self.k_proj(x), self.heads)  # (N, h, L, L)
+        q, k = (split_heads(projection(x), self.heads) for projection in (self.q_proj, self.k_proj))
+        return attention_weights(q, k)  # (N, h, L, L)
 
     def forward(self, x: np.ndarray) -> mg.Tensor:
         """(N, L, 16)."""

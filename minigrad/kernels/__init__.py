@@ -6,7 +6,8 @@ under `create_graph`.
 """
 
 from .attention import attention_weights as attention_weights
-from .attention import merge_heads as merge_heads
-from .attention import split_heads as split_heads
+from .attention import checked_mask as checked_mask
+from .attention import forward_attention as forward_attention
+from .attention import softmax_in_place as softmax_in_place
 from .blocks import BLOCK as BLOCK
 from .gelu import gelu_in_place as gelu_in_place

@@ -1,5 +1,7 @@
-"""Scaled dot-product attention over several heads: Vaswani et al. (2017), arXiv:1706.03762, section
-3.2.
+"""Scaled dot-product attention: Vaswani et al. (2017), arXiv:1706.03762, section 3.2.
+
+Everywhere in this library heads have an axis of their own: (N, h, L, d). `split_heads` and
+`merge_heads` are views wherever memory permits, so that only BLAS decides what is copied.
 """
 
 from __future__ import annotations
@@ -10,63 +12,98 @@ from typing import Any
 
 import numpy as np
 
-from ..core.registry import function
+from ..core.graph import unbroadcast
+from ..core.registry import function, op
 from ..core.tensor import Tensor
-from ..ops.axes import booleans, number, shape_of
+from ..ops.axes import booleans, check_broadcast, number, shape_of
 from ..ops.linalg import matmul
+from ..ops.shape import broadcast_to, expand_dims, swapaxes
 from ..ops.softmax import softmax
 from .blocks import BLOCK, needs_shift, ones, row_blocks
 from .definitions import kernel
 from .dropout import dropout_mask
 
-__all__ = ["scaled_dot_product_attention"]
+__all__ = ["merge_heads", "scaled_dot_product_attention", "split_heads"]
 
 
-def split_heads(x: Any, num_heads: int) -> Any:
-    """(N, L, h·d), a tensor or an array, as (N, h, L, d)."""
+# -- heads
+# ------------------------------------------------------------------------------------------------
+
+
+def _split(x: Any, num_heads: int) -> Any:
     n, length, width = x.shape
     return x.reshape(n, length, num_heads, width // num_heads).transpose(0, 2, 1, 3)
 
 
-def merge_heads(x: Any) -> Any:
-    """(N, h, L, d), a tensor or an array, as (N, L, h·d)."""
-    n, num_heads, length, width = x.shape
-    return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * width)
+def _merge(x: Any) -> Any:
+    n, num_heads, length, d = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * d)
+
+
+@op(x=lambda g: _merge(g))
+def split_heads(x, /, num_heads):
+    """Split x (N, L, h·d) into `num_heads` heads (N, h, L, d)."""
+    if x.shape[-1] % num_heads:
+        raise ValueError(f"num_heads must divide the last axis of x, got {num_heads=}")
+    return _split(x, num_heads)
+
+
+@op(x=lambda g, x_shape: _split(g, x_shape[1]))
+def merge_heads(x, /):
+    """Join heads (N, h, L, d) side by side: (N, L, h·d)."""
+    return _merge(x)
+
+
+# -- the definition
+# ------------------------------------------------------------------------------------------------
 
 
 def attention_weights(
-    query: Any, key: Any, num_heads: int = 1, mask: Any = None, scale: float | None = None
+    query: Any, key: Any, mask: Any = None, bias: Any = None, scale: float | None = None
 ) -> Tensor:
-    """softmax(query · keyᵀ · scale) of each head, (N, h, Lq, Lk); rows with nothing to attend to
-    are 0.
+    """Compute softmax(query @ key.T * scale + bias) of each head, (N, h, L_q, L_kv).
+
+    The arguments are those of `scaled_dot_product_attention`. Dropout is not applied.
     """
-    q, k = (
-        split_heads(query, num_heads),
-        split_heads(key, num_heads),
-    )  # (N, h, Lq, d), (N, h, Lk, d)
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return softmax(matmul(q, k.swapaxes(-1, -2)) * scale, where=mask)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = matmul(query, swapaxes(_repeat_heads(key, query.shape[1]), -1, -2)) * scale
+    return softmax(scores if bias is None else scores + bias, where=mask)
 
 
 def attention_definition(
     query: Any,
     key: Any,
     value: Any,
-    num_heads: int,
+    bias: Any,
     mask: Any,
     scale: float,
     drop_mask: Any,
     drop_scale: float,
 ) -> Tensor:
-    """dropout(softmax(query · keyᵀ · scale)) · value of each head, side by side."""
-    weights = attention_weights(query, key, num_heads, mask, scale)
+    """Compute dropout(softmax(query @ key.T * scale + bias)) @ value of each head."""
+    weights = attention_weights(query, key, mask, bias, scale)
     if drop_mask is not None:
         weights = weights * drop_mask * drop_scale
-    return merge_heads(matmul(weights, split_heads(value, num_heads)))
+    return matmul(weights, _repeat_heads(value, query.shape[1]))
+
+
+def _repeat_heads(x: Any, num_heads: int) -> Any:
+    """Repeat each head of keys or values for the group of queries that shares it."""
+    n, kv_heads, length, d = x.shape
+    if kv_heads == num_heads:
+        return x
+    groups = broadcast_to(expand_dims(x, 2), (n, kv_heads, num_heads // kv_heads, length, d))
+    return groups.reshape(n, num_heads, length, d)
+
+
+# -- the kernel
+# ------------------------------------------------------------------------------------------------
 
 
 def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
-    """scores to softmax(scores) · factor over the last axis, counting only where `mask`."""
+    """Replace contiguous scores by softmax(scores) * factor over the last axis, where `mask`."""
+    if not scores.size:
+        return
     low, high = scores.min(initial=0), scores.max(initial=0)
     if mask is not None and np.isnan(low):
         np.copyto(scores, 0, where=~mask)  # a NaN that is masked does not count
@@ -80,11 +117,18 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     np.exp(scores, out=scores)
     if mask is not None:
         scores *= mask
-    total = scores @ ones(scores.shape[-1], scores.dtype)
-    if mask is not None or not scores.shape[-1]:
+    length = scores.shape[-1]
+    total = (scores.reshape(-1, length) @ ones(length, scores.dtype))[:, 0]
+    if mask is not None:
         total[total == 0] = 1  # nothing to attend to
     np.divide(factor, total, out=total)
-    scores *= total
+    # a short last axis is multiplied faster by numbers that are repeated than by a broadcast
+    scores *= np.repeat(total, length).reshape(scores.shape)
+
+
+def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
+    """Slices of the batch whose weights fit the cache."""
+    return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
 
 
 def _attention_vjp(
@@ -93,60 +137,80 @@ def _attention_vjp(
     query: Any,
     key: Any,
     value: Any,
-    num_heads: Any,
+    bias: Any,
     mask: Any,
     scale: Any,
     drop_mask: Any,
     drop_scale: Any,
     saved: Any,
-) -> tuple[Any, Any, Any]:
-    """With P the weights, M the dropout mask, c its factor: dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ -
-    rows of dO · O).
+    needs: Any,
+) -> tuple[Any, ...]:
+    """With weights P, dropout mask M and its factor c: dV = (cMP)ᵀ dO, dS = P (cM dO Vᵀ - D),
+    where D are the row sums of dO * O. The bias gets dS, queries and keys dS * scale.
     """
-    weights = saved  # c P, (N, h, Lq, Lk)
-    g = np.ascontiguousarray(g)
-    q, k, v, dout, out = (split_heads(x, num_heads) for x in (query, key, value, g, y))
-    dq, dk, dv = (np.empty_like(x, order="C") for x in (query, key, value))
-    dqh, dkh, dvh = (split_heads(x, num_heads) for x in (dq, dk, dv))
+    weights = saved  # c P, (N, h_kv, group * L_q, L_kv)
+    n, kv_heads, rows, _ = weights.shape
+    q, g, y = (x.reshape(n, kv_heads, rows, x.shape[-1]) for x in (query, g, y))
+    drop_mask = None if drop_mask is None else drop_mask.reshape(weights.shape)
+    dq, dk, dv = np.empty_like(q), np.empty_like(key), np.empty_like(value)
+    dbias = np.zeros(_four_axes(bias).shape, bias.dtype) if needs[3] else None
     for part in _batches(weights.shape):
-        p = weights[part]
+        p, dy = weights[part], g[part]
         dropped = p if drop_mask is None else p * drop_mask[part]
-        np.matmul(dropped.swapaxes(-1, -2), dout[part], out=dvh[part])
-        ds = np.matmul(
-            dout[part], v[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped
-        )
+        np.matmul(dropped.swapaxes(-1, -2), dy, out=dv[part])
+        ds = np.matmul(dy, value[part].swapaxes(-1, -2), out=None if drop_mask is None else dropped)
         if drop_mask is not None:
             ds *= drop_mask[part]
-        row = np.einsum("nhld,nhld->nhl", dout[part], out[part])[..., None]  # Σ_j P_ij dP_ij
+        row = np.einsum("nhld,nhld->nhl", dy, y[part])[..., None]  # Σ_j P_ij dP_ij
         row /= drop_scale
         ds -= row
         ds *= p
+        if dbias is not None:
+            target = _part_of(dbias, part)
+            target += unbroadcast(_each_head(ds, query), target.shape)
         ds *= scale
-        np.matmul(ds, k[part], out=dqh[part])
-        np.matmul(ds.swapaxes(-1, -2), q[part], out=dkh[part])
-    return dq, dk, dv
+        np.matmul(ds, key[part], out=dq[part])
+        np.matmul(ds.swapaxes(-1, -2), q[part], out=dk[part])
+    return dq.reshape(query.shape), dk, dv, None if dbias is None else dbias.reshape(bias.shape)
 
 
-def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
-    """Slices of the batch whose weights fit the cache."""
-    return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
+def _part_of(x: np.ndarray, part: slice) -> np.ndarray:
+    """The rows `part` of a mask or bias, or all if its first axis has length 1."""
+    return x[part] if len(x) > 1 else x
+
+
+def _each_head(scores: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """View scores (n, h_kv, group * L_q, L_kv) as those of each head, (n, h, L_q, L_kv)."""
+    return scores.reshape(len(scores), *query.shape[1:3], scores.shape[-1])
+
+
+def _four_axes(x: Any) -> Any:
+    return x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
 @kernel(vjp=_attention_vjp, definition=attention_definition)
-def _attention(query, key, value, /, num_heads, mask, scale, drop_mask, drop_scale):
-    n, length, _ = query.shape
-    q, k, v = (split_heads(x, num_heads) for x in (query, key, value))
-    weights = np.empty((n, num_heads, length, key.shape[1]), query.dtype)
-    y = np.empty((n, length, value.shape[2]), query.dtype)
-    yh = split_heads(y, num_heads)
+def _attention(query, key, value, bias, /, mask, scale, drop_mask, drop_scale):
+    n, num_heads, length, d_k = query.shape
+    _, kv_heads, kv_length, d_v = value.shape
+    rows = num_heads // kv_heads * length  # the queries that share a head of keys and values
+    q = query.reshape(n, kv_heads, rows, d_k)
+    weights = np.empty((n, kv_heads, rows, kv_length), query.dtype)
+    y = np.empty((n, rows, kv_heads, d_v), query.dtype)  # merge_heads is then a view
+    y = y.transpose(0, 2, 1, 3) if rows == length else y.reshape(n, kv_heads, rows, d_v)
+    bias = None if bias is None else _four_axes(bias)
     for part in _batches(weights.shape):
-        w = np.matmul(q[part], k[part].swapaxes(-1, -2), out=weights[part])
+        w = np.matmul(q[part], key[part].swapaxes(-1, -2), out=weights[part])
         w *= scale
-        softmax_in_place(
-            w, None if mask is None else mask[part] if len(mask) > 1 else mask, drop_scale
-        )
-        np.matmul(w if drop_mask is None else w * drop_mask[part], v[part], out=yh[part])
-    return y, weights
+        w = _each_head(w, query)
+        if bias is not None:
+            w += _part_of(bias, part)
+        softmax_in_place(w, None if mask is None else _part_of(mask, part), drop_scale)
+        w = w if drop_mask is None else w * drop_mask[part]
+        np.matmul(w.reshape(weights[part].shape), value[part], out=y[part])
+    return y.reshape(n, num_heads, length, d_v), weights
+
+
+forward_attention = _attention.op.forward  # type: ignore[attr-defined]  # of arrays, with weights
 
 
 @function()
@@ -155,39 +219,75 @@ def scaled_dot_product_attention(
     key: Any,
     value: Any,
     mask: Any = None,
-    num_heads: int = 1,
+    *,
+    bias: Any = None,
     scale: float | None = None,
     dropout: float = 0.0,
     generator: np.random.Generator | None = None,
 ) -> Tensor:
-    """softmax(query · keyᵀ / √d) · value, in `num_heads` heads side by side: (N, Lq, h·dv).
+    """Compute softmax(query @ key.T * scale + bias) @ value of each head.
 
-    Query (N, Lq, h·d), key (N, Lk, h·d), value (N, Lk, h·dv). `mask` holds booleans that broadcast
-    to (N, h, Lq, Lk): True = may attend. A row with nothing to attend to gives zeros, with zero
-    gradient. `scale` replaces 1/√d; `dropout` is the probability of leaving out a weight.
+    Parameters
+    ----------
+    query : Tensor, shape (N, h, L_q, d_k)
+    key : Tensor, shape (N, h_kv, L_kv, d_k)
+        `h_kv` divides h. Each head of keys and values serves h / h_kv consecutive heads of queries.
+    value : Tensor, shape (N, h_kv, L_kv, d_v)
+    mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
+        True = may attend. Rows without a True give zeros and zero gradients.
+    bias : Tensor, broadcastable to (N, h, L_q, L_kv), optional
+        Added to the scores, with a gradient.
+    scale : float, optional
+        Factor of the scores; 1 / sqrt(d_k) by default.
+    dropout : float, default 0
+        Probability of setting a weight to 0. The other weights are divided by 1 - dropout.
+    generator : numpy.random.Generator, optional
+        Source of the random numbers for dropout.
+
+    Returns
+    -------
+    Tensor, shape (N, h, L_q, d_v)
+
+    References
+    ----------
+    Vaswani et al. (2017), section 3.2.1. Grouped heads: Ainslie et al. (2023), arXiv:2305.13245.
     """
-    q, k, v = [shape_of(x) for x in (query, key, value)]
-    fits = len(q) == len(k) == len(v) == 3 and q[0] == k[0] == v[0] and k[1] == v[1]
-    if not fits or q[2] != k[2] or q[2] % num_heads or v[2] % num_heads:
+    q, k, v = shape_of(query), shape_of(key), shape_of(value)
+    fits = len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and k[1:3] == v[1:3]
+    if not fits or q[3] != k[3] or not k[1] or q[1] % k[1]:
         raise ValueError(
-            f"scaled_dot_product_attention: expected query (N, Lq, h·d), key (N, Lk, h·d) and "
-            "value (N, Lk, h·dv) "
-            f"for h = {num_heads} heads, got {q}, {k} and {v}"
+            "scaled_dot_product_attention: query, key and value must have shapes (N, h, L_q, d_k), "
+            f"(N, h_kv, L_kv, d_k) and (N, h_kv, L_kv, d_v), h_kv dividing h, got {q}, {k} and {v}"
         )
-    full = (q[0], num_heads, q[1], k[1])
-    mask = None if mask is None else checked_mask(mask, full, "scaled_dot_product_attention")
-    name = "scaled_dot_product_attention"
-    scale = 1 / math.sqrt(q[2] // num_heads) if scale is None else number(name, "scale", scale)
-    drop_mask, drop_scale = dropout_mask(full, dropout, generator) if dropout else (None, 1.0)
-    return _attention(query, key, value, num_heads, mask, scale, drop_mask, drop_scale)
+    shape = (*q[:3], k[2])
+    if mask is not None:
+        mask = checked_mask(mask, shape)
+    if bias is not None:
+        bias = bias if isinstance(bias, Tensor) else np.asarray(bias)
+        check_broadcast("scaled_dot_product_attention", "bias", bias, shape, "(N, h, L_q, L_kv)")
+        if bias.dtype.kind != "f":
+            raise TypeError(
+                f"scaled_dot_product_attention: bias must be floating, got {bias.dtype}. "
+                "Pass a mask, booleans with True = may attend, as mask"
+            )
+    if scale is None:
+        scale = 1 / math.sqrt(q[3])
+    else:
+        scale = number("scaled_dot_product_attention", "scale", scale)
+    drop_mask, drop_scale = dropout_mask(shape, dropout, generator) if dropout else (None, 1.0)
+    return _attention(
+        query, key, value, bias, mask=mask, scale=scale, drop_mask=drop_mask, drop_scale=drop_scale
+    )
 
 
-def checked_mask(mask: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """A boolean mask with four axes, which broadcasts to `shape`."""
-    mask = booleans(name, mask, "True = may attend")
-    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-    if any(m not in (1, s) for m, s in zip(mask.shape, shape)):
+def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a boolean mask with four axes that broadcasts to `shape`, (N, h, L_q, L_kv)."""
+    mask = booleans("mask", mask, "True = may attend")
+    if mask.ndim not in (2, 4):
         raise ValueError(
-            f"{name}: a mask of shape {mask.shape} does not broadcast to (N, h, Lq, Lk) = {shape}"
+            "mask must have two axes (L_q, L_kv), or four that broadcast to (N, h, L_q, L_kv), "
+            f"got shape {mask.shape}. Write mask[:, None] for a mask of each sequence "
+            "(N, L_q, L_kv), mask[:, None, None] for a padding mask (N, L_kv)"
         )
-    return mask
+    check_broadcast("attention", "mask", mask, shape, "(N, h, L_q, L_kv)")
+    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape)

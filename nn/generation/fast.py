@@ -16,11 +16,11 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
-from minigrad.kernels import gelu_in_place
+from minigrad.kernels import forward_attention, gelu_in_place, softmax_in_place
 from minigrad.runtime import get_num_threads, in_parallel
 
 from ..layers.attention import (
-    ATTEND,
+    PROBE,
     MultiHeadAttention,
     MultiHeadCrossAttention,
     MultiHeadSelfAttention,
@@ -30,6 +30,7 @@ from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Linear
 from ..layers.module import Module
 from ..layers.norm import LayerNorm, RMSNorm, normalize_trailing_axes
+from ..layers.rotary import rotate_in_place
 from ..models.stacks import Encoder
 from .products import in_fast_layout, product
 
@@ -197,56 +198,52 @@ class FastMemory(KeysAndValues):
 
 def watched(*parts: Module) -> bool:
     """Whether anybody looks at, or acts on, what happens inside these."""
-    return ATTEND.get() is not None or any(part.has_hooks for part in parts)
+    return PROBE.get() is not None or any(part.has_hooks for part in parts)
 
 
-class FastSelfAttention(MultiHeadSelfAttention):
+class FastAttention(MultiHeadAttention):
+    """Attention by the kernel's function of arrays."""
+
+    def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        if PROBE.get() is not None:
+            return super().attend(q, k, v, mask)
+        bias = None if self.position_bias is None else self.position_bias(q.shape[2], k.shape[2])
+        arrays = map(unwrap, (q, k, v, bias))
+        heads, _ = forward_attention(*arrays, mask, self.scale, None, 1.0)
+        n, h, length, d = heads.shape
+        return heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)
+
+
+class FastSelfAttention(FastAttention, MultiHeadSelfAttention):
     """Queries, keys and values by one product."""
 
     def prepare(self) -> None:
         """Put the weights of the three projections one below the other."""
         self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
 
-    def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        if (
-            self.fused is None
-            or self.q_proj.has_hooks
-            or self.k_proj.has_hooks
-            or self.v_proj.has_hooks
-        ):
-            return super().projected(query, key, value, positions)
+    def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        if self.fused is None or any(layer.has_hooks for layer in projections):
+            return super().project(query, key, value, positions)
         qkv = mapped(plain(query), self.fused, self.fused_bias)
-        (n, length, _), h, kv, d = qkv.shape, self.num_heads, self.num_kv_heads, self.d_k
-        heads = qkv[..., : (h + kv) * d].reshape(n, length, h + kv, d)  # queries and keys
+        (n, length, _), h, kv = qkv.shape, self.num_heads, self.num_kv_heads
+        heads = qkv.reshape(n, length, h + 2 * kv, self.d_k).transpose(0, 2, 1, 3)
+        q, k, v = heads[:, :h], heads[:, h : h + kv], heads[:, h + kv :]
         if self.q_norm is not None and self.k_norm is not None:
-            heads[:, :, :h] = unwrap(self.q_norm(heads[:, :, :h]))
-            heads[:, :, h:] = unwrap(self.k_norm(heads[:, :, h:]))
+            q[...], k[...] = unwrap(self.q_norm(q)), unwrap(self.k_norm(k))
         if self.rotary is not None:
-            rotate(heads, *self.rotary.cos_sin(positions, length, qkv.dtype))
-        return qkv[..., : h * d], qkv[..., h * d : (h + kv) * d], qkv[..., (h + kv) * d :]
-
-    def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Any:
-        if (
-            isinstance(q, Tensor)
-            or q.shape[1] > 1
-            or mask is not None
-            or self.position_bias is not None
-        ):
-            return super().attend(q, k, v, mask)
-        n, h, kv, d = len(q), self.num_heads, self.num_kv_heads, self.d_k
-        keys, values = (z.reshape(n, z.shape[1], kv, d) for z in (k, v))
-        weights = q.reshape(n, kv, h // kv, d) @ keys.transpose(0, 2, 3, 1)  # (N, kv, group, L_kv)
-        softmax_rows(weights, self.scale)
-        return (weights @ values.transpose(0, 2, 1, 3)).reshape(n, 1, h * d)
+            cos, sin = self.rotary.cos_sin(positions, length, qkv.dtype)
+            rotate_in_place(heads[:, : h + kv], cos, sin)
+        return q, k, v
 
 
-class FastCrossAttention(MultiHeadCrossAttention):
+class FastCrossAttention(FastAttention, MultiHeadCrossAttention):
     """Attention to a memory that is projected once; for a short source, with the projections
     absorbed in it.
     """
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
-        return FastMemory(*super().keys_and_values(plain(key), value))
+        return FastMemory(*map(unwrap, super().keys_and_values(plain(key), value)))
 
     def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
         x = plain(x_q)
@@ -280,7 +277,7 @@ class Absorbed:
 
     def __init__(self, attention: MultiHeadAttention, memory: KeysAndValues) -> None:
         h, d = attention.num_heads, attention.d_k
-        k, v = (unwrap(x).reshape(-1, h, d).transpose(1, 0, 2) for x in memory)  # (h, L, d_k)
+        k, v = (x[0] for x in memory)  # (h, L, d_k)
         query, out = attention.q_proj, attention.out_proj
         k = k * k.dtype.type(attention.scale)
         self.shape = (-1, h, k.shape[1])
@@ -301,35 +298,18 @@ class Absorbed:
         """
         plain_heads = attention.num_kv_heads == attention.num_heads and attention.q_norm is None
         plain_heads = plain_heads and only_linear(attention.q_proj, attention.out_proj)
-        return plain_heads and 2 * attention.num_heads * memory.keys.shape[1] <= attention.d_model
+        return plain_heads and 2 * attention.num_heads * memory.keys.shape[2] <= attention.d_model
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """(1, L_q, d_model) from x of that shape."""
         weights = (x[0] @ self.keys.T).reshape(self.shape)  # (L_q, h, L)
         if self.constants is not None:
             weights += self.constants
-        softmax_rows(weights, 1.0)
+        softmax_in_place(weights, None, 1.0)
         y = weights.reshape(len(weights), -1) @ self.values
         if self.bias is not None:
             y += self.bias
         return y[None]
-
-
-def softmax_rows(scores: np.ndarray, scale: float) -> None:
-    """scores to softmax(scale · scores) over the last axis, in place."""
-    scores *= scale
-    scores -= scores.max(-1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(-1, keepdims=True)
-
-
-def rotate(heads: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
-    """Heads (N, L, h, d), turned in place, as far as there are cosines: see `RotaryPositions`."""
-    heads, half = heads[..., : cos.shape[-1]], cos.shape[-1] // 2
-    turned = heads * sin
-    heads *= cos
-    heads[..., :half] -= turned[..., half:]
-    heads[..., half:] += turned[..., :half]
 
 
 class FastEncoder(Encoder):

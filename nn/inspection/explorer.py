@@ -230,17 +230,8 @@ def _steps(
     return found
 
 
-def _vectors(module: Any, q: Any, k: Any, mask: Any) -> tuple[Any, ...]:
-    """The queries and keys of each head (h, L, d_k), the scale and the bias: what the scores are
-    made of.
-    """
-    heads = lambda x, n: unwrap(x)[0].reshape(x.shape[1], n, -1).swapaxes(0, 1)  # (n, L, d_k)
-    shared = np.repeat(
-        heads(k, module.num_kv_heads), module.num_heads // module.num_kv_heads, axis=0
-    )
-    bias = (
-        None
-        if module.position_bias is None
-        else unwrap(module.position_bias(q.shape[1], k.shape[1]))
-    )
-    return heads(q, module.num_heads), shared, module.scale, bias
+def _vectors(q: Any, k: Any, mask: Any, bias: Any, scale: float) -> tuple[Any, ...]:
+    """Return what scores are made of: queries and keys (h, L, d_k), the scale and the bias."""
+    queries, keys = unwrap(q)[0], unwrap(k)[0]
+    shared = np.repeat(keys, len(queries) // len(keys), axis=0)
+    return queries, shared, scale, None if bias is None else unwrap(bias)

@@ -13,7 +13,7 @@ from minigrad.core.tensor import Tensor
 
 from .cache import AttentionCache, KeysAndValues
 from .linear import Linear
-from .masks import allowed_keys
+from .masks import attention_mask
 from .module import Module
 from .norm import RMSNorm
 from .rotary import RotaryPositions
@@ -90,64 +90,74 @@ class MultiHeadAttention(Module):
         cache: AttentionCache | None = None,
         positions: Any = None,
     ) -> Tensor:
-        """(N, L_q, d_model), from query (N, L_q, ·), key and value (N, L_kv, ·).
+        """Project query, key and value, attend in each head, and project the heads once more.
 
-        A key of None is the query (self-attention), a value of None the key. A key can also be what
-        `keys_and_values` returned. `mask` (True = may attend) has the axes that `nn.layers.masks`
-        tells. With `is_causal`, each query sees the keys up to its own place, the last query being
-        at the last key. With a `cache`, keys and values are added to those it holds. `positions`,
-        integers (L,) or (N, L), are for rotary positions; unless given, they go on from those in
-        the cache.
+        Parameters
+        ----------
+        query : Tensor, shape (N, L_q, query_size)
+        key : Tensor, shape (N, L_kv, key_size), or KeysAndValues, optional
+            `query` by default (self-attention). `keys_and_values` projects a key beforehand.
+        value : Tensor, shape (N, L_kv, value_size), optional
+            `key` by default.
+        mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
+            True = may attend. A padding mask (N, L_kv) becomes one by `mask[:, None, None]`.
+        is_causal : bool
+            Each query attends to the keys up to its own position. The last query is at the position
+            of the last key.
+        cache : AttentionCache, optional
+            Keys and values of earlier positions. Those of this call are added to it.
+        positions : int or array of int, shape (L,) or (N, L), optional
+            For rotary positions; by default they continue those in the cache.
+
+        Returns
+        -------
+        Tensor, shape (N, L_q, d_model)
         """
-        at = positions if positions is not None else 0 if cache is None else cache.length
-        q, k, v = self.projected(query, query if key is None else key, value, at)
+        start = positions if positions is not None else 0 if cache is None else cache.length
+        q, k, v = self.project(query, query if key is None else key, value, start)
         if cache is not None:
             k, v = cache.append(k, v)
-        allowed = allowed_keys(mask, is_causal, q.shape[1], k.shape[1], self.window)
-        attend = ATTEND.get() or type(self).attend
-        heads = attend(self, q, k, v, allowed)  # (N, L_q, h·d_k)
-        return self.out_proj(heads)
+        if is_causal:
+            mask = attention_mask(mask, True, (*q.shape[:3], k.shape[2]), self.window)
+        return self.out_proj(self.attend(q, k, v, mask))
 
-    def projected(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        """Queries (N, L_q, h·d_k), keys and values (N, L_kv, h_kv·d_k); with rotary positions,
-        turned by them.
-        """
-        q = self.queries(query)
+    def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
+        """Return queries (N, h, L_q, d_k), and keys and values (N, h_kv, L_kv, d_k)."""
+        q = mg.split_heads(self.q_proj(query), num_heads=self.num_heads)
+        if self.q_norm is not None:
+            q = self.q_norm(q)
         k, v = key if isinstance(key, KeysAndValues) else self.keys_and_values(key, value)
         if self.rotary is not None:
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return q, k, v
 
-    def queries(self, x: Any) -> Tensor:
-        """The projected queries, (N, L_q, h·d_k)."""
-        return _each_head(self.q_norm, self.q_proj(x))
-
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
-        """The projected keys and values, (N, L_kv, h_kv·d_k): give them to `forward` as the key.
+        """Project what is attended to: pass the result to `forward` as `key`.
 
-        What is attended to again and again, as the memory in decoding, is so projected once.
+        A memory that many decoding steps attend to is thus projected once.
         """
-        return KeysAndValues(
-            _each_head(self.k_norm, self.k_proj(key)), self.v_proj(key if value is None else value)
-        )
+        k = mg.split_heads(self.k_proj(key), num_heads=self.num_kv_heads)
+        if self.k_norm is not None:
+            k = self.k_norm(k)
+        values = self.v_proj(key if value is None else value)
+        return KeysAndValues(k, mg.split_heads(values, num_heads=self.num_kv_heads))
 
-    def attend(self, q: Any, k: Any, v: Any, mask: np.ndarray | None) -> Tensor:
-        """softmax(q · kᵀ · scale + bias) · v of each head, side by side: (N, L_q, h·d_k)."""
-        if self.position_bias is not None:
-            return weighted_values(self, attention_weights(self, q, k, mask), v)
-        (n, length, _), kv, d = q.shape, self.num_kv_heads, self.d_k
-        groups = self.num_heads // kv
-        if groups > 1:  # queries that share keys and values become one longer sequence of queries
-            q = mg.transpose(mg.reshape(q, n, length, kv, groups, d), 0, 3, 1, 2, 4)
-            q, mask = mg.reshape(q, n, groups * length, kv * d), _stacked(mask, groups)
-        dropout = self.dropout if self.training else 0.0
-        heads = mg.scaled_dot_product_attention(
-            q, k, v, mask, kv, self.scale, dropout, self.generator
+    def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
+        """Attend in each head and join the heads: (N, L_q, h·d_k)."""
+        probe, function = PROBE.get(), mg.scaled_dot_product_attention
+        if probe is not None:
+            function = probe(self, function)
+        heads = function(
+            q,
+            k,
+            v,
+            mask,
+            bias=None if self.position_bias is None else self.position_bias(q.shape[2], k.shape[2]),
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            generator=self.generator,
         )
-        if groups > 1:
-            heads = mg.transpose(mg.reshape(heads, n, groups, length, kv, d), 0, 2, 3, 1, 4)
-            heads = mg.reshape(heads, n, length, groups * kv * d)
-        return heads
+        return mg.merge_heads(heads)
 
     def extra_repr(self) -> str:
         shared = (
@@ -190,64 +200,8 @@ class MultiHeadCrossAttention(MultiHeadAttention):
         return super().forward(x_q, x_kv, None, mask, **options)
 
 
-# -- what the heads do
-# ------------------------------------------------------------------------------------
+PROBE: ContextVar[Callable[..., Any] | None] = ContextVar("nn.probe", default=None)
+"""`probe(module, function)` returns what `attend` calls instead of `function`, the kernel.
 
-
-ATTEND: ContextVar[Callable[..., Tensor] | None] = ContextVar("nn.attend", default=None)
-"""What is called in place of `MultiHeadAttention.attend`, in this thread or task: see
-`nn.layers.probes`.
+It holds for this thread or task: see `nn.layers.probes`.
 """
-
-
-def attention_weights(
-    module: MultiHeadAttention, q: Any, k: Any, mask: np.ndarray | None
-) -> Tensor:
-    """softmax(q · kᵀ · scale + bias) of each head, (N, h, L_q, L_kv); rows with nothing to attend
-    to are 0.
-    """
-    (n, rows, _), columns, h, kv = q.shape, k.shape[1], module.num_heads, module.num_kv_heads
-    queries = mg.transpose(
-        mg.reshape(q, n, rows, kv, h // kv, module.d_k), 0, 2, 3, 1, 4
-    )  # (N, kv, group, L_q, d_k)
-    keys = mg.transpose(
-        mg.reshape(k, n, columns, kv, 1, module.d_k), 0, 2, 3, 4, 1
-    )  # (N, kv, 1, d_k, L_kv)
-    scores = mg.reshape(mg.matmul(queries, keys), n, h, rows, columns) * module.scale
-    if module.position_bias is not None:
-        scores = scores + module.position_bias(rows, columns)
-    return mg.softmax(scores, where=mask)
-
-
-def weighted_values(module: MultiHeadAttention, weights: Any, v: Any) -> Tensor:
-    """The values of each head weighted and summed, side by side: (N, L_q, h·d_k)."""
-    n, h, kv, length = len(v), module.num_heads, module.num_kv_heads, weights.shape[2]
-    dropped = mg.dropout(weights, module.dropout, module.training, module.generator)
-    dropped = mg.reshape(dropped, n, kv, h // kv, length, v.shape[1])
-    values = mg.transpose(
-        mg.reshape(v, n, v.shape[1], kv, 1, module.d_k), 0, 2, 3, 1, 4
-    )  # (N, kv, 1, L_kv, d_k)
-    heads = mg.matmul(dropped, values)  # (N, kv, group, L_q, d_k)
-    return mg.reshape(mg.transpose(heads, 0, 3, 1, 2, 4), n, length, h * module.d_k)
-
-
-def _each_head(norm: RMSNorm | None, x: Any) -> Tensor:
-    """The norm of each head of (N, L, h·d) by itself, where there is one."""
-    if norm is None:
-        return x
-    n, length, width = x.shape
-    d_k = norm.normalized_shape[0]
-    return mg.reshape(norm(mg.reshape(x, n, length, width // d_k, d_k)), n, length, width)
-
-
-def _stacked(mask: np.ndarray | None, groups: int) -> np.ndarray | None:
-    """A mask (N, h, L_q, L_kv), or that broadcasts to it, for `groups` heads of queries one after
-    the other.
-    """
-    if mask is None or mask.shape[1:3] == (1, 1):
-        return mask
-    n, h, length, keys = mask.shape
-    parts = mask.reshape(n, -1, groups if h > 1 else 1, length, keys)
-    return np.broadcast_to(parts, (n, parts.shape[1], groups, length, keys)).reshape(
-        n, -1, groups * length, keys
-    )

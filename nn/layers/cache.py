@@ -13,7 +13,7 @@ __all__ = ["AttentionCache", "KeysAndValues"]
 
 
 class KeysAndValues:
-    """What is attended to, as one attention has projected it: keys and values (N, L_kv, h_kv·d_k)."""
+    """What is attended to, as one attention has projected it: keys and values (N, h_kv, L_kv, d_k)."""
 
     def __init__(self, keys: Any, values: Any) -> None:
         self.keys, self.values = keys, values
@@ -27,16 +27,14 @@ class KeysAndValues:
 
 
 class AttentionCache:
-    """The keys and values of one self-attention so far, (N, L, h_kv·d_k), in memory that grows
-    ahead of them.
-    """
+    """Keys and values of one self-attention so far, (N, h_kv, L, d_k), with memory for more."""
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys = self._values = np.empty((0, 0, 0))
+        self._keys = self._values = np.empty((0, 0, 0, 0))
 
     def append(self, keys: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Add keys and values (N, L_new, h_kv·d_k) at the end; all of them so far.
+        """Add keys and values (N, h_kv, L_new, d_k), and return all so far.
 
         A cache holds arrays, through which no gradient flows: RuntimeError where one is asked for.
         """
@@ -45,21 +43,22 @@ class AttentionCache:
                 "a cache keeps no graph for gradients: decode inside `with mg.no_grad():`"
             )
         keys, values = unwrap(keys), unwrap(values)
-        end = self.length + keys.shape[1]
-        if end > self._keys.shape[1]:
+        end = self.length + keys.shape[2]
+        if end > self._keys.shape[2]:
             self._keys, self._values = (
                 self._grown(self._keys, keys, end),
                 self._grown(self._values, values, end),
             )
-        self._keys[:, self.length : end] = keys
-        self._values[:, self.length : end] = values
+        self._keys[:, :, self.length : end] = keys
+        self._values[:, :, self.length : end] = values
         self.length = end
-        return self._keys[:, :end], self._values[:, :end]
+        return self._keys[:, :, :end], self._values[:, :, :end]
 
     def _grown(self, old: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
-        larger = np.empty((len(new), max(16, 2 * self.length, end), new.shape[2]), new.dtype)
+        n, heads, _, d = new.shape
+        larger = np.empty((n, heads, max(16, 2 * self.length, end), d), new.dtype)
         if self.length:
-            larger[:, : self.length] = old[:, : self.length]
+            larger[:, :, : self.length] = old[:, :, : self.length]
         return larger
 
     def select(self, rows: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.tensor import unwrap
+from minigrad.kernels import checked_mask
 
 __all__ = ["causal_mask", "padding_mask_of", "valid_lens_mask"]
 
@@ -39,28 +40,27 @@ def _causal_mask(length: int, start: int, window: int | None) -> np.ndarray:
     return mask
 
 
-def allowed_keys(
-    mask: Any, is_causal: bool, l_q: int, l_kv: int, window: int | None = None
+def attention_mask(
+    mask: Any, is_causal: bool, shape: tuple[int, int, int, int], window: int | None = None
 ) -> np.ndarray | None:
-    """Which of the `l_kv` keys each of the `l_q` last positions may see, with four axes; None if
-    all.
+    """Combine a mask with causality and a window.
+
+    Parameters
+    ----------
+    mask : array of bool, shape (L_q, L_kv) or broadcastable to `shape`, or None
+        True = may attend.
+    is_causal : bool
+        The queries are at the last L_q of the L_kv positions, and attend to none after their own.
+    shape : (N, h, L_q, L_kv)
+    window : int, optional
+        Number of positions up to and including its own that a causal query attends to.
+
+    Returns
+    -------
+    array of bool with four axes, or None if every query may attend to every key
     """
-    if mask is not None:
-        mask = np.asarray(unwrap(mask))
-        if mask.dtype != bool:
-            raise TypeError(f"mask: expected booleans, True = may attend, got dtype {mask.dtype}")
-        if mask.ndim not in (2, 4):
-            raise ValueError(
-                f"mask: expected two axes (L_q, L_kv) or four that broadcast to (N, h, L_q, "
-                "L_kv), got shape "
-                f"{mask.shape}; one for each sequence is mask[:, None], a padding mask mask[:, "
-                "None, None]"
-            )
-        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
-        if any(m not in (1, s) for m, s in zip(mask.shape[2:], (l_q, l_kv))):
-            raise ValueError(
-                f"mask: a mask of shape {mask.shape} does not fit {l_q} queries and {l_kv} keys"
-            )
+    mask = None if mask is None else checked_mask(mask, shape)
+    l_q, l_kv = shape[2:]
     if not is_causal or (l_q == 1 and (window is None or window >= l_kv)):
         return mask
     if l_q > l_kv:

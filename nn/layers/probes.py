@@ -12,11 +12,15 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.kernels import attention_weights
 
-from .attention import ATTEND, MultiHeadAttention, attention_weights
+from .attention import PROBE, MultiHeadAttention
 from .module import Module
 
 __all__ = ["attentions_of", "gate_heads", "record_attention", "with_weights"]
+
+
+Attend = Callable[..., Tensor]
 
 
 def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
@@ -29,87 +33,84 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
 
 
 @contextmanager
-def attending(model: Module, function: Callable[..., Tensor]) -> Iterator[None]:
-    """Within this block the heads of each attention of `model` do function(name, inner, module, q,
-    k, v, mask).
+def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator[None]:
+    """Let each attention of `model` call `probe(name, function)` instead of `function`.
 
-    `inner` is what they did before, with the same arguments from `module` on.
+    `function` has the signature of `minigrad.scaled_dot_product_attention`, which it is unless a
+    block outside this one has replaced it.
     """
     names = {id(module): name for name, module in attentions_of(model).items()}
-    before = ATTEND.get()
+    outer = PROBE.get()
 
-    def attend(module: MultiHeadAttention, *heads: Any) -> Tensor:
-        name, inner = names.get(id(module)), before or type(module).attend
-        return inner(module, *heads) if name is None else function(name, inner, module, *heads)
+    def replace(module: MultiHeadAttention, function: Attend) -> Attend:
+        function = function if outer is None else outer(module, function)
+        name = names.get(id(module))
+        return function if name is None else probe(name, function)
 
-    token = ATTEND.set(attend)
+    token = PROBE.set(replace)
     try:
         yield
     finally:
-        ATTEND.reset(token)
+        PROBE.reset(token)
 
 
 @contextmanager
 def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list[Any]]]:
-    """Within this block, every attention of `model` adds see(module, q, k, mask) to a list, by its
-    name.
-    """
+    """Append `see(q, k, mask, bias, scale)` to a list for each attention of `model`, by its name."""
     recorded: dict[str, list[Any]] = {name: [] for name in attentions_of(model)}
 
-    def record(
-        name: str, inner: Any, module: MultiHeadAttention, q: Any, k: Any, v: Any, mask: Any
-    ) -> Tensor:
-        with mg.no_grad():
-            recorded[name].append(see(module, q, k, mask))
-        return inner(module, q, k, v, mask)
+    def probe(name: str, function: Attend) -> Attend:
+        def attend(
+            q: Any, k: Any, v: Any, mask: Any, *, bias: Any, scale: float, **options: Any
+        ) -> Tensor:
+            heads = function(q, k, v, mask, bias=bias, scale=scale, **options)
+            with mg.no_grad():
+                recorded[name].append(see(q, k, mask, bias, scale))
+            return heads
 
-    with attending(model, record):
+        return attend
+
+    with attending(model, probe):
         yield recorded
 
 
 def record_attention(model: Module) -> AbstractContextManager[dict[str, list[np.ndarray]]]:
-    """Within this block, every multi-head attention of `model` adds its weights to a list, by its
-    name.
+    """Append the weights of each multi-head attention of `model` to a list, by its name.
 
-    Each entry is (N, h, L_q, L_kv), before dropout, one for each call.
+    Each entry is (N, h, L_q, L_kv), before dropout, one for each call within the block.
     """
     return recording(model, lambda *seen: unwrap(attention_weights(*seen)))
 
 
 @contextmanager
 def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
-    """Within this block, the output of each head is multiplied by its gate, before the output
-    projection.
+    """Multiply the output of each head by its gate, before the output projection.
 
     `gates` has, by the name of a multi-head attention in `model` (the names that `record_attention`
     gives), one number for each head (h,), or for each sequence and head (N, h). A gate of 0
-    silences a head; the gradient at a gate of 1 tells how much the loss depends on it.
+    silences a head; the gradient at a gate of 1 is how much the loss depends on it.
     """
-    found = attentions_of(model)
-    if unknown := sorted(set(gates) - set(found)):
-        raise KeyError(
-            f"gate_heads: no multi-head attention is named {unknown}; there are {list(found)}"
-        )
+    names = list(attentions_of(model))
+    if unknown := sorted(set(gates) - set(names)):
+        raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {names}")
 
-    def gated(name: str, inner: Any, module: MultiHeadAttention, *heads: Any) -> Tensor:
-        return (
-            _gated(module, inner(module, *heads), gates[name])
-            if name in gates
-            else inner(module, *heads)
-        )
+    def probe(name: str, function: Attend) -> Attend:
+        def attend(*arguments: Any, **options: Any) -> Tensor:
+            return _gated(function(*arguments, **options), gates[name])
 
-    with attending(model, gated):
+        return attend if name in gates else function
+
+    with attending(model, probe):
         yield
 
 
-def _gated(module: MultiHeadAttention, heads: Tensor, gate: Any) -> Tensor:
-    """The heads side by side (N, L_q, h·d_k), each times its gate."""
-    (n, length, width), h = heads.shape, module.num_heads
+def _gated(heads: Tensor, gate: Any) -> Tensor:
+    """Multiply heads (N, h, L_q, d_k) by their gates (h,) or (N, h)."""
+    n, h = heads.shape[:2]
     gate = mg.astype(gate, heads.dtype)
     if gate.shape not in ((h,), (n, h)):
         raise ValueError(f"gate_heads: expected a gate of shape ({h},) or {n, h}, got {gate.shape}")
-    parts = mg.reshape(heads, n, length, h, module.d_k)  # (N, L_q, h, d_k)
-    return mg.reshape(parts * mg.reshape(gate, -1, 1, h, 1), n, length, width)
+    return heads * gate[..., None, None]
 
 
 def with_weights(

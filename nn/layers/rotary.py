@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
+from minigrad.core.op import either
 from minigrad.core.tensor import Tensor
 
 __all__ = ["RotaryPositions"]
@@ -55,31 +56,22 @@ class RotaryPositions:
         self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
 
     def __call__(self, x: Any, positions: Any = 0) -> Tensor:
-        """x (N, L, h·d), turned. `positions` is where the sequence starts, or integers (L,) or (N,
-        L).
+        """Rotate the heads x (N, h, L, d).
+
+        `positions` is the position of the first token, or an array of int (L,) or (N, L).
         """
-        n, length, width = x.shape
-        cos, sin = self.cos_sin(positions, length, x.dtype)
-        heads = mg.reshape(x, n, length, width // self.head_dim, self.head_dim)
-        d = self.rotary_dim
-        turning, still = (heads, None) if d == self.head_dim else mg.split(heads, [d], -1)
-        first, second = mg.split(turning, 2, -1)
-        turned = turning * cos + mg.concatenate([-second, first], -1) * sin
-        return mg.reshape(
-            turned if still is None else mg.concatenate([turned, still], -1), n, length, width
-        )
+        cos, sin = self.cos_sin(positions, x.shape[2], x.dtype)
+        return rotate(x, cos=cos, sin=sin)
 
     def cos_sin(self, positions: Any, length: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Cosines and sines (1 or N, L, 1, rotary_dim) of the angles at these positions, each
-        pair's twice.
-        """
+        """Return cosines and sines (1 or N, 1, L, rotary_dim), each pair's twice."""
         if not np.ndim(positions):
             end = int(positions) + length
             cos, sin = (table[int(positions) : end][None] for table in self._tables(end, dtype))
         else:
             positions = np.atleast_2d(positions)
             cos, sin = (table[positions] for table in self._tables(int(positions.max()) + 1, dtype))
-        return cos[:, :, None], sin[:, :, None]
+        return cos[:, None], sin[:, None]
 
     def _tables(self, end: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
         tables = self._table
@@ -98,6 +90,26 @@ class RotaryPositions:
         scaling = f", scaling={self.scaling}" if self.scaling else ""
         part = f", rotary_dim={self.rotary_dim}" if self.rotary_dim < self.head_dim else ""
         return f"RotaryPositions({self.head_dim}, base={self.base}{scaling}{part})"
+
+
+@mg.custom_op(x=lambda g, cos, sin: _rotate(g, cos=cos, sin=-sin))
+def rotate(x, /, cos, sin):
+    """Rotate pairs of x (N, h, L, d); numbers after the last cosine stay."""
+    y = np.array(x)
+    rotate_in_place(y, cos, sin)
+    return y
+
+
+_rotate: Any = either(rotate)
+
+
+def rotate_in_place(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
+    """Rotate pairs of x (N, h, L, d); numbers after the last cosine stay."""
+    x, half = x[..., : cos.shape[-1]], cos.shape[-1] // 2
+    rotated = x * sin
+    x *= cos
+    x[..., :half] -= rotated[..., half:]
+    x[..., half:] += rotated[..., :half]
 
 
 def _llama3(

@@ -15,6 +15,7 @@ from ..layers import init
 from ..layers.block import TransformerDecoderLayer, TransformerEncoderLayer, norm_named
 from ..layers.cache import AttentionCache, KeysAndValues
 from ..layers.linear import Dropout, Embedding, Linear
+from ..layers.masks import attention_mask
 from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
@@ -198,6 +199,24 @@ def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
     )
 
 
+def _masks(
+    layers: Sequence[Any],
+    x: Any,
+    mask: Any,
+    causal: bool,
+    caches: Sequence[AttentionCache] | None,
+) -> dict[int | None, np.ndarray | None]:
+    """Make the masks of a forward pass: one for each window of a self-attention."""
+    n, length = x.shape[:2]
+    past = caches[0].length if caches else 0
+    masks: dict[int | None, np.ndarray | None] = {}
+    for attention in [layer.self_attention for layer in layers]:
+        if attention.window not in masks:
+            shape = (n, attention.num_heads, length, past + length)
+            masks[attention.window] = attention_mask(mask, causal, shape, attention.window)
+    return masks
+
+
 class Encoder(Module):
     """A stack of encoder layers, which is causal where `causal`."""
 
@@ -226,9 +245,11 @@ class Encoder(Module):
         positions: Any = None,
     ) -> Tensor:
         """(N, L, d_model) from x of that shape; `mask` broadcasts to (N, h, L, L)."""
-        for i, layer in enumerate([*self.layers] * self.repeats):
-            cache = None if caches is None else caches[i]
-            x = layer(x, mask, is_causal=self.causal, cache=cache, positions=positions)
+        layers: list[Any] = [*self.layers]
+        masks = _masks(layers, x, mask, self.causal, caches)
+        for i, layer in enumerate(layers * self.repeats):
+            mask = masks[layer.self_attention.window]
+            x = layer(x, mask, cache=caches and caches[i], positions=positions)
         return x if self.norm is None else self.norm(x)
 
 
@@ -262,8 +283,16 @@ class Decoder(Module):
         """(N, L, d_model) from x of that shape, and the encoder's output or what `project_memory`
         made of it.
         """
-        for i, layer in enumerate(self.layers):
-            own = memory[i] if isinstance(memory, list) else memory
-            cache = None if caches is None else caches[i]
-            x = layer(x, own, mask, memory_mask, cache=cache, positions=positions)
+        layers: list[Any] = [*self.layers]
+        masks = _masks(layers, x, mask, True, caches)
+        for i, layer in enumerate(layers):
+            x = layer(
+                x,
+                memory[i] if isinstance(memory, list) else memory,
+                masks[layer.self_attention.window],
+                memory_mask,
+                is_causal=False,  # the mask is causal already
+                cache=caches and caches[i],
+                positions=positions,
+            )
         return x if self.norm is None else self.norm(x)

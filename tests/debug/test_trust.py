@@ -199,12 +199,12 @@ def test_large_scores_of_every_dtype(dtype: Any) -> None:
         total = mg.linear_cross_entropy(x, np.eye(3, dtype=dtype), None, goals, reduction="sum")
         np.testing.assert_allclose(total.data, expected[rows].sum(), **tolerance)
         out = mg.scaled_dot_product_attention(
-            scores[rows][None],
-            np.eye(3, dtype=dtype)[None],
-            np.eye(3, dtype=dtype)[None],
+            scores[rows][None, None],
+            np.eye(3, dtype=dtype)[None, None],
+            np.eye(3, dtype=dtype)[None, None],
             scale=1.0,
         )
-        np.testing.assert_allclose(out.data[0], probabilities, **tolerance)
+        np.testing.assert_allclose(out.data[0, 0], probabilities, **tolerance)
 
 
 def test_all_minus_infinity() -> None:

@@ -25,8 +25,8 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
     "gelu": (mg.gelu, [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
     "gelu, tanh": (lambda x: mg.gelu(x, approximate="tanh"), [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
     "linear": (mg.linear, [8 * normal(3, 4096), normal(5, 4096) / 8, normal(5)]),
-    "attention": (lambda q, k, v: mg.scaled_dot_product_attention(q, k, v, num_heads=2),
-                  [3 * normal(2, 5, 64), 3 * normal(2, 7, 64), normal(2, 7, 64)]),
+    "attention": (lambda q, k, v, b: mg.scaled_dot_product_attention(q, k, v, bias=b),
+                  [3 * normal(2, 2, 5, 32), 3 * normal(2, 2, 7, 32), normal(2, 2, 7, 32), normal(2, 5, 7)]),
     "cross_entropy": (lambda x: mg.cross_entropy(x, np.arange(70_000) % 3), [normal(70_000, 3)]),
     "cross_entropy, smoothed": (lambda x: mg.cross_entropy(x, [1, 2], label_smoothing=0.1), [1000 + normal(2, 4000)]),
     "linear_cross_entropy": (lambda x, w: mg.linear_cross_entropy(x, w, None, np.arange(70_000) % 3),
@@ -154,12 +154,12 @@ def test_the_fused_loss_holds_few_logits_at_a_time() -> None:
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_attention_to_no_keys_gives_zeros(dtype: Any, masked: bool, dropout: float) -> None:
-    q, k, v = (Tensor(np.ones((2, n, 4), dtype), requires_grad=True) for n in (3, 0, 0))
+    q, k, v = (Tensor(np.ones((2, 2, n, 2), dtype), requires_grad=True) for n in (3, 0, 0))
     mask = np.ones((3, 0), bool) if masked else None
-    y = mg.scaled_dot_product_attention(q, k, v, mask, num_heads=2, dropout=dropout)
-    assert y.dtype == dtype and y.shape == (2, 3, 4) and not y.data.any()
+    y = mg.scaled_dot_product_attention(q, k, v, mask, dropout=dropout)
+    assert y.dtype == dtype and y.shape == q.shape and not y.data.any()
     grads = mg.gradients(mg.sum(y), [q, k, v])
-    assert [g.shape for g in grads] == [(2, 3, 4), (2, 0, 4), (2, 0, 4)] and not grads[0].data.any()
+    assert [g.shape for g in grads] == [x.shape for x in (q, k, v)] and not grads[0].data.any()
 
 
 @pytest.mark.parametrize("approximate", ["none", "tanh"])

@@ -15,6 +15,7 @@ from minigrad.core.graph import Node, topological
 
 FOR_THE_DEFINITION = {
     ("attention", "mask"),  # booleans of the caller
+    ("attention", "bias"),  # its part of the scores is in the weights
     ("gelu", "x"),  # the slope is ready
     *(
         ("linear_cross_entropy", name) for name in ("x", "weight", "bias")

@@ -1015,12 +1015,9 @@ def attention(
     batch = np.broadcast_shapes(*[x.shape[:-2] for x in (q, k, v)])
     n, heads = (1, *batch)[-2:]
     q, k, v = (mg.broadcast_to(x, (n, heads, *x.shape[-2:])) for x in (q, k, v))
-    q, k, v = (mg.reshape(mg.transpose(x, 0, 2, 1, 3), (n, x.shape[2], -1)) for x in (q, k, v))
-    mask = np.tri(q.shape[1], k.shape[1], dtype=bool) if is_causal else None
-    y = mg.reshape(
-        mg.scaled_dot_product_attention(q, k, v, mask, heads), (n, q.shape[1], heads, -1)
-    )
-    return mg.reshape(mg.transpose(y, 0, 2, 1, 3), (*batch, q.shape[1], -1))
+    mask = np.tri(q.shape[2], k.shape[2], dtype=bool) if is_causal else None
+    y = mg.scaled_dot_product_attention(q, k, v, mask)
+    return mg.reshape(y, (*batch, *y.shape[2:]))
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:

@@ -81,11 +81,11 @@ def test_heads_equal_single_heads_side_by_side(d: dict[str, int]) -> None:
         project = lambda layer, x: x @ layer.weight.data[one].T + layer.bias.data[one]  # noqa: B023
         parts.append(
             mg.scaled_dot_product_attention(
-                project(attention.q_proj, q),
-                project(attention.k_proj, k),
-                project(attention.v_proj, v),
+                project(attention.q_proj, q)[:, None],
+                project(attention.k_proj, k)[:, None],
+                project(attention.v_proj, v)[:, None],
                 mask,
-            ).data
+            ).data[:, 0]
         )
     expected = (
         np.concatenate(parts, -1) @ attention.out_proj.weight.data.T + attention.out_proj.bias.data
@@ -204,11 +204,12 @@ def test_errors() -> None:
         attention(x, np.ones((3, 3), int))
     with pytest.raises(
         ValueError,
-        match=r"mask: expected two axes .* got shape \(2, 3, 3\); one for each sequence is mask",
+        match=r"mask must have two axes .* got shape \(2, 3, 3\)\. Write mask\[:, None\] for",
     ):
         attention(x, np.ones((2, 3, 3), bool))
     with pytest.raises(
-        ValueError, match=r"a mask of shape \(1, 1, 4, 4\) does not fit 3 queries and 3 keys"
+        ValueError,
+        match=r"mask must broadcast to \(N, h, L_q, L_kv\), \(2, 2, 3, 3\), got \(4, 4\)",
     ):
         attention(x, np.ones((4, 4), bool))
     with pytest.raises(

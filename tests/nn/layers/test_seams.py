@@ -33,11 +33,10 @@ def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(
 ) -> None:
     rng = np.random.default_rng(seed)
     rotary = nn.RotaryPositions(6, base=100.0)
-    x = rng.standard_normal((2, 4, 3 * 6))
-    y = rotary(x, start).data.reshape(2, 4, 3, 6)
-    z = x.reshape(2, 4, 3, 6)
-    angles = (start + np.arange(4))[:, None, None] * 100.0 ** (-np.arange(3) / 3)
-    turned = (z[..., :3] + 1j * z[..., 3:]) * np.exp(1j * angles)
+    x = rng.standard_normal((2, 3, 4, 6))
+    y = rotary(x, start).data
+    angles = (start + np.arange(4))[:, None] * 100.0 ** (-np.arange(3) / 3)
+    turned = (x[..., :3] + 1j * x[..., 3:]) * np.exp(1j * angles)
     np.testing.assert_allclose(
         y, np.concatenate([turned.real, turned.imag], -1), rtol=1e-9, atol=1e-12
     )
@@ -45,10 +44,11 @@ def test_a_rotation_is_a_complex_product_and_a_score_depends_on_the_distance(
         rotary(x, start + np.arange(4)).data, rotary(x, start).data, rtol=1e-12
     )
     score = lambda shift: (
-        rotary(x, start + shift).data[0, 0] @ rotary(x, start + 7 + shift).data[0, 1]
+        rotary(x, start + shift).data[0, 0, 0] @ rotary(x, start + 7 + shift).data[0, 1, 0]
     )
     assert score(0) == pytest.approx(score(5), rel=1e-9, abs=1e-9)
     assert mg.gradcheck(lambda x: rotary(x, start), [x], elementwise=False)
+    assert mg.gradgradcheck(lambda x: rotary(x, start), [x], elementwise=False)
 
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=str)
@@ -100,13 +100,10 @@ def test_bad_scalings_are_refused() -> None:
 
 def test_a_part_of_each_head_turns() -> None:
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 4, 3 * 8))
-    heads, y = (
-        x.reshape(2, 4, 3, 8),
-        nn.RotaryPositions(8, rotary_dim=6)(x, 5).data.reshape(2, 4, 3, 8),
-    )
-    turned = nn.RotaryPositions(6)(heads[..., :6].reshape(2, 4, 18), 5).data.reshape(2, 4, 3, 6)
-    np.testing.assert_array_equal(y, np.concatenate([turned, heads[..., 6:]], -1))
+    x = rng.standard_normal((2, 3, 4, 8))
+    y = nn.RotaryPositions(8, rotary_dim=6)(x, 5).data
+    turned = nn.RotaryPositions(6)(x[..., :6], 5).data
+    np.testing.assert_array_equal(y, np.concatenate([turned, x[..., 6:]], -1))
     assert mg.gradcheck(lambda x: nn.RotaryPositions(8, rotary_dim=6)(x, 5), [x], elementwise=False)
 
 

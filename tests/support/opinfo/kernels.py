@@ -83,26 +83,28 @@ add("rms_norm", _rms_norm, _rms_normalised, call=mg.rms_norm, analytic=False)
 
 
 def _attention(d: Draw) -> Sample:
-    n, h, lq, lk = d.one_of(1, 2), d.one_of(1, 2, 3), d.one_of(1, 3), d.one_of(1, 2, 4)
-    dk, dv = d.one_of(1, 2), d.one_of(1, 3)
+    n, kv, groups, lq, lk = (
+        d.one_of(1, 2),
+        d.one_of(1, 2),
+        d.one_of(1, 1, 2),
+        d.one_of(1, 3),
+        d.one_of(1, 2, 4),
+    )
+    h, dk, dv = kv * groups, d.one_of(1, 2), d.one_of(1, 3)
     mask = d.one_of(None, (n, 1, 1, lk), (1, 1, lq, lk), (n, h, lq, lk), (lq, lk))
     mask = None if mask is None else d.rng.random(mask) < 0.6
-    options = {
-        "mask": mask,
-        "num_heads": h,
-        "scale": d.one_of(None, 0.3),
-        "dropout": d.one_of(0.0, 0.4),
-    }
+    bias = d.one_of(None, (h, lq, lk), (n, 1, 1, lk), (n, h, lq, lk), (lq, 1))
+    options = {"mask": mask, "scale": d.one_of(None, 0.3), "dropout": d.one_of(0.0, 0.4)}
     far = d.one_of(1, 1, 100)  # scores whose exponentials would overflow
-    return Sample(
-        [d.array((n, lq, h * dk)) * far, d.array((n, lk, h * dk)), d.array((n, lk, h * dv))],
-        options,
+    query, key, value = (
+        d.array(shape) for shape in ((n, h, lq, dk), (n, kv, lk, dk), (n, kv, lk, dv))
     )
+    return Sample([query * far, key, value, None if bias is None else d.array(bias)], options)
 
 
-def _attention_call(query: Any, key: Any, value: Any, **options: Any) -> Any:
+def _attention_call(query: Any, key: Any, value: Any, bias: Any, **options: Any) -> Any:
     return mg.scaled_dot_product_attention(
-        query, key, value, **options, generator=np.random.default_rng(0)
+        query, key, value, bias=bias, **options, generator=np.random.default_rng(0)
     )
 
 
@@ -110,47 +112,64 @@ def _attention_reference(
     query: np.ndarray,
     key: np.ndarray,
     value: np.ndarray,
+    bias: Any,
     mask: Any,
-    num_heads: int,
     scale: Any,
     dropout: float,
 ) -> np.ndarray:
-    n, lq, width = query.shape
-    lk, dk, dv = key.shape[1], width // num_heads, value.shape[2] // num_heads
-    mask = np.broadcast_to(True if mask is None else mask, (n, num_heads, lq, lk))
-    keep, factor = np.ones((n, num_heads, lq, lk)), 1.0
+    (n, num_heads, lq, dk), (kv, lk) = query.shape, key.shape[1:3]
+    shape, group = (n, num_heads, lq, lk), num_heads // kv
+    mask = np.broadcast_to(True if mask is None else mask, shape)
+    bias = np.broadcast_to(0.0 if bias is None else bias, shape)
+    keep, factor = np.ones(shape), 1.0
     if dropout:
-        keep, factor = dropout_mask((n, num_heads, lq, lk), dropout, np.random.default_rng(0))
-    y = np.zeros((n, lq, num_heads * dv))
+        keep, factor = dropout_mask(shape, dropout, np.random.default_rng(0))
+    y = np.zeros((n, num_heads, lq, value.shape[3]))
     for b, h, i in np.ndindex(n, num_heads, lq):
         seen = [j for j in range(lk) if mask[b, h, i, j]]
-        q = query[b, i, h * dk : (h + 1) * dk]
-        scores = [
-            q @ key[b, j, h * dk : (h + 1) * dk] * (1 / math.sqrt(dk) if scale is None else scale)
-            for j in seen
-        ]
+        products = [query[b, h, i] @ key[b, h // group, j] for j in seen]
+        factors = 1 / math.sqrt(dk) if scale is None else scale
+        scores = [p * factors + bias[b, h, i, j] for p, j in zip(products, seen)]
         exponentials = [math.exp(s - max(scores)) for s in scores]
         for j, e in zip(seen, exponentials):
             weight = e / sum(exponentials) * keep[b, h, i, j] * factor
-            y[b, i, h * dv : (h + 1) * dv] += weight * value[b, j, h * dv : (h + 1) * dv]
+            y[b, h, i] += weight * value[b, h // group, j]
     return y
 
 
-_BAD = (
-    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, num_heads=3),
-    ValueError,
-    "for h = 3 heads, got",
-)
-_BAD_MASK = (
-    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((2, 2))),
-    TypeError,
-    "expected booleans, True = may attend, got dtype float64",
-)
-_MISFIT = (
-    lambda: mg.scaled_dot_product_attention(*[np.ones((1, 2, 4))] * 3, mask=np.ones((3, 3), bool)),
-    ValueError,
-    r"a mask of shape \(1, 1, 3, 3\) does not broadcast to \(N, h, Lq, Lk\) = \(1, 1, 2, 2\)",
-)
+def _attend(*shapes: tuple[int, ...], **options: Any) -> Any:
+    return lambda: mg.scaled_dot_product_attention(*map(np.ones, shapes), **options)
+
+
+_SHAPE = (1, 1, 2, 4)
+_ATTENTION_ERRORS = [
+    (_attend((1, 3, 2, 4), (1, 2, 2, 4), (1, 2, 2, 4)), ValueError, "h_kv dividing h, got"),
+    (
+        _attend((2, 4), (2, 4), (2, 4)),
+        ValueError,
+        r"must have shapes \(N, h, L_q, d_k\), .* got \(2, 4\)",
+    ),
+    (
+        _attend(_SHAPE, _SHAPE, _SHAPE, mask=np.ones((2, 2))),
+        TypeError,
+        "expected booleans, True = may attend, got dtype float64",
+    ),
+    (
+        _attend(_SHAPE, _SHAPE, _SHAPE, mask=np.ones((3, 3), bool)),
+        ValueError,
+        r"mask must broadcast to \(N, h, L_q, L_kv\), \(1, 1, 2, 2\), got \(3, 3\)",
+    ),
+    (
+        _attend(_SHAPE, _SHAPE, _SHAPE, mask=np.ones((2, 2, 2), bool)),
+        ValueError,
+        r"mask must have two axes .* got shape \(2, 2, 2\)\. Write mask\[:, None\] for",
+    ),
+    (
+        _attend(_SHAPE, _SHAPE, _SHAPE, bias=np.ones((2, 2, 2))),
+        ValueError,
+        r"bias must broadcast to \(N, h, L_q, L_kv\), \(1, 1, 2, 2\), got \(2, 2, 2\)",
+    ),
+]
 for _name in ("attention", "scaled_dot_product_attention"):
     add(
         _name,
@@ -158,8 +177,33 @@ for _name in ("attention", "scaled_dot_product_attention"):
         _attention,
         call=_attention_call,
         analytic=False,
-        errors=[_BAD, _BAD_MASK, _MISFIT],
+        errors=_ATTENTION_ERRORS,
     )
+
+
+def _split_heads(d: Draw) -> Sample:
+    heads = d.one_of(1, 2, 3)
+    x = d.array((d.one_of(1, 2), d.one_of(0, 1, 3), heads * d.one_of(1, 2)))
+    return Sample([x], {"num_heads": heads})
+
+
+add(
+    "split_heads",
+    lambda x, num_heads: np.stack(np.split(x, num_heads, -1), 1),
+    _split_heads,
+    errors=[
+        (
+            lambda: mg.split_heads(np.ones((1, 2, 4)), 3),
+            ValueError,
+            "num_heads must divide the last axis of x, got num_heads=3",
+        ),
+    ],
+)
+add(
+    "merge_heads",
+    lambda x: np.concatenate([x[:, h] for h in range(x.shape[1])], -1),
+    lambda d: Sample([d.array((d.one_of(1, 2), d.one_of(1, 3), d.one_of(1, 3), d.one_of(1, 2)))]),
+)
 
 
 def _dropout_reference(x: np.ndarray, p: float) -> np.ndarray:
