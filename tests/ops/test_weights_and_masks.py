@@ -28,6 +28,7 @@ P = rng.uniform(0.2, 0.8, (3, 4)).astype(np.float32)
 CLASSES = np.array([0, 3, 2])
 IDS = np.array([[5, 6, 7], [8, 9, 3]])
 Q = rng.standard_normal((2, 3, 4)).astype(np.float32)
+HEADS = rng.standard_normal((2, 2, 3, 2)).astype(np.float32)  # (N, h, L, d)
 
 
 class Case(NamedTuple):
@@ -142,11 +143,16 @@ CASES: dict[str, Case] = {
         weights(5),
     ),
     "scaled_dot_product_attention.mask": Case(
-        lambda m: mg.scaled_dot_product_attention(tracked(Q), Q, Q, mask=m, num_heads=2),
+        lambda m: mg.scaled_dot_product_attention(tracked(HEADS), HEADS, HEADS, mask=m),
         booleans(2, 2, 3, 3),
     ),
+    "scaled_dot_product_attention.bias": Case(
+        lambda b: mg.scaled_dot_product_attention(tracked(HEADS), HEADS, HEADS, bias=b),
+        weights(2, 2, 3, 3),
+    ),
     "scaled_dot_product_attention.scale": Case(
-        lambda s: mg.scaled_dot_product_attention(tracked(Q), Q, Q, scale=s), np.float32(0.5)
+        lambda s: mg.scaled_dot_product_attention(tracked(HEADS), HEADS, HEADS, scale=s),
+        np.float32(0.5),
     ),
     "F.scaled_dot_product_attention.attn_mask": Case(
         lambda m: F.scaled_dot_product_attention(tracked(Q), Q, Q, m), booleans(2, 3, 3)
