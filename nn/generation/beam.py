@@ -24,129 +24,146 @@ def beam_search(
     beam_size: int = 4,
     max_len: int = 128,
     length_penalty: float = 1.0,
+    early_stopping: bool | str = False,
     n_best: int = 1,
     eos: int | Iterable[int] | None = OWN,
     **rules: Any,
 ) -> list[list[Hypothesis]]:
-    """The `n_best` best-scoring sequences of each sentence that a beam of `beam_size` finds, best
-    first.
+    """Return the `n_best` best hypotheses that a beam finds for each sentence, best first.
 
-    The score is log_prob / length^length_penalty (EOS included): 0 favours short sequences, 1
-    compares means. Sequences that do not end within `max_len` tokens compete as they are. A
-    sentence is done when nothing in its beam can still get among its `n_best`. The rest as in
-    `greedy_search`; here the rules change the logarithms of the probabilities.
+    The results are those of `model.generate` of Hugging Face's transformers. `source`, `prompt`,
+    `eos` and `rules` are those of `greedy_search`; here the rules change log-probabilities.
+
+    Parameters
+    ----------
+    beam_size : int
+        Number of hypotheses that are extended at each step, and of finished ones that are kept.
+    max_len : int
+        Number of tokens at which a hypothesis is finished without EOS.
+    length_penalty : float
+        Exponent of the length in the score, log_prob / length**length_penalty. The length counts
+        generated tokens, including EOS. 0 favours short hypotheses, 1 compares means.
+    early_stopping : bool or "never"
+        When to stop a sentence that has `beam_size` finished hypotheses. True: at once. False: when
+        the best running hypothesis would not score higher if it ended now. "never": when it cannot
+        score higher at any length up to `max_len`.
+    n_best : int
+        Number of hypotheses to return, at most `beam_size`.
     """
-    check_beam(beam_size, length_penalty)
+    check_beam(beam_size, length_penalty, early_stopping)
     if not 1 <= n_best <= beam_size:
-        raise ValueError(
-            f"beam_search: expected 1 <= n_best <= beam_size, got {n_best} and {beam_size}"
-        )
+        raise ValueError(f"n_best must be from 1 to beam_size ({beam_size}), got {n_best}")
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
-    search = [
-        _Beam(beam_size, n_best, max_len, length_penalty, decoding.ends) for _ in decoding.history
+    beams = [
+        _Beam(beam_size, max_len, length_penalty, early_stopping, decoding.ends)
+        for _ in decoding.history
     ]
-    live = search  # the sentences in the batch, each with a row for every hypothesis in its beam
-    while True:
+    running = beams  # each has a row of the batch for every hypothesis in `alive`
+    while running:
         logits = decoding.logits()  # (rows, vocab)
-        so_far = np.array([h.log_prob for beam in live for h in beam.alive], logits.dtype)[:, None]
-        offset = so_far - log_sum_exp(logits)
-        totals = (
-            logits + offset
-            if decoding.rules == Rules()
-            else decoding.ruled(logits + (offset - so_far)) + so_far
-        )
+        so_far = np.array([h.log_prob for beam in running for h in beam.alive], logits.dtype)
+        totals = decoding.ruled(logits - log_sum_exp(logits))
+        totals += so_far[:, None]
         first, rows = 0, []
-        for beam in live:
+        for beam in running:
             end = first + len(beam.alive)
-            picks = beam.advance(totals[first:end])
+            continued = beam.advance(totals[first:end])
             if not beam.done:
-                rows += [first + pick for pick in picks]
+                rows += [first + row for row in continued]
             first = end
-        live = [beam for beam in live if not beam.done]
-        if not all(beam.finished for beam in search if beam.done):
+        if not all(beam.finished for beam in running if beam.done):
             raise ValueError(NOTHING_LEFT)
-        if not live:
-            return [beam.finished[:n_best] for beam in search]
-        decoding.advance([h.tokens[-1] for beam in live for h in beam.alive], np.array(rows))
+        running = [beam for beam in running if not beam.done]
+        if running:
+            decoding.advance([h.tokens[-1] for b in running for h in b.alive], np.array(rows))
+    return [beam.finished[:n_best] for beam in beams]
 
 
-def check_beam(beam_size: int, length_penalty: float) -> None:
-    """An error for a beam that cannot be: a script asks before it trains for hours."""
+def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str = False) -> None:
+    """Raise an error for settings that `beam_search` refuses, before anything is computed."""
     if (
         not isinstance(beam_size, int)
         or isinstance(beam_size, bool)
         or not 1 <= beam_size <= WIDEST
     ):
-        raise ValueError(
-            f"beam_size: expected a whole number from 1 to {WIDEST}, got {beam_size!r}"
-        )
+        raise ValueError(f"beam_size must be an integer from 1 to {WIDEST}, got {beam_size!r}")
     if not isinstance(length_penalty, (int, float)) or not abs(length_penalty) <= STEEPEST:
         raise ValueError(
-            f"length_penalty: expected a number from -{STEEPEST} to {STEEPEST}, got "
+            f"length_penalty must be a number from -{STEEPEST} to {STEEPEST}, got "
             f"{length_penalty!r}"
+        )
+    if not isinstance(early_stopping, bool) and early_stopping != "never":
+        raise ValueError(
+            f"early_stopping must be False, True or 'never', got {early_stopping!r:.30}"
         )
 
 
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
-    """Where the `count` largest of x (n,) are, largest first."""
+    """Return the indices of the `count` largest values of x (n,), largest first."""
     if len(x) <= 4 * count * width:
         places = np.arange(len(x))
-    else:  # they are in the stretches with the largest maxima, or in the rest
+    else:  # they are in the slices with the largest maxima, or in the rest
         whole = len(x) // width * width
         tops = x[:whole].reshape(-1, width).max(1)
-        stretches = np.argpartition(tops, -count)[-count:]
-        places = np.r_[(stretches[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
+        slices = np.argpartition(tops, -count)[-count:]
+        places = np.r_[(slices[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
         places.sort()  # of equals the first wins
     best = places[np.argpartition(-x[places], count - 1)[:count]]
     return best[np.argsort(-x[best], kind="stable")]
 
 
 class _Beam:
-    """The beam of one sentence."""
+    """The running and the finished hypotheses of one sentence, best first."""
 
     def __init__(
-        self, size: int, n_best: int, max_len: int, length_penalty: float, ends: tuple[int, ...]
+        self,
+        size: int,
+        max_len: int,
+        length_penalty: float,
+        early_stopping: bool | str,
+        ends: tuple[int, ...],
     ) -> None:
-        self.size, self.n_best, self.max_len = size, n_best, max_len
-        self.length_penalty, self.ends = length_penalty, ends
+        self.size, self.max_len, self.ends = size, max_len, ends
+        self.length_penalty, self.early_stopping = length_penalty, early_stopping
         self.alive = [Hypothesis()]
         self.finished: list[Hypothesis] = []
         self.done = False
 
     def advance(self, totals: np.ndarray) -> list[int]:
-        """Extend every hypothesis, given the total log-probabilities (alive, vocab); the rows that
-        go on.
+        """Extend the hypotheses and return which of them continue, with repetitions.
+
+        `totals` (alive, vocab) are log-probabilities of the extended hypotheses. A hypothesis
+        finishes only if it is among the best `size`.
         """
-        vocab = totals.shape[1]
+        vocab, length = totals.shape[1], len(self.alive[0].tokens) + 1
         flat = totals.reshape(-1)
-        enough = (1 + max(1, len(self.ends))) * self.size  # even if as many as can, end
-        best = _largest(flat, min(enough, len(flat)))
+        count = (1 + max(1, len(self.ends))) * self.size  # `size` remain if all others end
         alive: list[Hypothesis] = []
-        picks: list[int] = []
-        for place in best.tolist():
+        continued: list[int] = []
+        for rank, place in enumerate(_largest(flat, min(count, len(flat))).tolist()):
             row, token = divmod(place, vocab)
-            if flat[place] == -np.inf:  # ruled out
+            if flat[place] == -np.inf:  # forbidden
                 break
             new = Hypothesis([*self.alive[row].tokens, token], float(flat[place]))
-            if token in self.ends:
-                self._finish(new)
+            if token in self.ends or length == self.max_len:
+                if rank < self.size:
+                    self._finish(new)
             elif len(alive) < self.size:
                 alive.append(new)
-                picks.append(row)
+                continued.append(row)
         self.alive = alive
-        length = len(alive[0].tokens) if alive else self.max_len
-        if length >= self.max_len:
-            for h in alive:
-                self._finish(h)
-            self.done = True
-        elif (
-            len(self.finished) >= self.n_best
-        ):  # can the best that goes on still get among the n_best?
-            longest = self.max_len if self.length_penalty > 0 else length + 1
-            self.done = (
-                self._score(alive[0].log_prob, longest) <= self.finished[self.n_best - 1].score
-            )
-        return picks
+        self.done = not alive or (len(self.finished) == self.size and not self._can_improve())
+        return continued
+
+    def _can_improve(self) -> bool:
+        """Return whether a running hypothesis may still replace a finished one."""
+        if self.early_stopping is True:
+            return False
+        best = self.alive[0]
+        length = len(best.tokens)
+        if self.early_stopping == "never" and self.length_penalty > 0:
+            length = self.max_len
+        return self._score(best.log_prob, length) > self.finished[-1].score
 
     def _score(self, log_prob: float, length: int) -> float:
         return log_prob / length**self.length_penalty
@@ -155,3 +172,4 @@ class _Beam:
         h.score = self._score(h.log_prob, len(h.tokens))
         self.finished.append(h)
         self.finished.sort(key=lambda h: -h.score)
+        del self.finished[self.size :]

@@ -1,4 +1,4 @@
-"""A batch of sequences that grow by a token at a time: what all ways of choosing the token share."""
+"""A batch of sequences that grow by one token at a time, for every way of choosing the token."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
+from ..models.config import TransformerConfig
 from ..text.batches import padded
-from .rules import Rules
+from .rules import Rules, token_ids
 
 __all__ = ["OWN", "Hypothesis"]
 
@@ -23,10 +24,16 @@ NOTHING_LEFT = "generate: the rules (suppress, no_repeat_ngram_size, min_len) le
 
 @dataclass
 class Hypothesis:
-    """A decoded sequence: its tokens (without BOS, with EOS if it was reached) and its score.
+    """A generated sequence and its score.
 
-    `log_prob` is the sum of the logarithms of the tokens' probabilities; `score` is what the search
-    ranked by.
+    Attributes
+    ----------
+    tokens : list of int
+        Generated tokens, without BOS, with EOS if it was reached.
+    log_prob : float
+        Sum of the tokens' log-probabilities.
+    score : float
+        Value by which the search ranks hypotheses.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -35,11 +42,22 @@ class Hypothesis:
 
 
 class Decoding:
-    """The model's state, and the tokens so far.
+    """The state of a model, and the tokens so far, in a batch.
 
-    `source` (N, L) are the source ids of a sequence-to-sequence model. `prompt`, for a language
-    model, is one list of tokens, or several, whose lengths can differ. Works on any model with
-    `start` and `step`.
+    Parameters
+    ----------
+    model : Module
+        Any model with `start` and `step`.
+    source : array of int, shape (N, L_s), or None
+        Source ids of a `Transformer`; None for a language model.
+    prompt : sequence of int, or several of them, or None
+        First tokens. A language model needs them, and leaves out those that equal
+        `config.hidden_id`. For a `Transformer` they follow BOS and have the same length.
+    max_len : int
+        Number of new tokens at which a sequence ends without EOS.
+    eos : int, iterable of int, OWN or None
+        Tokens that end a sequence; OWN: those of the configuration.
+    rules : Rules
     """
 
     def __init__(
@@ -51,70 +69,91 @@ class Decoding:
         eos: int | Iterable[int] | None,
         rules: Rules,
     ) -> None:
-        self.model, self.max_len, self.rules = (
-            model,
-            checked_count("generate", "max_len", max_len),
-            rules,
-        )
+        self.model, self.rules = model, rules
+        self.max_len = checked_count("generate", "max_len", max_len)
         self.ends = eos_ids(model, eos)
-        self.new = 0  # tokens that were generated
-        begin = (
-            prompt_rows(prompt)
-            if source is None
-            else np.full((len(source), 1), model.config.bos_id)
-        )
-        self.history = begin  # all tokens so far (rows, L), -1 for padding
+        self.new = 0  # number of generated tokens
+        self.history: np.ndarray  # all tokens so far (rows, L), -1 for padding
         self._limit: int | None = None  # on what the model can look back at
-        if source is None:
-            unlimited = model.config.positions.kind in _UNLIMITED
-            self._limit = None if unlimited else model.config.max_len
-            self._restart(self._limit)
+        if isinstance(model.config, TransformerConfig):
+            self._start_translation(source, prompt)
         else:
-            with evaluating():
-                self.state, self._next = model.start(np.asarray(source)), begin
+            self._start_text(source, prompt)
 
-    def _restart(self, count: int | None) -> None:
-        """Begin anew with the last `count` tokens (None: all)."""
-        seen = self.history[:, -count:] if count else self.history
+    def _start_translation(self, source: Any, prompt: Any) -> None:
+        if source is None:
+            raise ValueError(
+                f"source must hold token ids for a {type(self.model).__name__}, got None"
+            )
+        source, bos = np.asarray(source), self.model.config.bos_id
+        self.history = np.full((len(source), 1), bos)
+        if prompt is not None:
+            rows = prompt_rows(prompt, None)
+            if len(rows) != len(source) or rows.min() < 0:
+                lengths = (rows >= 0).sum(1).tolist()
+                raise ValueError(
+                    f"prompt must hold tokens of one length for each of the {len(source)} sources,"
+                    f" got lengths {lengths!s:.60}"
+                )
+            has_bos = (rows[:, 0] == bos).any()
+            self.history = rows if has_bos else np.concatenate([self.history, rows], 1)
         with evaluating():
-            self.state = self.model.start(seen >= 0)
-        self._next = np.maximum(seen, 0)
+            self.state = self.model.start(source)
+        self._next = self.history
+
+    def _start_text(self, source: Any, prompt: Any) -> None:
+        config, name = self.model.config, type(self.model).__name__
+        if source is not None:
+            raise ValueError(f"source must be None for a {name}, which continues a prompt")
+        if prompt is None:
+            raise ValueError(f"prompt must hold token ids for a {name}, got None")
+        self.history = prompt_rows(prompt, config.hidden_id)
+        self._limit = None if config.positions.kind in _UNLIMITED else config.max_len
+        self._visible_from = (self.history < 0).sum(1)  # first column that each row sees
+        if self._limit is not None:
+            self._visible_from = np.maximum(self._visible_from, self.history.shape[1] - self._limit)
+        self._restart()
+
+    def _restart(self) -> None:
+        """Begin anew with the tokens that each row sees."""
+        first = self._visible_from.min()
+        visible = np.arange(first, self.history.shape[1]) >= self._visible_from[:, None]
+        with evaluating():
+            self.state = self.model.start(visible)
+        self._next = np.where(visible, self.history[:, first:], 0)
 
     def logits(self) -> np.ndarray:
-        """The model's logits (rows, vocab) of the tokens that come next."""
+        """Return the model's logits (rows, vocab) of the next tokens."""
         if self._limit is not None and self.state.length + self._next.shape[1] > self._limit:
-            self._restart(self._limit - self._limit // 2)  # a later restart than at the next token
+            length = self.history.shape[1]
+            full = length - self._visible_from > self._limit
+            # Half is dropped, so that the next token does not need another restart.
+            self._visible_from[full] = length - (self._limit - self._limit // 2)
+            self._restart()
         with evaluating():
             logits = np.asarray(self.model.step(self._next, self.state))
         if self.new == 0:
             self._check_ids(logits.shape[-1])
         return logits
 
-    def _check_ids(self, words: int) -> None:
-        for name, ids in (
-            ("eos", self.ends),
-            ("suppress", self.rules.suppress),
-            ("first", self.rules.first),
-        ):
-            if wrong := [
-                i for i in ids if not isinstance(i, (int, np.integer)) or not 0 <= i < words
-            ]:
-                raise ValueError(
-                    f"generate: {name}: expected token ids from 0 to {words - 1}, got "
-                    f"{wrong[0]!r:.30}"
-                )
+    def _check_ids(self, vocab: int) -> None:
+        rules = {"suppress": self.rules.suppress, "first": self.rules.first}
+        for name, ids in {"eos": self.ends, **rules}.items():
+            for i in ids:
+                if not 0 <= i < vocab:
+                    raise ValueError(f"{name} must hold token ids from 0 to {vocab - 1}, got {i}")
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
-        """Logits (rows, vocab), as the rules change them."""
+        """Return logits (rows, vocab) that follow the rules; the same array if there are none."""
         return self.rules.apply(logits, self.history, self.new, self.ends)
 
     def advance(self, tokens: Sequence[int] | np.ndarray, rows: np.ndarray | None = None) -> None:
-        """Add a token to each row; `rows` (None: all, as they are) are those that go on, in this
-        order.
-        """
+        """Append a token to each row; `rows` are those to keep, in this order (None: all)."""
         if rows is not None:
             self.state.select(rows)
             self.history = self.history[rows]
+            if self._limit is not None:
+                self._visible_from = self._visible_from[rows]
         self._next = np.asarray(tokens).reshape(-1, 1)
         self.history = np.concatenate([self.history, self._next], 1)
         self.new += 1
@@ -124,32 +163,29 @@ _UNLIMITED = ("none", "alibi", "relative")
 
 
 def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
-    """The tokens that end a sequence."""
-    if isinstance(eos, (int, np.integer)):
+    """Return the tokens that end a sequence."""
+    if eos is None:
+        return ()
+    if isinstance(eos, (int, np.integer)) and not isinstance(eos, bool):
         return tuple(model.config.end_ids) if eos == OWN else (int(eos),)
-    if eos is not None and not isinstance(eos, Iterable):
-        raise TypeError(f"generate: eos: expected a token id or several, got {eos!r}")
-    return () if eos is None else tuple(eos)
+    return token_ids("eos", eos)
 
 
-def prompt_rows(prompt: Any) -> np.ndarray:
-    """Prompts as one array (N, L), those that are shorter behind tokens of -1."""
-    if prompt is None:
-        raise ValueError(
-            "expected source ids (for an encoder-decoder model) or a prompt (for a language model)"
-        )
-    rows = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
-    arrays = [np.asarray(row) for row in rows]
-    for row in arrays:
-        if row.ndim != 1 or not len(row) or row.dtype.kind not in "iu" or row.min() < 0:
-            raise ValueError(
-                f"prompt: expected at least one token id in each, got {row.dtype} {row.shape}"
-            )
-    return padded(arrays, -1, left=True)
+def prompt_rows(prompt: Any, hidden_id: int | None) -> np.ndarray:
+    """Return prompts as an array (N, L) without `hidden_id`, padded at the left with -1."""
+    prompts = [prompt] if not len(prompt) or np.ndim(prompt[0]) == 0 else list(prompt)
+    rows = []
+    for ids in map(np.asarray, prompts):
+        if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu") or (ids < 0).any():
+            raise ValueError(f"prompt must hold token ids in each row, got {ids.dtype} {ids.shape}")
+        rows.append(ids if hidden_id is None else ids[ids != hidden_id])
+        if not len(rows[-1]):
+            raise ValueError(f"prompt must hold at least one token in each row, got {ids!s:.60}")
+    return padded(rows, -1, left=True)
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:
-    """log Σ exp of each row, (rows, 1), a few rows at a time."""
+    """Return log Σ exp of each row of logits, (rows, 1), a few rows at a time."""
     result = np.empty((len(logits), 1), logits.dtype)
     step = 1 + (1 << 15) // logits.shape[1]
     for start in range(0, len(logits), step):

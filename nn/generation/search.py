@@ -38,12 +38,24 @@ def greedy_search(
     scores: bool = True,
     **rules: Any,
 ) -> list[Hypothesis]:
-    """The likeliest next token, again and again, until EOS or `max_len` tokens.
+    """Return the sequences whose every token is the likeliest after those before it.
 
-    `source` (N, L) are the source ids of an encoder-decoder model, `prompt` the first tokens for a
-    language model: one list, or several. `eos` is one EOS token or several, None for no end before
-    `max_len`. Without `scores`, which cost a softmax over the vocabulary at each step, those of the
-    hypotheses are NaN. `rules` are the fields of `Rules`.
+    Parameters
+    ----------
+    source : array of int, shape (N, L_s), optional
+        Source ids of a `Transformer`.
+    prompt : sequence of int, or several of them, optional
+        First tokens of a language model's text, without those that equal `config.hidden_id`, or
+        of a `Transformer`'s translation, after BOS.
+    max_len : int
+        Number of new tokens at which a sequence ends without EOS.
+    eos : int, iterable of int, or None
+        Tokens that end a sequence; by default those of the configuration. None: no tokens.
+    scores : bool
+        Whether to compute log-probabilities, which takes a softmax over the vocabulary at each
+        step; otherwise they are NaN.
+    **rules
+        Fields of `Rules`.
     """
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
     return _hypotheses(decoding, _likeliest if scores else _likeliest_unscored)
@@ -62,11 +74,21 @@ def sample(
     generator: Generator | None = None,
     **rules: Any,
 ) -> list[Hypothesis]:
-    """Tokens drawn by their probability, until EOS or `max_len` tokens.
+    """Return sequences whose tokens are drawn by their probabilities.
 
-    `temperature` divides the logits; `top_k` draws from the k likeliest tokens only, `top_p` from
-    the fewest likeliest whose probabilities add up to p (Holtzman et al. 2020, arXiv:1904.09751).
-    The rest as in `greedy_search`.
+    `source`, `prompt`, `max_len`, `eos` and `rules` are those of `greedy_search`.
+
+    Parameters
+    ----------
+    temperature : float
+        Divisor of the logits.
+    top_k : int, optional
+        Number of likeliest tokens to draw from.
+    top_p : float, optional
+        Probability that the fewest likeliest tokens to draw from must reach together (Holtzman et
+        al. 2020, arXiv:1904.09751).
+    generator : numpy.random.Generator, optional
+        Source of random numbers.
     """
     choose = _drawn(temperature, top_k, top_p, generator)
     return _hypotheses(Decoding(model, source, prompt, max_len, eos, Rules(**rules)), choose)
@@ -83,35 +105,51 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     length_penalty: float = 1.0,
+    early_stopping: bool | str = False,
     generator: Generator | None = None,
     **options: Any,
 ) -> Any:
-    """The tokens that go on from a prompt, or translate a source; a list for each row, one list for
-    a prompt (L,).
+    """Return the tokens that continue a prompt or translate a source.
 
-    Greedily, with a beam of `num_beams`, or drawn where `do_sample`. `max_len` and `min_len` count
-    new tokens. A language model whose context is full goes on from the last part of the text.
-    Further options are those of `greedy_search`, and the fields of `Rules`.
+    A language model whose context is full continues from the last part of the text. Settings of a
+    search that is not chosen are refused.
+
+    Parameters
+    ----------
+    prompt, source
+        As in `greedy_search`.
+    num_beams : int
+        Number of hypotheses of a beam search; 1 for greedy search or sampling.
+    do_sample : bool
+        Whether to draw tokens at random.
+    temperature, top_k, top_p, generator
+        As in `sample`; they need `do_sample=True`.
+    length_penalty, early_stopping
+        As in `beam_search`; they need `num_beams` above 1.
+    **options
+        `max_len` and `eos`, as in `greedy_search`, and the fields of `Rules`.
+
+    Returns
+    -------
+    list of int, or list of them
+        New tokens of each row; one list for a prompt (L,).
     """
-    check_beam(num_beams, length_penalty)
-    if num_beams > 1 and do_sample:
-        raise ValueError("generate: expected num_beams=1 or do_sample=False; a beam is not drawn")
-    given = {"source": source, "prompt": prompt, **options}
+    check_beam(num_beams, length_penalty, early_stopping)
+    _check_search(num_beams, length_penalty, early_stopping, do_sample, temperature, top_k, top_p)
+    if "n_best" in options:
+        raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
+    inputs = {"source": source, "prompt": prompt, **options}
     if num_beams > 1:
-        found = [
-            best
-            for best, *_ in beam_search(
-                model, beam_size=num_beams, length_penalty=length_penalty, **given
-            )
-        ]
+        beam: dict[str, Any] = {"length_penalty": length_penalty, "early_stopping": early_stopping}
+        hypotheses = [h for h, *_ in beam_search(model, beam_size=num_beams, **beam, **inputs)]
     elif do_sample:
-        found = sample(
-            model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **given
+        hypotheses = sample(
+            model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **inputs
         )
     else:
-        found = greedy_search(model, **given, scores=False)
+        hypotheses = greedy_search(model, **inputs, scores=False)
     single = prompt is not None and np.ndim(prompt[0]) == 0
-    return found[0].tokens if single else [h.tokens for h in found]
+    return hypotheses[0].tokens if single else [h.tokens for h in hypotheses]
 
 
 def stream(
@@ -127,14 +165,42 @@ def stream(
     generator: Generator | None = None,
     **rules: Any,
 ) -> Iterator[int]:
-    """The tokens that go on from one prompt (L,), each as soon as it is known; options as in
-    `generate`.
+    """Return an iterator over the tokens that continue one prompt (L,), as they are generated.
+
+    The options are those of `generate`.
     """
+    _check_search(1, 1.0, False, do_sample, temperature, top_k, top_p)
     choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest_unscored
     decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
     if len(decoding.history) != 1:
         raise ValueError(f"stream: expected one prompt, got {len(decoding.history)}")
     return (int(tokens[0]) for _, tokens, _ in _steps(decoding, choose))
+
+
+def _check_search(
+    num_beams: int,
+    length_penalty: float,
+    early_stopping: bool | str,
+    do_sample: bool,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+) -> None:
+    """Raise an error for settings of a search that is not chosen."""
+    if num_beams > 1 and do_sample:
+        raise ValueError(
+            "num_beams must be 1 with do_sample=True; a beam search does not draw tokens"
+        )
+    if not do_sample and (temperature, top_k, top_p) != (1.0, None, None):
+        raise ValueError(
+            f"do_sample must be True for temperature={temperature}, top_k={top_k} and "
+            f"top_p={top_p}; without it the likeliest token is taken"
+        )
+    if num_beams == 1 and (length_penalty, early_stopping) != (1.0, False):
+        raise ValueError(
+            f"num_beams must be above 1 for length_penalty={length_penalty} and "
+            f"early_stopping={early_stopping}; only a beam search compares sequences"
+        )
 
 
 def _steps(

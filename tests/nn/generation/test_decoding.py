@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,13 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(
 ) -> None:
     model, max_len = small(seed), 4
     found = nn.beam_search(
-        model, SOURCES, beam_size=256, max_len=max_len, length_penalty=length_penalty, n_best=5
+        model,
+        SOURCES,
+        beam_size=256,
+        max_len=max_len,
+        length_penalty=length_penalty,
+        early_stopping="never",
+        n_best=5,
     )
     for source, best in zip(SOURCES, found):
         sequences = all_sequences(max_len)
@@ -71,17 +78,23 @@ def test_a_beam_that_holds_everything_finds_the_best_of_all(
 
 
 def beam_by_definition(
-    model: Any, source: np.ndarray, size: int, max_len: int, penalty: float
+    model: Any,
+    source: np.ndarray,
+    size: int,
+    max_len: int,
+    penalty: float,
+    prompt: Sequence[int] = (),
 ) -> Hypothesis:
     """One sentence, no cache, no batch, no early end."""
+    before = log_prob(model, source, list(prompt)) if prompt else 0.0
     alive, finished = [Hypothesis()], []
     for length in range(1, max_len + 1):
         longer = [[*h.tokens, t] for h in alive for t in range(VOCAB)]
-        new = list(map(Hypothesis, longer, log_probs(model, source, longer)))
+        totals = log_probs(model, source, [[*prompt, *tokens] for tokens in longer])
+        new = [Hypothesis(tokens, total - before) for tokens, total in zip(longer, totals)]
         new.sort(key=lambda h: -h.log_prob)
-        ended = [h for h in new[: 2 * size] if h.tokens[-1] == EOS]
-        alive = [h for h in new[: 2 * size] if h.tokens[-1] != EOS][:size]
-        finished += ended + (alive if length == max_len else [])
+        finished += [h for h in new[:size] if h.tokens[-1] == EOS or length == max_len]
+        alive = [h for h in new if h.tokens[-1] != EOS][:size]
     return max(finished, key=lambda h: h.log_prob / len(h.tokens) ** penalty)
 
 
@@ -92,7 +105,14 @@ def test_batched_cached_beam_search_equals_its_definition(size: int, penalty: fl
         model = small(seed)
         for source, (h,) in zip(
             SOURCES,
-            nn.beam_search(model, SOURCES, beam_size=size, max_len=6, length_penalty=penalty),
+            nn.beam_search(
+                model,
+                SOURCES,
+                beam_size=size,
+                max_len=6,
+                length_penalty=penalty,
+                early_stopping="never",
+            ),
         ):
             expected = beam_by_definition(model, source, size, 6, penalty)
             assert h.tokens == expected.tokens and h.log_prob == pytest.approx(
@@ -210,18 +230,17 @@ def test_the_model_keeps_its_mode_and_records_nothing() -> None:
 
 def test_errors() -> None:
     model = small()
-    with pytest.raises(ValueError, match="expected 1 <= n_best <= beam_size, got 3 and 2"):
+    with pytest.raises(ValueError, match=r"n_best must be from 1 to beam_size \(2\), got 3"):
         nn.beam_search(model, SOURCES, beam_size=2, n_best=3)
     for size in (0, -1, 2.5, True, 1001, 100_000, "4"):
-        with pytest.raises(
-            ValueError, match="beam_size: expected a whole number from 1 to 1000, got"
-        ):
+        with pytest.raises(ValueError, match="beam_size must be an integer from 1 to 1000, got"):
             nn.beam_search(model, SOURCES, beam_size=size)
     for penalty in (1e308, -1e308, float("nan"), float("inf"), 20.5, "1", None):
-        with pytest.raises(
-            ValueError, match="length_penalty: expected a number from -20 to 20, got"
-        ):
+        with pytest.raises(ValueError, match="length_penalty must be a number from -20 to 20, got"):
             nn.beam_search(model, SOURCES, length_penalty=penalty)
+    for stopping in ("always", None, 2):
+        with pytest.raises(ValueError, match="early_stopping must be False, True or 'never', got"):
+            nn.beam_search(model, SOURCES, early_stopping=stopping)
     nn.beam_search(model, SOURCES, beam_size=1000, length_penalty=-20, max_len=2)
     with pytest.raises(ValueError, match="expected temperature > 0, got 0"):
         nn.sample(model, SOURCES, temperature=0)
@@ -231,9 +250,49 @@ def test_errors() -> None:
         nn.sample(model, SOURCES, top_p=1.5)
     with pytest.raises(ValueError, match="expected max_len >= 1, got 0"):
         nn.greedy_search(model, SOURCES, max_len=0)
-    with pytest.raises(ValueError, match="expected source ids .* or a prompt"):
+    with pytest.raises(ValueError, match="source must hold token ids for a Transformer, got None"):
         nn.greedy_search(model)
     with pytest.raises(
         ValueError, match="a sequence of 13 positions is longer than the table of 12"
     ):
         nn.greedy_search(model, SOURCES, max_len=13, eos=None)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_search_with_prompt_and_source_continues_the_prompt(beam_size: int) -> None:
+    model = small(7)
+    prompt = np.array([[4, 1], [3, 4], [4, 4]])
+    expected = [
+        beam_by_definition(model, source, beam_size, 5, 1.0, begin.tolist()).tokens
+        for source, begin in zip(SOURCES, prompt)
+    ]
+    settings = {"length_penalty": 1.0, "early_stopping": "never"} if beam_size > 1 else {}
+    for begin in (prompt, np.insert(prompt, 0, BOS, axis=1)):
+        options = {"source": SOURCES, "num_beams": beam_size, "max_len": 5, **settings}
+        assert nn.generate(model, begin, **options) == expected
+
+
+def test_search_with_inputs_of_another_model_raises() -> None:
+    translator = small()
+    lm = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16, max_len=12))
+    with pytest.raises(ValueError, match="source must be None for a LanguageModel"):
+        nn.generate(lm, source=SOURCES)
+    with pytest.raises(ValueError, match="source must be None for a LanguageModel"):
+        nn.generate(lm, [1, 2], source=SOURCES)
+    with pytest.raises(ValueError, match="prompt must hold token ids for a LanguageModel"):
+        nn.generate(lm)
+    for prompt in ([[1], [2, 3], [4]], [[1, 2]], [1]):
+        with pytest.raises(ValueError, match="prompt must hold tokens of one length for each of"):
+            nn.generate(translator, prompt, source=SOURCES)
+
+
+def test_generate_with_settings_of_another_search_raises() -> None:
+    model = small()
+    with pytest.raises(TypeError, match="n_best must be given to beam_search"):
+        nn.generate(model, source=SOURCES, num_beams=3, n_best=2)
+    for name, value in (("temperature", 0.5), ("top_k", 3), ("top_p", 0.9)):
+        with pytest.raises(ValueError, match=f"do_sample must be True for .*{name}={value}"):
+            nn.generate(model, source=SOURCES, **{name: value})
+    for name, value in (("length_penalty", 0.5), ("early_stopping", True)):
+        with pytest.raises(ValueError, match=f"num_beams must be above 1 for .*{name}={value}"):
+            nn.generate(model, source=SOURCES, **{name: value})

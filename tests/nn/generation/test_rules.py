@@ -123,11 +123,11 @@ def test_prompts_and_their_errors() -> None:
     history = Decoding(m, None, rows, 4, None, nn.Rules()).history
     np.testing.assert_array_equal(history, [[1, 2, 3], [-1, -1, 4], [-1, 5, 6]])
     for prompt in ([], [[1], []], [1.5], [-1]):
-        with pytest.raises(ValueError, match="prompt: expected at least one token id in each"):
+        with pytest.raises(ValueError, match="prompt must hold .* in each row, got"):
             nn.generate(m, prompt)
     with pytest.raises(ValueError, match="stream: expected one prompt, got 2"):
         nn.stream(m, [[1], [2]])
-    with pytest.raises(ValueError, match="a beam is not drawn"):
+    with pytest.raises(ValueError, match="num_beams must be 1 with do_sample=True"):
         nn.generate(m, [1], num_beams=2, do_sample=True)
     with pytest.raises(ValueError, match="Rules: expected a finite repetition_penalty > 0, got 0"):
         nn.generate(m, [1], repetition_penalty=0)
@@ -144,3 +144,52 @@ def test_a_stream_leaves_the_context_alone() -> None:
     assert isinstance(next(tokens), int)
     assert mg.is_grad_enabled() and m.training
     assert len(list(tokens)) == 2
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_generate_in_a_batch_that_fills_the_context_equals_each_row_alone(positions: str) -> None:
+    m = model(max_len=8, positions=positions)
+    rows = [[1, 2, 3, 4, 5, 6, 7], [8], [9, 10, 11], list(range(12))]
+    alone = [nn.generate(m, row, max_len=12, eos=None) for row in rows]
+    assert nn.generate(m, rows, max_len=12, eos=None) == alone
+    beams = [nn.generate(m, row, max_len=12, eos=None, num_beams=3) for row in rows]
+    assert nn.generate(m, rows, max_len=12, eos=None, num_beams=3) == beams
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_repeat_ngram_size_in_a_padded_batch_equals_each_row_alone(size: int) -> None:
+    m, rows = model(), [[1, 2, 3, 4, 5, 2], [6], [7, 6, 7]]
+    options = {"max_len": 5, "eos": None, "no_repeat_ngram_size": size}
+    alone = [nn.generate(m, row, **options) for row in rows]
+    assert nn.generate(m, rows, **options) == alone
+    last = nn.Rules(no_repeat_ngram_size=1)
+    history = np.array([[-1, -1, 4]])
+    assert np.isfinite(last.apply(np.zeros((1, VOCAB)), history, 0, ())[0, -1])
+
+
+def test_generate_leaves_out_padding_in_a_prompt() -> None:
+    m = model(pad_id=0)
+    options = {"max_len": 6, "eos": None}
+    expected = [nn.generate(m, row, **options) for row in ([1, 2], [3, 4, 5])]
+    for padded in ([[1, 2, 0], [3, 4, 5]], [[0, 1, 2], [3, 4, 5]], [[1, 0, 2], [3, 4, 5]]):
+        assert nn.generate(m, np.array(padded), **options) == expected
+        assert nn.generate(m, padded, **options) == expected
+    assert m.eval()(np.array([[1, 2, 0]])).data[0, 1].argmax() == expected[0][0]
+    with pytest.raises(ValueError, match="prompt must hold at least one token in each row"):
+        nn.generate(m, [0, 0])
+
+
+@pytest.mark.parametrize("convert", [list, tuple, iter, np.array, set])
+def test_rules_take_any_iterable_of_token_ids(convert: Any) -> None:
+    m = model()
+    free = nn.generate(m, [1, 2], max_len=4, eos=None)
+    expected = nn.generate(m, [1, 2], max_len=4, eos=None, suppress=free, first=[5])
+    options: dict[str, Any] = {"suppress": convert(free), "first": convert([5])}
+    assert nn.generate(m, [1, 2], max_len=4, eos=None, **options) == expected
+    assert expected[0] == 5 and not set(expected[1:]) & set(free)
+    for name in ("suppress", "first", "eos"):
+        for wrong in (np.array(3.0), [True], [1.5], "ab", [[1]], True):
+            with pytest.raises(TypeError, match=f"{name} must "):
+                nn.generate(m, [1, 2], **{name: wrong})
+        with pytest.raises(ValueError, match=f"{name} must hold token ids from 0 to 11, got 12"):
+            nn.generate(m, [1, 2], **{name: [12]})
