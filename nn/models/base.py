@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import minigrad as mg
-from minigrad.core.tensor import Tensor, unwrap
+from minigrad.core.tensor import Tensor
 
 from ..layers import init
 from ..layers.cache import AttentionCache, KeysAndValues
 from ..layers.init import skipped
 from ..layers.linear import Embedding, Linear
-from ..layers.masks import padding_mask_of
 from ..layers.module import Module
 from ..layers.position import LearnedPositions
 from ..layers.probes import attentions_of
@@ -86,19 +85,22 @@ class Model(Module):
         }
         self.config = replace(self.config, pruned_heads=pruned)
 
-    def _padding(self, ids: np.ndarray, given: Any = None) -> np.ndarray | None:
-        """Which of the ids are real, (N, L); None if all are."""
-        if given is None:
-            hidden = self.config.hidden_id
-            given = None if hidden is None else padding_mask_of(ids, hidden)
-        else:
-            given = np.asarray(unwrap(given))
-            if given.dtype != bool or given.shape != ids.shape:
-                found = f"{given.dtype} {given.shape}"
+    def _batch(self, name: str, ids: Any, padding_mask: Any = None) -> Batch:
+        """Check token ids (N, L), the argument `name`, and make their mask and positions."""
+        ids = checked_ids(name, ids)
+        mask = padding_mask
+        if mask is not None:
+            mask = np.asarray(mask)
+            if mask.dtype != bool or mask.shape != ids.shape:
                 raise ValueError(
-                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got {found}"
+                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got "
+                    f"{mask.dtype} {mask.shape}"
                 )
-        return None if given is None or given.all() else given
+        elif self.config.hidden_id is not None:
+            mask = ids != self.config.hidden_id
+        if mask is None or mask.all():
+            return Batch(ids)
+        return Batch(ids, mask, positions_of(mask))
 
     def targets(self, *batch: Any) -> np.ndarray:
         """The targets of `loss` for this batch; those that are IGNORED count nothing."""
@@ -126,6 +128,35 @@ class Model(Module):
         )
 
     output: Linear
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences of a batch, checked once, with what embeddings and attentions need to know.
+
+    Attributes
+    ----------
+    ids : array of int, shape (N, L), or images (N, C, H, W)
+    mask : array of bool, shape (N, L_kv), optional
+        True = a real token, of all tokens that attention sees. None: all are real.
+    positions : int or array of int, shape (N, L)
+        Position of the first token in every sequence, or of each token.
+    targets : array of int, optional
+        IGNORED where nothing is to be predicted.
+    types : array of int, shape (N, L), optional
+        Kinds of segments.
+    """
+
+    ids: Any
+    mask: np.ndarray | None = None
+    positions: Any = 0
+    targets: Any = None
+    types: Any = None
+
+    @property
+    def key_mask(self) -> np.ndarray | None:
+        """The mask as attention takes it, (N, 1, 1, L_kv)."""
+        return None if self.mask is None else self.mask[:, None, None]
 
 
 class DecodingState:
@@ -159,7 +190,7 @@ class DecodingState:
 
 def checked_ids(name: str, ids: Any) -> np.ndarray:
     """Token ids (N, L), with at least one position."""
-    ids = np.asarray(unwrap(ids))
+    ids = np.asarray(ids)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected integer token ids (N, L), got {ids.dtype} {ids.shape}")
     if ids.shape[1] == 0:
@@ -169,17 +200,8 @@ def checked_ids(name: str, ids: Any) -> np.ndarray:
     return ids
 
 
-def key_mask(padding_mask: np.ndarray | None) -> np.ndarray | None:
-    """A padding mask (N, L) as an attention takes it, (N, 1, 1, L)."""
-    return None if padding_mask is None else padding_mask[:, None, None]
-
-
-def positions_of(padding_mask: np.ndarray | None) -> Any:
-    """The place of each token among the real ones of its row, (N, L); 0 where that is its place in
-    the row.
-    """
-    if (
-        padding_mask is None or (padding_mask[:, 1:] <= padding_mask[:, :-1]).all()
-    ):  # padding at the right
+def positions_of(mask: np.ndarray) -> Any:
+    """Return the position of each token among the real ones, (N, L), or 0 if padding comes last."""
+    if (mask[:, 1:] <= mask[:, :-1]).all():
         return 0
-    return np.maximum(np.cumsum(padding_mask, -1) - 1, 0)
+    return np.maximum(np.cumsum(mask, -1) - 1, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -451,7 +452,7 @@ class ModelConfig:
         """Return the number of output tokens, or 0 if it is not set yet."""
         return getattr(self, "target_vocab_size", 0) or getattr(self, "vocab_size", 0)
 
-    @property
+    @cached_property
     def hidden_id(self) -> int | None:
         """Return `pad_id`, or None if that token also ends sequences and must be learned."""
         return None if self.pad_id in self.end_ids else self.pad_id

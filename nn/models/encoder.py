@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from minigrad.core.tensor import Tensor
 
 from ..layers.block import norm_named
 from ..layers.linear import Dropout, Linear, activation_named
-from .base import IGNORED, Model, checked_ids, key_mask, positions_of
+from .base import IGNORED, Batch, Model
 from .config import EncoderConfig
 from .stacks import Encoder, InputEmbedding, PatchEmbedding
 
@@ -42,18 +43,25 @@ class EncoderModel(Model):
             )
         self.encoder = Encoder(config, config.num_layers, generator, shared=config.shared_layers)
 
-    def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """The vectors (N, L, d_model) of token ids (N, L)."""
-        real = self._padding(ids, padding_mask)
-        at = positions_of(real)
-        return self.encoder(self.embedding(ids, at, types), key_mask(real), positions=at)
-
-    def _padding(self, ids: Any, given: Any = None) -> np.ndarray | None:
+    def _sequences(
+        self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
+    ) -> Batch:
+        """Check a batch of token ids, or of images, which have no padding."""
         if not self.config.patch_size:
-            return super()._padding(checked_ids("ids", ids), given)
-        if given is not None:
+            batch = self._batch("ids", ids, padding_mask)
+        elif padding_mask is None:
+            batch = Batch(ids)
+        else:
             raise ValueError("padding_mask: images have no padding")
-        return None
+        return replace(batch, types=types, targets=None if targets is None else np.asarray(targets))
+
+    def _hidden(self, batch: Batch) -> Tensor:
+        x = self.embedding(batch.ids, batch.positions, batch.types)
+        return self.encoder(x, batch.key_mask, positions=batch.positions)
+
+    def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+        """Return the vectors (N, L, d_model) of token ids (N, L)."""
+        return self._hidden(self._sequences(ids, padding_mask, types))
 
     forward = hidden
 
@@ -61,19 +69,19 @@ class EncoderModel(Model):
 class _WithOutput(EncoderModel):
     """An encoder with an output projection: what the heads share."""
 
-    features = EncoderModel.hidden  # what the output projection sees
+    def _features(self, batch: Batch) -> Tensor:
+        """Return what the output projection sees."""
+        return self._hidden(batch)
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Logits of what the output projection sees: (N, num_classes), or for each token (N, L,
-        ...).
-        """
-        return self.output(self.features(ids, padding_mask, types))
+        """Return logits: (N, num_classes), or for each token (N, L, ...)."""
+        return self.output(self._features(self._sequences(ids, padding_mask, types)))
 
     def targets(
         self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
     ) -> np.ndarray:
-        """The targets, as integers of which -100 counts nothing."""
-        return np.asarray(targets)
+        """Return the targets as integers, IGNORED where they count nothing."""
+        return self._sequences(ids, padding_mask, types, targets).targets
 
     def loss(
         self,
@@ -84,13 +92,12 @@ class _WithOutput(EncoderModel):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
-        """The cross-entropy of the targets: integers, one for each row of logits, of which -100
-        counts nothing.
+        """Compute the cross-entropy of the targets.
+
+        Targets are integers, one for each row of logits. Targets of -100 count nothing.
         """
-        x = self.features(ids, padding_mask, types)
-        return self._cross_entropy(
-            x, self.targets(ids, targets, padding_mask), label_smoothing, reduction
-        )
+        batch = self._sequences(ids, padding_mask, types, targets)
+        return self._cross_entropy(self._features(batch), batch.targets, label_smoothing, reduction)
 
 
 class _Classifier(_WithOutput):
@@ -113,13 +120,15 @@ class _Classifier(_WithOutput):
             config.d_model, config.num_classes, dtype=config.dtype, generator=generator
         )
 
-    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        x = self.pooled(ids, padding_mask, types)
+    def _features(self, batch: Batch) -> Tensor:
+        x = self._pooled(batch)
         if self.dense is not None:
             x = activation_named(self.config.head_activation)(self.dense(x))
         return self.dropout(x)
 
-    pooled = EncoderModel.hidden  # the vectors that are classified
+    def _pooled(self, batch: Batch) -> Tensor:
+        """Return the vectors that are classified."""
+        return self._hidden(batch)
 
 
 class EncoderClassifier(_Classifier):
@@ -129,13 +138,12 @@ class EncoderClassifier(_Classifier):
     The targets of `loss` are classes (N,).
     """
 
-    def pooled(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """(N, d_model): the mean over the real tokens, or the first token, as `config.pool` says."""
-        x = self.hidden(ids, padding_mask, types)  # (N, L, d_model)
+    def _pooled(self, batch: Batch) -> Tensor:
+        """Return the mean over the real tokens, or the first token: (N, d_model)."""
+        x = self._hidden(batch)  # (N, L, d_model)
         if self.config.pool == "first":
             return x[:, 0]
-        real = self._padding(ids, padding_mask)
-        real = np.ones(x.shape[:2], bool) if real is None else real
+        real = np.ones(x.shape[:2], bool) if batch.mask is None else batch.mask
         weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
         return mg.sum(x * weights[..., None].astype(x.dtype), 1)
 
@@ -146,11 +154,13 @@ class TokenClassifier(_Classifier):
     The targets of `loss` are classes (N, L); those of padding count nothing.
     """
 
-    def targets(
-        self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
-    ) -> np.ndarray:
-        real = self._padding(ids, padding_mask)
-        return np.asarray(targets) if real is None else np.where(real, targets, IGNORED)
+    def _sequences(
+        self, ids: Any, padding_mask: Any = None, types: Any = None, targets: Any = None
+    ) -> Batch:
+        batch = super()._sequences(ids, padding_mask, types, targets)
+        if batch.mask is None or targets is None:
+            return batch
+        return replace(batch, targets=np.where(batch.mask, batch.targets, IGNORED))
 
 
 class MaskedLanguageModel(_WithOutput):
@@ -172,6 +182,6 @@ class MaskedLanguageModel(_WithOutput):
         self.output = Linear(width, config.vocab_size, config.output_bias, dtype, generator)
         self.output.weight = self.embedding.tokens.weight
 
-    def features(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
+    def _features(self, batch: Batch) -> Tensor:
         activation = activation_named(self.config.activation)
-        return self.norm(activation(self.dense(self.hidden(ids, padding_mask, types))))
+        return self.norm(activation(self.dense(self._hidden(batch))))

@@ -12,7 +12,7 @@ from minigrad.core.modes import no_grad
 from minigrad.core.tensor import Tensor
 
 from ..layers.linear import Linear
-from .base import IGNORED, DecodingState, Model, checked_ids, key_mask, positions_of
+from .base import IGNORED, Batch, DecodingState, Model, checked_ids, positions_of
 from .config import LanguageModelConfig
 from .stacks import Encoder, InputEmbedding
 
@@ -48,27 +48,28 @@ class LanguageModel(Model):
         if config.tie:
             self.output.weight = self.embedding.tokens.weight
 
-    def hidden(
-        self, ids: Any, padding_mask: Any = None, state: DecodingState | None = None
-    ) -> Tensor:
-        """What the output projection sees, (N, L, d_model).
-
-        With the `state` of decoding, the ids go on from what it holds, and the mask is for all of
-        it.
-        """
-        ids = checked_ids("ids", ids)
-        if state is None:
-            real, caches, start = self._padding(ids, padding_mask), None, 0
-        else:
-            real, caches, start = padding_mask, state.caches, state.length
-        at = positions_of(real)
-        at = at[:, start:] if np.ndim(at) else start
-        x = self.layers(self.embedding(ids, at), key_mask(real), caches, at)
+    def _hidden(self, batch: Batch, caches: Any = None) -> Tensor:
+        x = self.embedding(batch.ids, batch.positions)
+        x = self.layers(x, batch.key_mask, caches, batch.positions)
         return x if self.config.output_scale == 1 else x * self.config.output_scale
 
+    def _next_tokens(self, ids: Any, padding_mask: Any) -> Batch:
+        """Make the batch of a loss: at each token but the last, predict the token after it."""
+        batch = self._batch("ids", ids, padding_mask)
+        ids, mask, positions = batch.ids, batch.mask, batch.positions
+        if mask is None:
+            return Batch(ids[:, :-1], targets=ids[:, 1:])
+        positions = positions[:, :-1] if np.ndim(positions) else positions
+        targets = np.where(mask[:, 1:] & mask[:, :-1], ids[:, 1:], IGNORED)
+        return Batch(ids[:, :-1], mask[:, :-1], positions, targets)
+
+    def hidden(self, ids: Any, padding_mask: Any = None) -> Tensor:
+        """Return what the output projection sees, (N, L, d_model)."""
+        return self._hidden(self._batch("ids", ids, padding_mask))
+
     def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
-        """Logits (N, L, vocab_size) of the token after each of the ids (N, L)."""
-        return self.output(self.hidden(ids, padding_mask))
+        """Return logits (N, L, vocab_size) of the token after each of the ids (N, L)."""
+        return self.output(self._hidden(self._batch("ids", ids, padding_mask)))
 
     def loss(
         self,
@@ -77,23 +78,13 @@ class LanguageModel(Model):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
-        """The cross-entropy of each real token given those before it, for ids (N, L)."""
-        ids = checked_ids("ids", ids)
-        real = self._padding(ids, padding_mask)
-        hidden = self.hidden(ids[:, :-1], None if real is None else real[:, :-1])
-        return self._cross_entropy(hidden, self.targets(ids, real), label_smoothing, reduction)
+        """Compute the cross-entropy of each real token given those before it, for ids (N, L)."""
+        batch = self._next_tokens(ids, padding_mask)
+        return self._cross_entropy(self._hidden(batch), batch.targets, label_smoothing, reduction)
 
     def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
-        """The token after each of the ids (N, L) but the last; IGNORED after padding, and where
-        that itself follows.
-        """
-        ids = checked_ids("ids", ids)
-        real = self._padding(ids, padding_mask)
-        return (
-            ids[:, 1:]
-            if real is None
-            else np.where(real[:, 1:] & real[:, :-1], ids[:, 1:], IGNORED)
-        )
+        """Return the token after each of the ids (N, L) but the last, IGNORED next to padding."""
+        return self._next_tokens(ids, padding_mask).targets
 
     def start(self, padding_mask: Any = None) -> DecodingState:
         """The state from which `step` goes on; give the prompt to the first step.
@@ -106,10 +97,14 @@ class LanguageModel(Model):
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
         """Logits (N, vocab) for the token after the next ids (N, L); `state` moves on."""
-        n, length = np.shape(tokens)
-        mask, end = state.padding_mask, state.length + length
-        if mask is not None and mask.shape[1] < end:
-            mask = np.concatenate([mask, np.ones((n, end - mask.shape[1]), bool)], 1)
-        hidden = self.hidden(tokens, None if mask is None else mask[:, :end], state)
-        state.padding_mask, state.length = mask, end
-        return self.output(hidden[:, -1]).data
+        ids, mask, start = checked_ids("tokens", tokens), state.padding_mask, state.length
+        state.length += ids.shape[1]
+        if mask is None:
+            batch = Batch(ids, positions=start)
+        else:
+            if (missing := state.length - mask.shape[1]) > 0:
+                mask = np.concatenate([mask, np.ones((len(ids), missing), bool)], 1)
+            state.padding_mask, mask = mask, mask[:, : state.length]
+            positions = positions_of(mask)
+            batch = Batch(ids, mask, positions[:, start:] if np.ndim(positions) else start)
+        return self.output(self._hidden(batch, state.caches)[:, -1]).data

@@ -10,7 +10,7 @@ from minigrad.core.modes import no_grad
 from minigrad.core.tensor import Tensor
 
 from ..layers.linear import Linear
-from .base import IGNORED, DecodingState, Model, checked_ids, key_mask, positions_of
+from .base import IGNORED, Batch, DecodingState, Model, checked_ids
 from .config import TransformerConfig
 from .stacks import Decoder, Encoder, InputEmbedding
 
@@ -37,38 +37,58 @@ class Transformer(Model):
         if config.tie in ("target", "all"):
             self.output.weight = self.target_embedding.tokens.weight
 
-    def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
-        """The memory (N, L_s, d_model) of source ids (N, L_s) with this `padding_mask` (N, L_s)."""
-        source = checked_ids("source", source)
-        real = self._padding(source, padding_mask)
-        at = positions_of(real)
-        return self.encoder(self.source_embedding(source, at), key_mask(real), positions=at)
+    def _encode(self, source: Batch) -> Tensor:
+        x = self.source_embedding(source.ids, source.positions)
+        return self.encoder(x, source.key_mask, positions=source.positions)
 
-    def decode(
-        self, target: Any, memory: Any, memory_mask: Any = None, state: DecodingState | None = None
-    ) -> Tensor:
-        """What the output projection sees, (N, L_t, d_model), for target ids (N, L_t) and the
-        encoder's output.
-
-        `memory_mask` (N, L_s) says which positions of the memory are real. Each target position
-        sees itself and those before it: padding after the end of a target needs no mask.
-        """
-        target = checked_ids("target", target)
-        start, caches = (0, None) if state is None else (state.length, state.caches)
-        x = self.target_embedding(target, start)
-        x = self.decoder(x, memory, None, key_mask(memory_mask), caches)
+    def _decode(self, target: Batch, memory: Any, memory_mask: Any, caches: Any = None) -> Tensor:
+        x = self.target_embedding(target.ids, target.positions)
+        x = self.decoder(x, memory, None, memory_mask, caches)
         return x if self.config.output_scale == 1 else x * self.config.output_scale
 
+    def _pair(self, source: Any, target: Any, padding_mask: Any) -> tuple[Batch, np.ndarray]:
+        """Check source and target ids. Padding after the end of a target needs no mask."""
+        batch, target = self._batch("source", source, padding_mask), checked_ids("target", target)
+        if len(target) != len(batch.ids):
+            raise ValueError(
+                f"target must have as many sequences as source ({len(batch.ids)}), got "
+                f"{len(target)}"
+            )
+        return batch, target
+
+    def _next_tokens(self, target: np.ndarray) -> Batch:
+        """Make the targets' batch of a loss: at each token but the last, predict the next one."""
+        targets, hidden = target[:, 1:], self.config.hidden_id
+        if hidden is not None:
+            targets = np.where(targets == hidden, IGNORED, targets)
+        return Batch(target[:, :-1], targets=targets)
+
+    def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
+        """Return the memory (N, L_s, d_model) of source ids (N, L_s)."""
+        return self._encode(self._batch("source", source, padding_mask))
+
+    def decode(self, target: Any, memory: Any, memory_mask: Any = None) -> Tensor:
+        """Return what the output projection sees, (N, L_t, d_model), for target ids (N, L_t).
+
+        `memory` is the encoder's output. `memory_mask` (N, L_s) is True at its real tokens. Each
+        target position sees itself and those before it.
+        """
+        batch = Batch(checked_ids("target", target))
+        if len(memory) != len(batch.ids):
+            raise ValueError(
+                f"memory must have as many sequences as target ({len(batch.ids)}), got "
+                f"{len(memory)}"
+            )
+        mask = None if memory_mask is None else np.asarray(memory_mask)[:, None, None]
+        return self._decode(batch, memory, mask)
+
     def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """What the output projection sees, (N, L_t, d_model)."""
-        source = checked_ids("source", source)
-        return self.decode(
-            target, self.encode(source, padding_mask), self._padding(source, padding_mask)
-        )
+        """Return what the output projection sees, (N, L_t, d_model)."""
+        batch, target = self._pair(source, target, padding_mask)
+        return self._decode(Batch(target), self._encode(batch), batch.key_mask)
 
     def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Logits (N, L_t, target_vocab_size): at each target position, for the token that comes
-        next.
+        """Return logits (N, L_t, target_vocab_size) of the token after each target position.
 
         Source ids (N, L_s), target ids (N, L_t) that begin with the BOS token.
         """
@@ -82,32 +102,34 @@ class Transformer(Model):
         reduction: str = "mean",
         padding_mask: Any = None,
     ) -> Tensor:
-        """The cross-entropy of each target token given those before it; target (N, L) from BOS to
-        EOS.
+        """Compute the cross-entropy of each target token given those before it.
+
+        The target ids (N, L) go from BOS to EOS.
         """
-        target = checked_ids("target", target)
-        hidden = self.hidden(source, target[:, :-1], padding_mask)
-        return self._cross_entropy(hidden, self.targets(source, target), label_smoothing, reduction)
+        batch, target = self._pair(source, target, padding_mask)
+        following = self._next_tokens(target)
+        hidden = self._decode(following, self._encode(batch), batch.key_mask)
+        return self._cross_entropy(hidden, following.targets, label_smoothing, reduction)
 
     def targets(self, source: Any, target: Any) -> np.ndarray:
-        """The tokens of target (N, L) after the first; padding is IGNORED."""
-        following, hidden = np.asarray(target)[:, 1:], self.config.hidden_id
-        return following if hidden is None else np.where(following == hidden, IGNORED, following)
+        """Return the tokens of target (N, L) after the first, IGNORED where they are padding."""
+        return self._next_tokens(checked_ids("target", target)).targets
 
     @no_grad()
     def start(self, source: Any, padding_mask: Any = None) -> DecodingState:
-        """The state from which `step` decodes these sources; no gradient is recorded."""
-        source = checked_ids("source", source)
-        memory = self.decoder.project_memory(self.encode(source, padding_mask).data)
-        return DecodingState(
-            self.config.num_decoder_layers, memory, self._padding(source, padding_mask)
-        )
+        """Return the state from which `step` decodes these sources; no gradient is recorded."""
+        batch = self._batch("source", source, padding_mask)
+        memory = self.decoder.project_memory(self._encode(batch).data)
+        return DecodingState(self.config.num_decoder_layers, memory, batch.mask)
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
         """Logits (N, vocab) for the token after the next target ids (N, L), usually one each;
         `state` moves on.
         """
-        hidden = self.decode(tokens, state.memory, state.padding_mask, state)
-        state.length += np.shape(tokens)[1]
+        mask = state.padding_mask
+        batch = Batch(checked_ids("tokens", tokens), positions=state.length)
+        state.length += batch.ids.shape[1]
+        memory_mask = None if mask is None else mask[:, None, None]
+        hidden = self._decode(batch, state.memory, memory_mask, state.caches)
         return self.output(hidden[:, -1]).data

@@ -12,6 +12,10 @@ import pytest
 
 import minigrad as mg
 import nn
+from nn.models import base
+from nn.models import language_model as language_model_module
+from nn.models import transformer as transformer_module
+from nn.models.base import checked_ids
 
 SMALL: dict[str, Any] = {"dropout": 0.0, "max_len": 24, "dtype": "float64"}
 
@@ -156,6 +160,43 @@ def test_masks_of_padding_are_checked() -> None:
             model(ids, mask)
 
 
+def test_transformer_with_batches_of_different_sizes_names_source_and_target() -> None:
+    model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, **SMALL))
+    source, target = np.full((3, 4), 5), np.full((2, 6), 5)
+    message = r"target must have as many sequences as source \(3\), got 2"
+    for call in (model, model.loss, model.hidden):
+        with pytest.raises(ValueError, match=message):
+            call(source, target)
+    with pytest.raises(
+        ValueError, match=r"memory must have as many sequences as target \(2\), got 3"
+    ):
+        model.decode(target, model.encode(source))
+
+
+def test_loss_and_forward_check_each_array_of_ids_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def counted(name: str, ids: Any) -> np.ndarray:
+        names.append(name)
+        return checked_ids(name, ids)
+
+    for module in (base, language_model_module, transformer_module):
+        monkeypatch.setattr(module, "checked_ids", counted)
+    ids = np.array([[4, 5, 6, 0], [4, 5, 6, 7]])
+    model = nn.Transformer(nn.TransformerConfig(9, 9, 8, 2, 1, 1, 12, **SMALL))
+    encoder = nn.TokenClassifier(nn.EncoderConfig(9, 8, 2, 1, 12, num_classes=3, **SMALL))
+    for call, arguments, expected in (
+        (language_model(pad_id=0).loss, (ids,), ["ids"]),
+        (language_model(pad_id=0), (ids,), ["ids"]),
+        (model.loss, (ids, ids), ["source", "target"]),
+        (model, (ids, ids), ["source", "target"]),
+        (encoder.loss, (ids, ids % 3), ["ids"]),
+    ):
+        names.clear()
+        call(*arguments)
+        assert names == expected
+
+
 def test_heads_of_encoders() -> None:
     rng = np.random.default_rng(0)
     ids, real = rng.integers(1, 9, (2, 5)), np.array([[True] * 5, [True] * 3 + [False] * 2])
@@ -175,7 +216,7 @@ def test_heads_of_encoders() -> None:
     first = nn.EncoderClassifier(
         nn.EncoderConfig(9, 8, 2, 1, 12, pool="first", **options), rng
     ).eval()
-    np.testing.assert_array_equal(first.pooled(ids).data, first.hidden(ids).data[:, 0])
+    np.testing.assert_array_equal(first(ids).data, first.output(first.hidden(ids)[:, 0]).data)
 
 
 def test_layers_by_themselves() -> None:
