@@ -49,8 +49,6 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
     kinds = {
         "1 rank": ("minigrad", "train_mpi", {"ranks": 1}),
         "2 ranks": ("minigrad", "train_mpi", {"ranks": 2}),
-        "2 ranks, bfloat16": ("minigrad", "train_mpi", {"ranks": 2, "bfloat16": True}),
-        "2 ranks, overlapping": ("minigrad", "train_mpi", {"ranks": 2, "overlap": True}),
         "2 forked processes": ("minigrad", "train", {"processes": 2}),
         "PyTorch, 2 processes, gloo": ("torch:processes", "train", {}),
         "half the batch, 1 rank": ("minigrad", "train_mpi", {"ranks": 1, "batch": half}),
@@ -68,7 +66,7 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
         count = {key: median(turn[key] for turn in worker.counts) for key in worker.counts[0]}
         found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **count}
         if name == "2 ranks":  # as long as half the batch takes alone, and then the all-reduce
-            talk = alpha * count["buckets"] + beta * count["bytes"]
+            talk = alpha * count["messages"] + beta * count["bytes"]
             found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
         result[name] = found
         shown = (

@@ -10,9 +10,8 @@ all of them at once (Hockney, 1994). Gradients of n bytes are summed over p rank
     tree      to the root of a binomial tree, log₂ p turns with the whole array, and back
               2 log₂ p (α + β n)                          Thakur, Rabenseifner, Gropp (2005)
 
-Each machine computes t seconds a step. Where nothing overlaps the efficiency is t / (t + T); where T hides behind
-backward, which is two thirds of t, only what is left of T counts. With `accumulate` batches a step, t is as many times
-as long; 16 bits halve n.
+Each machine computes t seconds a step, and works with the efficiency t / (t + T). With `accumulate` batches a step, t is
+as many times as long.
 """
 
 from __future__ import annotations
@@ -51,44 +50,34 @@ def all_reduce(algorithm: str, ranks: int, size: float, network: Network) -> flo
     return 2 * turns * alpha + 2 * (ranks - 1) / ranks * beta * size
 
 
-def efficiency(compute: float, communication: float, overlap: bool = False) -> float:
+def efficiency(compute: float, communication: float) -> float:
     """The share of a step in which a machine computes."""
-    hidden = min(communication, 2 / 3 * compute) if overlap else 0.0
-    return compute / (compute + (communication - hidden))
+    return compute / (compute + communication)
 
 
 def batches_for(target: float, compute: float, communication: float) -> int:
-    """How many batches to accumulate for an efficiency of `target`, without overlap."""
+    """How many batches to accumulate for an efficiency of `target`."""
     return max(1, math.ceil(target / (1 - target) * communication / compute - 1e-9))
 
 
 def table(size: str, parameters: int, compute: float) -> list[dict[str, Any]]:
-    """For each network and number of nodes: all-reduce, efficiencies, and what raises them; printed on the way."""
+    """For each network and number of nodes: all-reduce, efficiency, and what raises it; printed on the way."""
     n = 4 * parameters
     print(
         f"\n{size}: {parameters / 1e6:.1f} million parameters, {n / 1e6:.0f} MB and {compute * 1e3:.0f} ms a step"
     )
-    print(f"{'':17}       ms of an all-reduce   efficiency: {'':20}batches for 90%")
-    print(
-        f"{'network':11}{'nodes':>6}     ring  halving     tree    plain overlap  16 bit       32 bit  16 bit"
-    )
+    print(f"{'':17}       ms of an all-reduce{'':14}batches")
+    print(f"{'network':11}{'nodes':>6}     ring  halving     tree  efficiency  for 90%")
     rows = []
     for network in NETWORKS:
         for nodes in NODES:
             times = {a: all_reduce(a, nodes, n, network) for a in ALGORITHMS}
             best = min(times.values())
-            half = min(all_reduce(a, nodes, n / 2, network) for a in ALGORITHMS)
             row = {
-                "network": network.name, "nodes": nodes, **times, "efficiency": efficiency(compute, best),
-                "overlapped": efficiency(compute, best, True), "sixteen_bit": efficiency(compute, half),
-                "batches": batches_for(0.9, compute, best), "batches_sixteen_bit": batches_for(0.9, compute, half),
-            }  # fmt: skip
-            rows.append({"size": size, **row})
-            shares = "".join(
-                f"{row[name]:8.0%}" for name in ("efficiency", "overlapped", "sixteen_bit")
-            )
-            need = f"{row['batches']:13}{row['batches_sixteen_bit']:8}"
-            print(
-                f"{network.name:11}{nodes:6}{''.join(f'{1e3 * t:9.1f}' for t in times.values())} {shares}{need}"
-            )
+                "efficiency": efficiency(compute, best),
+                "batches": batches_for(0.9, compute, best),
+            }
+            rows.append({"size": size, "network": network.name, "nodes": nodes, **times, **row})
+            shown = "".join(f"{1e3 * t:9.1f}" for t in times.values())
+            print(f"{network.name:11}{nodes:6}{shown}{row['efficiency']:12.0%}{row['batches']:9}")
     return rows

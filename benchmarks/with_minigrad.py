@@ -49,14 +49,15 @@ def train(
 ) -> Callable[[], None]:
     """A training step: forward with dropout, smoothed loss, backward, clipping, Adam."""
     _leave_out(without)
-    step, _ = _training(size, lambda *what: mg.DataParallel(*what, processes), activation, changes)
+    kind = functools.partial(mg.DataParallel, processes=processes)
+    step, _ = _training(size, kind, activation, changes)
     return step
 
 
 def _training(
     size: str, kind: Callable[..., Any], activation: str, changes: dict[str, int]
 ) -> tuple[Any, Any]:
-    """A training step, and who takes it: `kind(optimizer, loss)`."""
+    """A training step, and who takes it: `kind(optimizer, loss, model=model)`."""
     s = SIZES[size]._replace(**changes)
     mg.manual_seed(0)
     config = nn.TransformerConfig(
@@ -77,7 +78,9 @@ def _training(
     n = s.batch * s.length
     keep_freed_memory()
     parallel = kind(
-        optimizer, lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n
+        optimizer,
+        lambda shard: model.loss(*shard, label_smoothing=SMOOTHING, reduction="sum") / n,
+        model=model,
     )
     parts = parallel.size * parallel.parts
     shards = [(source[i::parts], target[i::parts]) for i in range(parts)][
@@ -85,25 +88,21 @@ def _training(
     ]
 
     def step() -> None:
-        parallel.backward(shards, last=True)
+        parallel.backward(shards)
         parallel.step()
 
     return step, parallel
 
 
-def train_mpi(
-    size: str, ranks: int, bfloat16: bool = False, overlap: bool = False, **changes: int
-) -> Any:
+def train_mpi(size: str, ranks: int, **changes: int) -> Any:
     """The same step by ranks of an MPI job, one thread each. The first takes the others along."""
     mg.set_num_threads(1)
-    kind = functools.partial(mg.MPIParallel, bfloat16=bfloat16, overlap=overlap)
-    step, parallel = _training(size, kind, "relu", changes)
+    step, parallel = _training(size, mg.MPIParallel, "relu", changes)
     lead = _leading(parallel, step)
-    sums = parallel.buckets
     lead.counts = lambda: {
-        "communication": sums.seconds,
-        "bytes": sums.bytes,
-        "buckets": sums.count,
+        "communication": parallel.seconds,
+        "bytes": parallel.bytes,
+        "messages": parallel.messages,
     }
     lead.facts = {"parameters": sum(group.size for group in parallel.optimizer._groups)}
     return lead
@@ -113,7 +112,7 @@ def all_reduce_mpi(ranks: int, floats: int) -> Any:
     """A sum of so many float32 numbers over all ranks."""
     _, parallel = _training("toy", mg.MPIParallel, "relu", {})
     array = np.zeros(floats, np.float32)
-    return _leading(parallel, lambda: parallel._add_up(array))
+    return _leading(parallel, lambda: parallel._summed(array))
 
 
 def _leading(parallel: Any, step: Callable[[], Any]) -> Any:
@@ -176,6 +175,7 @@ def fine_tune(path: str, batch: int, length: int, processes: int = 2) -> Callabl
         optimizer,
         lambda shard: model.loss(*shard, np.ones(shard[0].shape, bool), reduction="sum") / batch,
         processes,
+        model=model,
     )
 
     def step() -> None:

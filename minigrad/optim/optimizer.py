@@ -97,18 +97,30 @@ class FlatGroup:
         self.move(np.zeros)
 
     def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
-        """Move everything into flat arrays that `zeros(size, dtype)` makes."""
+        """Move everything into flat arrays that `zeros(size, dtype)` makes.
+
+        Parameters whose memory belongs to something else by now stay where they are.
+        """
         dtype = self.parameters[0].dtype
         self.large = 1e-3 * math.sqrt(np.finfo(dtype).max)  # squares of larger numbers may overflow
+        before: np.ndarray | None = getattr(self, "data", None)
         self.data = zeros(self.size, dtype)
         for p, place in zip(self.parameters, self.places):
+            if before is not None and p._array.base is not before:
+                continue
             view = self.data[place].reshape(p.shape)
             view[...] = p.data
             p._array = view
-        for name, old in self.state.items():
+        for name, array in self.state.items():
             self.state[name] = zeros(self.size, dtype)
-            self.state[name][: len(old)] = old
+            self.state[name][: len(array)] = array
+        old: np.ndarray | None = getattr(self, "grad", None)
         self.collect_in(zeros(self.size, dtype))
+        for p, place in zip(self.parameters, self.places):
+            g = None if p._node is None else p._node.grad
+            if old is not None and isinstance(g, np.ndarray) and g.base is old:
+                self.grad[place] = g.reshape(-1)
+                p._node.grad = self.grad[place].reshape(p.shape)  # type: ignore[union-attr]
 
     def collect_in(self, grad: np.ndarray) -> None:
         """Let the gradients of the parameters be collected in this flat array."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import atexit
 import mmap
+import os
 import signal
 import threading
 import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,8 +29,8 @@ from ..optim.optimizer import Runs, Work, has_gradient, norm_of, sum_of_squares
 from ..optim.settings import checked_count
 from ..runtime import get_num_threads, threads
 from ..signals import ENDING
+from .captured_state import captured_state, generators, is_same, reseed
 from .protocol import Alone
-from .surroundings import generators, reseed, surroundings, unchanged
 
 __all__ = ["DataParallel"]
 
@@ -46,71 +48,94 @@ _STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()  # those that have p
 
 
 class DataParallel(Alone):
-    """Gradients of `loss(shard)`, summed over shards that are worked on at the same time, and steps
-    with them.
+    """Gradients of `loss(shard)`, summed over shards that are worked on at the same time.
 
-        with DataParallel(optimizer, lambda shard: model.loss(*shard, reduction="sum") / n) as
-        parallel:
+        with DataParallel(optimizer, loss, processes=2, model=model) as parallel:
             losses = parallel.backward([(source[::2], target[::2]), (source[1::2], target[1::2])])
             norm = parallel.step()
 
     The first shard is this process's own. The others go to copies of it, forked at the first
-    `backward`. They see the parameters and settings of `optimizer` change; where modules that
-    `loss` uses have other settings, parts or buffers, or are in another mode, copies are made anew
-    (an error between the batches of one step). Other things that `loss` uses should stay as they
-    are. Each shard draws its random numbers from seeds that the default generator, and each that a
-    module has, give in this process, so that runs repeat. With one process, all is as without this
-    class. Needs a system that can fork.
+    `backward`, which see the parameters and settings of `optimizer` change. If settings, parts,
+    buffers, hooks or modes of `model` change, copies are made anew (between the batches of one
+    step that is an error). Everything else that `loss` reads stays as it was at the first
+    `backward`: what changes belongs in the shard. Each shard draws its random numbers from seeds
+    that the default generator, and each of the model's, give in this process, so that runs repeat.
+    After `close` the memory of the parameters is private again.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    loss : function
+        Takes a shard and returns a scalar.
+    processes : int
+        How many work at the same time. More than 1 needs a system that can fork.
+    model : Module or None
+        The module that `loss` uses, several in a `ModuleList`; None if it uses none.
     """
 
     def __init__(
-        self, optimizer: Optimizer, loss: Callable[[Any], Tensor], processes: int = 2
+        self,
+        optimizer: Optimizer,
+        loss: Callable[[Any], Tensor],
+        processes: int = 2,
+        *,
+        model: Any,
     ) -> None:
-        super().__init__(optimizer, loss)
+        super().__init__(optimizer, loss, model=model)
         self.processes = self.parts = checked_count("DataParallel", "processes", processes)
         self.reduce: Callable[[], None] | None = (
             None  # called when the sum of all gradients is in this process
         )
-        self._thread = threading.get_ident()
-        self._seen: list[Any] = []  # what the processes took along when they were forked
+        self._owner = os.getpid(), threading.get_ident()
+        self._captured: list[Any] = []  # what the processes took along when they were forked
         self._workers: list[tuple[Any, Any]] = []  # (process, the end of a pipe to it)
         self._gradients: list[
             list[np.ndarray]
         ] = []  # of each process, the flat arrays of each group
+        self._apart = False  # whether they have gradients that are not summed yet
 
     # -- what a user calls -----------------------------------------------------------------------
 
-    def backward(self, shards: Sequence[Any], add: bool = False, last: bool = False) -> list[float]:
-        """The losses of at most `processes` shards; their gradients replace earlier ones, or with
-        `add` add to them.
+    def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
+        """Compute the losses of at most `processes` shards, and their gradients.
 
-        Until `step`, each process holds its own part of the gradients.
+        They replace earlier gradients, or with `add` add to them. Until `step`, each process holds
+        its own part of them.
         """
         if not 1 <= len(shards) <= self.processes:
             raise ValueError(
                 f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}"
             )
         if self.processes == 1:
-            return super().backward(shards, add, last)
+            return super().backward(shards, add)
         if self._workers:
-            self._check_thread()
-            if not unchanged(self._seen, self._surroundings()):
+            self._check_owner()
+            if not is_same(self._captured, self._state()):
+                self._apart = self._apart and add
                 self.close()  # the processes would not know
                 if add:
                     raise RuntimeError(
                         "DataParallel: the model changed between the batches of one step"
                     )
+        self._apart = False
         try:
             with threads(max(1, get_num_threads() // self.processes)):
-                return self._backward_together(shards, add)
+                losses = self._backward_together(shards, add)
         except BaseException:
             self.close()  # the others may be anywhere: they are made anew
             raise
+        self._apart = True
+        return losses
 
     def step(self) -> float | None:
         if not self._workers:
             return self.optimizer.step()
-        self._check_thread()
+        self._check_owner()
+        if len(self.optimizer._groups) != len(self._gradients[0]):
+            raise RuntimeError(
+                "DataParallel: parameter groups were added since backward(); call it again"
+            )
+        self._apart = False
         try:
             runs = self.optimizer.gathered()
             others = (
@@ -144,19 +169,30 @@ class DataParallel(Alone):
             raise
 
     def close(self) -> None:
-        if self in _STARTED:
-            _STARTED.discard(self)
-            del self.optimizer.step
-        for process, pipe in self._workers:
+        """End the other processes; bring gradients and memory back to this one."""
+        is_owner = os.getpid() == self._owner[0]  # and not a child that was forked meanwhile
+        for process, pipe in self._workers if is_owner else ():
             pipe.close()
             process.kill()
             process.join()
-        self._workers = []
+        if self in _STARTED:
+            _STARTED.discard(self)
+            del self.optimizer.step
+            groups = self.optimizer._groups
+            if self._apart and is_owner:
+                with suppress(RuntimeError):  # parameters were moved: no step can follow
+                    runs = [group.gathered() for group, _ in zip(groups, self._gradients[0])]
+                    self._summed(self.optimizer.work(runs))
+            for group in groups:
+                group.move(np.zeros)
+        self._workers, self._gradients, self._apart = [], [], False
 
     def _backward_together(self, shards: Sequence[Any], add: bool) -> list[float]:
         if not self._workers:
             self._start()
-        drawn = [g.integers(0, 2**63, self.processes - 1).tolist() for g in generators(self._seen)]
+        drawn = [
+            g.integers(0, 2**63, self.processes - 1).tolist() for g in generators(self._captured)
+        ]
         for worker, seeds, shard in zip(
             self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]
         ):
@@ -170,8 +206,8 @@ class DataParallel(Alone):
 
     # -- what every process does -----------------------------------------------------------------
 
-    def _surroundings(self) -> list[Any]:
-        return [p.requires_grad for p in self._parameters()] + surroundings(self.loss)
+    def _state(self) -> list[Any]:
+        return [p.requires_grad for p in self._parameters()] + captured_state(self.model)
 
     def _parameters(self) -> list[Tensor]:
         return [p for group in self.optimizer._groups for p in group.parameters]
@@ -205,12 +241,12 @@ class DataParallel(Alone):
             raise RuntimeError(
                 "DataParallel: another one has processes for this optimizer; close() it first"
             )
-        if any(other._thread != threading.get_ident() for other in _STARTED):
+        self._owner = os.getpid(), threading.get_ident()
+        if any(other._owner != self._owner for other in _STARTED):
             raise RuntimeError(
                 "DataParallel: another thread has one with processes; fork from one thread only"
             )
-        self._thread = threading.get_ident()
-        self._seen = self._surroundings()
+        self._captured = self._state()
         context = multiprocessing.get_context("fork")
         groups = self.optimizer._groups
         for group in groups:
@@ -248,8 +284,14 @@ class DataParallel(Alone):
             "optimizer's"
         )
 
-    def _check_thread(self) -> None:
-        if self._thread != threading.get_ident():
+    def _check_owner(self) -> None:
+        process, thread = self._owner
+        if process != os.getpid():
+            raise RuntimeError(
+                "DataParallel: it was started by another process, of which this is a fork; "
+                "close() it before the fork"
+            )
+        if thread != threading.get_ident():
             raise RuntimeError(
                 "DataParallel: it was started by another thread; use it in one thread only"
             )
@@ -282,7 +324,7 @@ class DataParallel(Alone):
                 group.grad = grad
             if kind == "run":
                 seeds, shard, add = args
-                reseed(generators(self._seen), seeds)
+                reseed(generators(self._captured), seeds)
                 return self._run(shard, add), None
             if kind == "sum":
                 self._work = self._own_work(args[0], rank, self.processes)

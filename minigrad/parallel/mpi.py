@@ -3,38 +3,47 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..core.tensor import Tensor
 from ..optim import Optimizer
+from ..optim.optimizer import has_gradient
 from ..runtime import available_cores, get_num_threads, threads
 from . import job
-from .bfloat16 import add_up_in_bfloat16
-from .buckets import Buckets
+from .captured_state import captured_state, generators, reseed
 from .forked import DataParallel
 from .protocol import Alone
-from .surroundings import generators, reseed, surroundings
 
 __all__ = ["MPIParallel"]
 
+_AT_ONCE = 1 << 21  # numbers that are summed by one message, for which MPI takes as much memory
+
 
 class MPIParallel(Alone):
-    """Steps of all ranks of a job that mpiexec or srun started; each may fork `processes` for its
-    own cores.
+    """Steps of all ranks of a job that mpiexec or srun started.
 
         mpiexec -n 4 python train.py        # in which a Trainer finds its ranks by itself, or
-        Trainer(..., parallel=functools.partial(MPIParallel, processes=2, bfloat16=True))
+        Trainer(..., parallel=functools.partial(MPIParallel, processes=2))
 
     Each rank calls `backward` with its own shards (none, where a batch has too few rows). Gradients
-    are summed in place by all-reduce, a bucket of at least `bucket_bytes` at a time, once a step.
-    With `overlap` a thread does it while backward goes on: by default where a rank has a core to
-    spare, and no processes. With `bfloat16` gradients travel in 16 bits: half the bytes, sums in 32
-    bits, rounded before and after. Needs mpi4py and an MPI (`pip install mpi4py mpich`).
+    are summed in place by all-reduce, once a step. `seconds`, `bytes` and `messages` count what
+    that took, with the time that a rank waits for slower ones. Needs mpi4py and an MPI (`pip
+    install mpi4py mpich`).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    loss : function
+        Takes a shard and returns a scalar.
+    processes : int
+        How many processes each rank forks, for its own cores: see `DataParallel`.
+    model : Module or None
+        The module that `loss` uses, several in a `ModuleList`; None if it uses none.
     """
 
     def __init__(
@@ -43,90 +52,69 @@ class MPIParallel(Alone):
         loss: Callable[[Any], Tensor],
         processes: int = 1,
         *,
-        bfloat16: bool = False,
-        overlap: bool | None = None,
-        bucket_bytes: int = 1 << 23,
+        model: Any,
     ) -> None:
-        super().__init__(optimizer, loss)
+        super().__init__(optimizer, loss, model=model)
         self.comm = job.begin()
         self.rank, self.size = self.comm.rank, self.comm.size
         self._own = (
-            Alone(optimizer, loss) if processes == 1 else DataParallel(optimizer, loss, processes)
+            Alone(optimizer, loss, model=model)
+            if processes == 1
+            else DataParallel(optimizer, loss, processes, model=model)
         )
         self.parts = self._own.parts
-        if overlap is None:
-            overlap = available_cores() > 1
-        self.overlap = bool(overlap) and self.size > 1 and processes == 1
-        add_up = partial(add_up_in_bfloat16, self.comm) if bfloat16 else self._summed
-        self.buckets = Buckets(optimizer, add_up, bucket_bytes, self.overlap)
         if isinstance(self._own, DataParallel) and self.size > 1:
-            self._own.reduce = self._reduce_sum
-        self._reduced = False
+            self._own.reduce = self._sum_gradients
+        self.seconds, self.bytes, self.messages = 0.0, 0, 0
         self._contexts = ExitStack()
 
     # -- steps -------------------------------------------------------------------------------------
 
-    def backward(self, shards: Sequence[Any], add: bool = False, last: bool = False) -> list[float]:
-        if add and self._reduced:
-            raise RuntimeError(
-                "MPIParallel: backward(last=True) has summed the gradients already; call step() "
-                "first"
-            )
+    def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
         if self.size == 1:
             return self._own.backward(shards, add)
-        self._reduced = False
-        every = generators(surroundings(self.loss))
+        every = generators(captured_state(self.model))
         seeds = [int(generator.integers(0, 2**63, self.size)[self.rank]) for generator in every]
         common = [generator.bit_generator.state for generator in every]
         reseed(every, seeds)
         try:
-            losses = self._backward_of_own(shards, add, last)
+            if not shards:  # of this batch there are no rows for this rank
+                self._own.backward([None], add)
+                return []
+            return self._own.backward(shards, add)
         finally:
             for generator, state in zip(every, common):
                 generator.bit_generator.state = state
-        if last and self.parts == 1:
-            self._reduce()
-        return losses
-
-    def _backward_of_own(self, shards: Sequence[Any], add: bool, last: bool) -> list[float]:
-        if self.parts > 1:
-            return self._own.backward(shards or [None], add)[: len(shards)]
-        if not shards and not add:
-            self.optimizer.zero_grad()
-        self.buckets.begin()
-        losses = []
-        for i, shard in enumerate(shards):
-            on_leaf = (
-                self.buckets.on_leaf if last and self.overlap and i == len(shards) - 1 else None
-            )
-            losses.append(self._backward(shard, add or i > 0, on_leaf))
-        return losses
 
     def step(self) -> float | None:
-        if self.size > 1 and not self._reduced:
-            self._reduce()
-        self._reduced = False
+        if self.size > 1:
+            self._gather()
         return self._own.step()
 
-    def _reduce(self) -> None:
-        """Sum the gradients that are in this process over all ranks; those of several are summed by
-        `step` first.
-        """
-        self.buckets.gather()
+    def _gather(self) -> None:
+        """Sum the gradients over all ranks; those of forked processes are summed by their step."""
+        groups = self.optimizer._groups
+        present = [has_gradient(p) for group in groups for p in group.parameters]
+        for group in groups:
+            group.fill()
         if self.parts == 1:
-            self.buckets.send_rest()
-        self.buckets.bind(
-            self._summed(self.buckets.present()) > 0
-        )  # what has a gradient on one rank has one on all
-        self._reduced = True
+            self._sum_gradients()
+        somewhere = iter(self._summed(np.array(present, np.int64)) > 0)
+        for group in groups:
+            for p, place in zip(group.parameters, group.places):
+                if next(somewhere):  # what has a gradient on one rank has one on all
+                    p.grad = group.grad[place].reshape(p.shape)
 
-    def _reduce_sum(self) -> None:
-        """Sum over all ranks what the processes of this one have added up."""
-        self.buckets.begin()
-        self.buckets.send_rest()
+    def _sum_gradients(self) -> None:
+        """Sum the flat gradients over all ranks, in place."""
+        began = time.perf_counter()
+        for group in self.optimizer._groups:
+            for start in range(0, group.size, _AT_ONCE):
+                self.bytes += self._summed(group.grad[start : start + _AT_ONCE]).nbytes
+                self.messages += 1
+        self.seconds += time.perf_counter() - began
 
-    # -- communication between ranks
-    # ------------------------------------------------------------------
+    # -- communication between ranks ---------------------------------------------------------------
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
         return self._summed(np.array(numbers, np.float64)).tolist()
@@ -160,8 +148,7 @@ class MPIParallel(Alone):
         self.comm.Allreduce(MPI.IN_PLACE, array)
         return array
 
-    # -- beginning and end
-    # -----------------------------------------------------------------------------
+    # -- beginning and end -------------------------------------------------------------------------
 
     def __enter__(self) -> MPIParallel:
         job.working(True)

@@ -38,7 +38,6 @@ def facts(trainer: Any) -> dict[str, Any]:
             for name in (*COUNTS, "step", "epoch", "batch", "best", "worse")
         },
         "processes of a rank": trainer.parallel.parts,
-        "bfloat16": getattr(trainer.parallel, "bfloat16", False),
         "the model": digest(repr(trainer.model)),
         "the weights": digest(trainer.model.state_dict()),
         "the optimizer": type(trainer.optimizer).__name__,

@@ -29,7 +29,7 @@ class SharedLosses:
 
     def __init__(self, model: Module, objective: Any, optimizer: Optimizer, parallel: Any) -> None:
         self.model, self.objective = model, objective
-        self.parallel = start_parallel(parallel, optimizer, self._loss)
+        self.parallel = start_parallel(parallel, optimizer, self._loss, model=model)
         self.interrupts = Interrupts()
         self._alone = self._together = Alone(optimizer, self._loss)
 
@@ -74,7 +74,7 @@ class SharedLosses:
         loss = 0.0
         for i, own in enumerate(parts):
             shards = [(part, max(count, 1)) for part in own]
-            loss += sum(parallel.backward(shards, add=i > 0, last=i == len(parts) - 1))
+            loss += sum(parallel.backward(shards, add=i > 0))
         return parallel.sum([loss])[0], count, bool(stop)
 
     def _own_parts(self, batch: Any, by_rows: bool) -> list[Any]:

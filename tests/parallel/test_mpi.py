@@ -23,8 +23,7 @@ from runs import timeless
 
 import minigrad as mg
 import nn
-from minigrad import MissingExtraError, Tensor, optim
-from minigrad.io.safetensors import from_bfloat16, to_bfloat16
+from minigrad import MissingExtraError
 from minigrad.launcher import launched
 from minigrad.parallel import job
 from minigrad.runtime import available_cores
@@ -91,8 +90,8 @@ def run(size: int, *words: Any, code: int = 0) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of two ranks on batches of all kinds; and steps in all forms: buckets, overlap with backward, forked
-    processes, 16 bits. These are held against one process in tests/support/ranks.py."""
+    """Runs of two ranks on batches of all kinds; and steps, with forked processes too. These are held against one
+    process in tests/support/ranks.py."""
     out = tmp_path_factory.mktemp("ranks")
     assert run(2, "whole_runs", out, "steps", *ranks.KINDS, "dropout") == ("", "")
     return out
@@ -375,68 +374,3 @@ def test_a_launcher_of_another_mpi_is_told(tmp_path: Path) -> None:
         "the launcher started 4 processes, but MPI sees 1: the launcher belongs to another MPI"
         in done.stderr
     )
-
-
-# -- parts -------------------------------------------------------------------------------------------
-
-
-def test_leaves_are_told_of_as_soon_as_their_gradients_are_whole() -> None:
-    """With a leaf that is read in several places, and one that a later operation reads first."""
-    rng = np.random.default_rng(0)
-    make = lambda: [Tensor(rng.standard_normal((3, 3)), True) for _ in range(4)]
-    leaves = make()
-    a, b, c, d = leaves
-
-    def loss() -> Tensor:
-        h = mg.tanh(a @ b)
-        h = mg.tanh(h @ c + a)
-        return (mg.linear(h, d) * b).sum()
-
-    sent: list[tuple[int, np.ndarray]] = []
-    numbers = {leaf._node: i for i, leaf in enumerate(leaves) if leaf._needed_node("test")}
-    loss()._send_back(on_leaf=lambda node: sent.append((numbers[node], np.array(node.grad))))
-    assert [number for number, _ in sent] == [3, 2, 1, 0] or [number for number, _ in sent] == [
-        3,
-        2,
-        0,
-        1,
-    ]
-    early = [leaf.grad.numpy().copy() for leaf in leaves]
-    for leaf in leaves:
-        leaf.grad = None
-    loss().backward()
-    for number, grad in sent:
-        np.testing.assert_array_equal(grad, leaves[number].grad.numpy())
-        np.testing.assert_array_equal(early[number], grad)
-
-
-def test_bfloat16_is_the_nearest() -> None:
-    rng = np.random.default_rng(0)
-    x = (rng.standard_normal(2000) * 10.0 ** rng.integers(-40, 38, 2000)).astype(np.float32)
-    x = np.concatenate([x, np.float32([0.0, -0.0, 1.0, 3.3e38])]).astype(float)
-    halves = to_bfloat16(x)
-    found = from_bfloat16(halves).astype(float)
-    finite = np.isfinite(found)
-    for step in (-1, 1):  # no neighbour is nearer
-        other = from_bfloat16((halves.astype(int) + step).astype(np.uint16)).astype(float)
-        both = finite & np.isfinite(other)
-        assert (np.abs(other - x)[both] >= np.abs(found - x)[both]).all()
-    np.testing.assert_array_equal(from_bfloat16(to_bfloat16(found.astype(np.float32))), found)
-    ties = np.float32([1 + 2**-8, 1 + 3 * 2**-8])
-    assert from_bfloat16(to_bfloat16(ties)).tolist() == [1.0, 1 + 2**-6]
-    assert from_bfloat16(to_bfloat16(np.float32([np.inf, -np.inf]))).tolist() == [np.inf, -np.inf]
-    assert np.isnan(from_bfloat16(to_bfloat16(np.float32([np.nan, -np.nan])))).all()
-
-
-def test_buckets_are_whole_parameters_from_the_last_to_the_first() -> None:
-    from minigrad.parallel.buckets import Buckets
-
-    sizes = [3, 5, 2, 2, 1]
-    parameters = [Tensor(np.zeros(n), True) for n in sizes]
-    sent: list[int] = []
-    buckets = Buckets(
-        optim.SGD(parameters, lr=1.0), lambda part: sent.append(len(part)), 4 * 8, overlap=False
-    )
-    buckets.gather()
-    buckets.send_rest()
-    assert sent == [5, 5, 3] and (buckets.bytes, buckets.count) == (13 * 8, 3)

@@ -56,7 +56,9 @@ def test_steps_equal_those_of_one_process(
         model_and_optimizer(clip_norm=0.5),
         model_and_optimizer(clip_norm=0.5),
     )
-    with DataParallel(adam, lambda s: model.loss(*s, reduction="sum") / 30, processes) as together:
+    with DataParallel(
+        adam, lambda s: model.loss(*s, reduction="sum") / 30, processes, model=model
+    ) as together:
         for step in range(3):
             plain.zero_grad()
             for i, whole in enumerate([batch(step), batch(step + 10, 7)]):
@@ -80,7 +82,7 @@ def test_steps_equal_those_of_one_process(
 def test_runs_repeat_and_shards_draw_differently() -> None:
     def run() -> tuple[list[float], np.ndarray]:
         model, adam = model_and_optimizer(dropout=0.5)
-        with DataParallel(adam, lambda s: model.loss(*s)) as together:
+        with DataParallel(adam, lambda s: model.loss(*s), model=model) as together:
             losses = []
             for _ in range(2):
                 losses += together.backward([batch(0)] * 2)
@@ -96,7 +98,7 @@ def test_learning_rates_and_gradients_that_only_some_shards_have() -> None:
     a, b = Tensor(np.zeros(2), True), Tensor(np.zeros(2), True)
     unused = Tensor(np.ones(2), True)
     sgd = optim.SGD([a, b, unused], lr=1.0)
-    with DataParallel(sgd, lambda s: (a if s == 0 else a + b).sum() * 2) as together:
+    with DataParallel(sgd, lambda s: (a if s == 0 else a + b).sum() * 2, model=None) as together:
         assert together.backward([0, 1]) == [0, 0]
         together.step()
         assert a.tolist() == [-4, -4] and b.tolist() == [-2, -2] and unused.grad is None
@@ -116,7 +118,7 @@ def test_failures_are_told_and_leave_nothing_running() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return a.sum() * (np.nan if shard == 3 else 1)
 
-    together = DataParallel(optim.SGD([a], lr=1.0, clip_norm=1.0), loss)
+    together = DataParallel(optim.SGD([a], lr=1.0, clip_norm=1.0), loss, model=None)
     for shard, message in [
         (1, "a shard failed in another process(.|\n)*a bad shard"),
         (2, "process .* was killed by SIGKILL, as the system does when memory runs out$"),
@@ -137,7 +139,7 @@ def test_failures_are_told_and_leave_nothing_running() -> None:
     with pytest.raises(ValueError, match="expected 1 to 2 shards, got 3"):
         together.backward([0, 0, 0])
     with pytest.raises(ValueError, match="expected processes >= 1, got 0"):
-        DataParallel(optim.SGD([a], lr=1.0), loss, 0)
+        DataParallel(optim.SGD([a], lr=1.0), loss, 0, model=None)
 
 
 def test_other_processes_end_with_the_first() -> None:
@@ -145,7 +147,7 @@ def test_other_processes_end_with_the_first() -> None:
     read, write = os.pipe()
     first = os.fork()
     if first == 0:  # a process that is killed while it has others
-        together = DataParallel(optim.SGD([a], lr=1.0), lambda s: a.sum(), processes=3)
+        together = DataParallel(optim.SGD([a], lr=1.0), lambda s: a.sum(), processes=3, model=None)
         together.backward([0, 0, 0])
         os.write(write, " ".join(str(p.pid) for p, _ in together._workers).encode() + b"\n")
         time.sleep(60)
@@ -182,7 +184,7 @@ def test_threads() -> None:
 def test_earlier_gradients_are_added_to_once() -> None:
     a = Tensor(np.zeros(2), True)
     (a * 3).sum().backward()
-    with DataParallel(optim.SGD([a], lr=1.0), lambda s: (a * s).sum()) as together:
+    with DataParallel(optim.SGD([a], lr=1.0), lambda s: (a * s).sum(), model=None) as together:
         together.backward([10, 20], add=True)
         together.step()
     assert a.tolist() == [-33, -33]
@@ -202,12 +204,12 @@ def parameter_and_optimizer() -> tuple[Tensor, optim.SGD]:
 )
 def test_processes_are_a_whole_number(processes: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        DataParallel(parameter_and_optimizer()[1], lambda s: s, processes)
+        DataParallel(parameter_and_optimizer()[1], lambda s: s, processes, model=None)
 
 
 def test_more_processes_than_cores_are_right() -> None:
     p, sgd = parameter_and_optimizer()
-    with DataParallel(sgd, lambda s: (p * s).sum(), 12) as together:
+    with DataParallel(sgd, lambda s: (p * s).sum(), 12, model=None) as together:
         assert together.backward(list(range(12))) == [0] * 12
         together.step()
     assert p.tolist() == [-66, -66]
@@ -215,9 +217,9 @@ def test_more_processes_than_cores_are_right() -> None:
 
 def test_a_second_one_on_the_same_optimizer_is_refused() -> None:
     p, sgd = parameter_and_optimizer()
-    with DataParallel(sgd, lambda s: p.sum()) as first:
+    with DataParallel(sgd, lambda s: p.sum(), model=None) as first:
         first.backward([0, 0])
-        second = DataParallel(sgd, lambda s: p.sum())
+        second = DataParallel(sgd, lambda s: p.sum(), model=None)
         with pytest.raises(
             RuntimeError, match=r"another one has processes for this optimizer; close\(\) it first"
         ):
@@ -231,7 +233,7 @@ def test_a_second_one_on_the_same_optimizer_is_refused() -> None:
 
 def test_the_optimizers_own_step_is_refused_while_others_hold_gradients() -> None:
     p, sgd = parameter_and_optimizer()
-    with DataParallel(sgd, lambda s: p.sum()) as together:
+    with DataParallel(sgd, lambda s: p.sum(), model=None) as together:
         together.backward([0, 0])
         with pytest.raises(
             RuntimeError, match="call step\\(\\) of the DataParallel, not the optimizer's"
@@ -247,7 +249,7 @@ def test_the_optimizers_own_step_is_refused_while_others_hold_gradients() -> Non
 def test_a_parameter_that_is_frozen_later_is_frozen_everywhere() -> None:
     p, q = Tensor(np.zeros(2), True), Tensor(np.zeros(2), True)
     sgd = optim.SGD([p, q], lr=1.0)
-    with DataParallel(sgd, lambda s: (p + q).sum()) as together:
+    with DataParallel(sgd, lambda s: (p + q).sum(), model=None) as together:
         together.backward([0, 0])
         together.step()
         q.requires_grad = False
@@ -258,6 +260,123 @@ def test_a_parameter_that_is_frozen_later_is_frozen_everywhere() -> None:
         together.backward([0, 0])
         together.step()
     assert p.tolist() == [-6, -6] and q.tolist() == [-4, -4]
+
+
+# -- whose memory and whose processes ------------------------------------------------------------------
+
+
+def in_a_fork(function: Any) -> str:
+    """What a forked child writes: the error that `function` raises, or what it returns."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            answer = str(function())
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(writer, answer.encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.parametrize("how", ["DataParallel", "Trainer"])
+def test_memory_is_private_after_closing(how: str) -> None:
+    model = nn.Linear(2, 2, dtype="float64")
+    adam = optim.Adam(model.parameters())
+    x = np.ones((4, 2))
+    if how == "Trainer":
+        loss = lambda model, batch: mg.mean(model(batch) ** 2)
+        nn.Trainer(model, adam, [x], objective=loss, max_steps=2, parallel=2, progress=False).fit()
+    else:
+        with DataParallel(adam, lambda s: (model(s) ** 2).sum(), model=model) as together:
+            together.backward([x, x])
+            together.step()
+            together.backward([x, x])
+    arrays = [
+        *(p.data for p in model.parameters()),
+        *(p.grad.data for p in model.parameters()),
+        *adam.state_dict()["arrays"].values(),
+        adam._groups[0].grad,
+    ]
+    before = [array.copy() for array in arrays]
+
+    def overwrite() -> None:
+        for array in arrays:
+            array[...] = -7.0
+
+    assert in_a_fork(overwrite) == "None"
+    for array, value in zip(arrays, before):
+        np.testing.assert_array_equal(array, value)
+
+
+def test_a_forked_child_cannot_use_what_its_parent_has_open() -> None:
+    p, sgd = parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: (p * s).sum(), model=None) as together:
+        together.backward([1, 2])
+        for use in (together.step, lambda: together.backward([1, 2])):
+            assert "RuntimeError: DataParallel: it was started by another process" in in_a_fork(use)
+        assert "call step() of the DataParallel" in in_a_fork(sgd.step)
+        assert in_a_fork(together.close) == "None"  # and the parent's processes live
+        together.step()
+        together.backward([1, 2])
+        together.step()
+    assert p.tolist() == [-6, -6]
+
+
+def test_gradients_are_whole_after_closing() -> None:
+    p, sgd = parameter_and_optimizer()
+    with DataParallel(sgd, lambda s: (p * s).sum(), 3, model=None) as together:
+        together.backward([1, 2, 3])
+    assert p.grad is not None and p.grad.tolist() == [6, 6]
+    sgd.step()
+    assert p.tolist() == [-6, -6]
+
+
+def test_closing_leaves_parameters_alone_that_were_moved_meanwhile() -> None:
+    model = nn.Linear(2, 2)
+    with DataParallel(
+        optim.SGD(model.parameters(), lr=0.1), lambda s: model(s).sum(), model=model
+    ) as together:
+        together.backward([np.ones((1, 2), np.float32)] * 2)
+        model.astype("float64")
+        weight = model.weight.data
+    assert model.weight.data is weight and model.weight.dtype == np.float64
+
+
+def test_a_group_added_to_the_optimizer_is_trained_by_all_processes() -> None:
+    p, sgd = parameter_and_optimizer()
+    q = Tensor(np.zeros(2), True)
+    with DataParallel(sgd, lambda s: ((p + q) * s).sum(), model=None) as together:
+        together.backward([1, 2])
+        sgd.add_param_group({"params": [q], "lr": 2.0})
+        with pytest.raises(RuntimeError, match="parameter groups were added since backward"):
+            together.step()
+        together.backward([1, 2])
+        together.step()
+    assert p.tolist() == [-3, -3] and q.tolist() == [-6, -6]
+
+
+def test_the_model_that_a_loss_uses_must_be_named() -> None:
+    _, sgd = parameter_and_optimizer()
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'model'"):
+        DataParallel(sgd, lambda s: s)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="DataParallel: model must be a module or None, got 3"):
+        DataParallel(sgd, lambda s: s, model=3)
+
+
+def test_several_models_are_named_together() -> None:
+    first, second = Scaled(), Scaled()
+    sgd = optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    both = nn.ModuleList([first, second])
+    with DataParallel(sgd, lambda s: (first(s) * second(s)).sum(), model=both) as together:
+        together.backward([0, 0])
+        second.factor = 5.0
+        losses = together.backward([0, 0])
+    assert losses[0] == losses[1] == 2 * 5 * 9
 
 
 class Scaled(nn.Module):
@@ -316,7 +435,7 @@ def test_changes_of_a_model_reach_all_processes(change: str, held: str) -> None:
         "partial": functools.partial(lambda m, s: (m(s) ** 2).sum(), model),
     }[held]
     sgd = optim.SGD(model.parameters(), lr=1e-3)
-    with DataParallel(sgd, function) as together:
+    with DataParallel(sgd, function, model=model) as together:
         assert len(set(together.backward([0, 0]))) == 1
         process = together._workers[0][0].pid
         together.backward([0, 0], add=True)
@@ -372,7 +491,7 @@ def test_each_part_of_a_batch_draws_other_numbers() -> None:
     for _ in range(2):
         mg.manual_seed(0)
         module.generator.bit_generator.state = np.random.PCG64(3).state
-        with DataParallel(optim.SGD([draws], lr=1.0), loss) as parallel:
+        with DataParallel(optim.SGD([draws], lr=1.0), loss, model=module) as parallel:
             for _ in range(3):
                 parallel.backward([0, 1])
                 parallel.step()
@@ -383,8 +502,8 @@ def test_each_part_of_a_batch_draws_other_numbers() -> None:
 def test_two_threads_are_refused() -> None:
     (p, sgd), (q, other) = parameter_and_optimizer(), parameter_and_optimizer()
     with (
-        DataParallel(sgd, lambda s: p.sum()) as first,
-        DataParallel(other, lambda s: q.sum()) as second,
+        DataParallel(sgd, lambda s: p.sum(), model=None) as first,
+        DataParallel(other, lambda s: q.sum(), model=None) as second,
     ):
         first.backward([0, 0])
         for error, message in [
@@ -416,7 +535,7 @@ def test_a_killed_process_is_one_line(monkeypatch: pytest.MonkeyPatch, when: str
             os.kill(os.getpid(), signal.SIGKILL)
         return p.sum()
 
-    together = DataParallel(sgd, loss)
+    together = DataParallel(sgd, loss, model=None)
     together.backward(["lives", "lives"])
     if when == "step":
         os.kill(together._workers[0][0].pid, signal.SIGKILL)
@@ -458,7 +577,7 @@ def test_an_exception_in_a_handler_does_not_hang() -> None:
     def handler(number: int, frame: Any) -> None:
         raise TimeoutError("too late")
 
-    together = DataParallel(sgd, loss)
+    together = DataParallel(sgd, loss, model=None)
     before = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
@@ -483,7 +602,7 @@ def loss(shard):
     elif shard:
         os.kill(first, signal.SIGKILL)
     return p.sum()
-DataParallel(optim.SGD([p], lr=1.0), loss, 3).backward([1, 0, 0])
+DataParallel(optim.SGD([p], lr=1.0), loss, 3, model=None).backward([1, 0, 0])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == -signal.SIGKILL and done.stderr == "" and done.stdout == ""
@@ -495,7 +614,7 @@ def test_a_script_that_does_not_close_ends() -> None:
 import numpy as np
 from minigrad import DataParallel, Tensor, optim
 p = Tensor(np.zeros(2), True)
-together = DataParallel(optim.SGD([p], lr=1.0), lambda shard: p.sum(), 3)
+together = DataParallel(optim.SGD([p], lr=1.0), lambda shard: p.sum(), 3, model=None)
 together.backward([1, 0, 0])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -511,7 +630,7 @@ p = Tensor(np.zeros(2), True)
 def loss(shard):
     time.sleep(0.3)
     return p.sum()
-together = DataParallel(optim.SGD([p], lr=1.0), loss, 3)
+together = DataParallel(optim.SGD([p], lr=1.0), loss, 3, model=None)
 together.backward([0, 0, 0])
 try:
     print("ready", flush=True)
@@ -533,7 +652,9 @@ def test_memory_goes_to_the_processes_and_stays_with_the_optimizer() -> None:
     for processes in (1, 2):
         a = Tensor(np.arange(1.0, 5.0), requires_grad=True)
         adam = optim.Adam([a], lr=0.1)
-        with DataParallel(adam, lambda factor, a=a: (a * a * factor).sum(), processes) as parallel:
+        with DataParallel(
+            adam, lambda factor, a=a: (a * a * factor).sum(), processes, model=None
+        ) as parallel:
             for _ in range(3):
                 parallel.backward([1.0, 2.0][:processes] if processes == 2 else [3.0])
                 parallel.step()
@@ -549,7 +670,7 @@ def test_memory_goes_to_the_processes_and_stays_with_the_optimizer() -> None:
 def test_processes_leave_out_a_step_that_is_not_finite() -> None:
     a = Tensor(np.ones(2), requires_grad=True)
     sgd = optim.SGD([a], lr=0.5, skip_nonfinite=True)
-    with DataParallel(sgd, lambda factor: (a * factor).sum(), 2) as parallel:
+    with DataParallel(sgd, lambda factor: (a * factor).sum(), 2, model=None) as parallel:
         parallel.backward([np.nan, 1.0])
         assert np.isnan(parallel.step()) and sgd.skipped == 1 and a.tolist() == [1, 1]
         parallel.backward([1.0, 1.0])

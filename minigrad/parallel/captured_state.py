@@ -1,0 +1,80 @@
+"""What a forked process takes along of a model: its settings, modes, buffers and hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import copy_context
+from functools import cache
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from ..core.changes import last_change
+from ..core.modes import MODE
+from ..core.random import default_generator
+from ..core.tensor import Tensor
+
+__all__ = ["captured_state", "generators", "is_same", "reseed"]
+
+_PLAIN = (int, float, str, tuple)
+
+
+def captured_state(model: Any) -> list[Any]:
+    """Return the modes of this context, the modules of a model, and their attributes.
+
+    An array is followed by the time of its last change; of a dictionary, the functions count,
+    such as hooks. Tensors that have a graph, which a module may keep as results, and lists are
+    passed over.
+    """
+    modes = {variable.name: value for variable, value in copy_context().items()}
+    packages = ("minigrad", "nn")
+    found = [modes[n] for n in sorted(modes) if n != MODE.name and n.split(".")[0] in packages]
+    waiting = [] if model is None else [model]
+    seen = set(map(id, waiting))
+    while waiting:  # not model.modules(), which makes names: this is called before every step
+        module = waiting.pop()
+        found.append(module)
+        for value in vars(module).values():
+            kind = _kind(type(value))  # type: ignore[arg-type]  # a class is hashable
+            if kind == "setting" or (kind == "tensor" and value.is_leaf):
+                found.append(value)
+            elif kind == "module" and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(value)
+            elif kind == "array":
+                found += (value, last_change(value))
+            elif kind == "dict":
+                found += filter(callable, value.values())
+    return found
+
+
+@cache
+def _kind(cls: type) -> str:
+    kinds = {np.ndarray: "array", Tensor: "tensor", dict: "dict", list: "list"}
+    if hasattr(cls, "named_parameters") and hasattr(cls, "modules"):
+        return "module"
+    return next((kinds[k] for k in kinds if issubclass(cls, k)), "setting")
+
+
+def is_same(before: list[Any], now: list[Any]) -> bool:
+    """Return whether two states are equal: plain values by `==`, other objects by identity."""
+    return len(before) == len(now) and (
+        all(map(is_, before, now))
+        or all(
+            a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b)
+            for a, b in zip(before, now)
+        )
+    )
+
+
+def generators(state: list[Any]) -> list[np.random.Generator]:
+    """Return the default generator, and those of a captured state, each once."""
+    own = [value for value in state if isinstance(value, np.random.Generator)]
+    return list({id(generator): generator for generator in (default_generator(), *own)}.values())
+
+
+def reseed(every: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:
+    """Start each generator anew, from a seed of its own."""
+    for generator, seed in zip(every, seeds, strict=True):
+        generator.bit_generator.state = type(generator.bit_generator)(seed).state
