@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rdrop import RDrop
 
 import minigrad as mg
 from minigrad.console import count, run_script, seed
@@ -36,7 +37,6 @@ from nn import (
     AttentionConfig,
     ModelLoss,
     MovingAverage,
-    RDrop,
     RunDirectory,
     Trainer,
     Transformer,

@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from corpora import ALWAYS, chinese_english, english_spanish
+from rdrop import RDrop
 
 import minigrad as mg
 from minigrad import MissingExtraError
@@ -46,7 +47,6 @@ from minigrad.serialization import read_json, write_json
 from nn import (
     ModelLoss,
     ProgressLine,
-    RDrop,
     Trainer,
     Transformer,
     TransformerConfig,

@@ -30,7 +30,7 @@ Models:
 
 Training:
     ArrayBatches, Batches, FunctionLoss, Interrupts, ModelLoss, MovingAverage, Objective,
-    ProgressLine, RDrop, RunDirectory, Stopped, Trainer, WindowBatches, as_batches, as_objective,
+    ProgressLine, RunDirectory, Stopped, Trainer, WindowBatches, as_batches, as_objective,
     average_weights
 
 Generation:
@@ -64,8 +64,11 @@ from .pretrained import *
 from .train import *
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
+    _REMOVED = {"RDrop": "copy the objective from examples/rdrop.py"}  # since version 0.2
 
     def __getattr__(name: str) -> _typing.NoReturn:
+        if name in _REMOVED:  # no AttributeError, of which `from nn import name` drops the text
+            raise ImportError(f"nn.{name} was removed: {_REMOVED[name]}", name=name)
         from minigrad.missing import missing
 
         missing("nn", name)

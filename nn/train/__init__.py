@@ -6,5 +6,4 @@ from .checkpoint import *
 from .interrupts import *
 from .objectives import *
 from .progress import *
-from .rdrop import *
 from .trainer import *

@@ -1,77 +1,80 @@
-"""How far a run is, on standard error: one line that is rewritten in a terminal, a line a
-validation elsewhere.
-"""
+"""Progress on standard error: a bar of tqdm in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
-import shutil
 import sys
-import time
+import threading
 from contextlib import suppress
 from typing import Any
+
+from minigrad.extras import require
 
 __all__ = ["ProgressLine"]
 
 
 class ProgressLine:
-    """Tells of the steps of a run, `total` of them where that is known.
+    """Progress of a run on standard error.
 
-    In a terminal one line is rewritten ten times a second at most, cut to the terminal's width.
-    Where standard error is a file or a pipe, `milestone` writes lines of at most 80 columns, and
-    `update` none.
+    In a terminal, if tqdm is installed, `update` moves a bar. Elsewhere `milestone` writes lines of
+    at most 80 characters, and `update` writes nothing.
+
+    Parameters
+    ----------
+    total : int, optional
+        Number of steps, if it is known.
+    shown : bool
+        False = write nothing.
+    unit : str
+        What is counted.
+    initial : int
+        Steps done before.
     """
 
-    def __init__(self, total: int | None = None, shown: bool = True, unit: str = "step") -> None:
-        self.total, self.unit = total, unit
-        self.shown = shown
-        self.stream = sys.stderr
-        self.live = shown and self.stream is not None and self.stream.isatty()
-        self._first: tuple[float, int] | None = None
-        self._drawn = 0.0
+    def __init__(
+        self,
+        total: int | None = None,
+        shown: bool = True,
+        unit: str = "step",
+        initial: int = 0,
+    ) -> None:
+        self.total, self.unit, self.initial = total, unit, initial
+        self.stream = sys.stderr if shown else None
+        self._bar: Any = None
 
     def update(self, step: int, **figures: Any) -> None:
-        """Show the step and these figures, if a tenth of a second has passed."""
-        now = time.perf_counter()
-        if self._first is None:
-            self._first = now, step
-        if self.live and now - self._drawn >= 0.1:
-            self._drawn = now
-            self._write("\r" + self._fitted(self.line(step, now, figures)))
+        """Show that `step` steps are done, with these figures."""
+        if self._bar is not None:
+            with suppress(OSError, ValueError):  # a closed terminal does not end a run
+                self._bar.set_postfix(figures, refresh=False)
+                self._bar.update(step - self._bar.n)
 
     def milestone(self, step: int, **figures: Any) -> None:
-        """Leave a line that stays."""
-        if self.shown and self.stream is not None:
-            line = self.line(step, time.perf_counter(), figures)
-            self._write("\r" + self._fitted(line) + "\n" if self.live else line[:80] + "\n")
-
-    def line(self, step: int, now: float, figures: dict[str, Any]) -> str:
-        """The step, the figures, and the time that is left."""
-        text = f"{self.unit} {step:,}" + (f"/{self.total:,}" if self.total else "")
-        text += "".join(f"  {name} {value}" for name, value in figures.items())
-        if self._first is not None and self.total and step > self._first[1]:
-            left = (now - self._first[0]) / (step - self._first[1]) * max(0, self.total - step)
-            text += f"  {_clock(left)} left"
-        return text
-
-    @staticmethod
-    def _fitted(line: str) -> str:
-        width = min(shutil.get_terminal_size((80, 24)).columns, 120) - 1
-        return line[:width].ljust(width)
+        """Write a line that stays."""
+        of = f"/{self.total:,}" if self.total else ""
+        line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
+        with suppress(OSError, ValueError):
+            if self._bar is not None:
+                self._bar.write(line, file=self.stream)
+            elif self.stream is not None:
+                print(line[:80], file=self.stream, flush=True)
 
     def __enter__(self) -> ProgressLine:
+        if self.stream is not None and self.stream.isatty():
+            with suppress(ImportError):
+                tqdm = require("tqdm", "a progress bar").tqdm
+                tqdm.monitor_interval = 0  # no thread, and
+                tqdm.set_lock(threading.RLock())  # no lock between processes, since a run may fork
+                self._bar = tqdm(
+                    total=self.total,
+                    initial=self.initial,
+                    unit=f" {self.unit}",
+                    file=self.stream,
+                    dynamic_ncols=True,
+                )
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.live and self._drawn:
-            self._write("\n")
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError, ValueError):  # a closed terminal does not end a run
-            self.stream.write(text)
-            self.stream.flush()
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+        if self._bar is not None:
+            with suppress(OSError, ValueError):
+                self._bar.close()
+            self._bar = None

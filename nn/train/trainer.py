@@ -140,7 +140,8 @@ class Trainer:
             self.model.train()
             self._began = time.perf_counter() - self.seconds
             self._logged = time.perf_counter()
-            line = ProgressLine(self._last_step(), self.progress and self._writes)
+            shown = self.progress and self._writes
+            line = ProgressLine(self._last_step(), shown, initial=self.step)
             try:
                 with self._shared, self._interrupts, line as self._line:
                     if self.parallel.size > 1:

@@ -1,4 +1,4 @@
-"""R-Drop: Liang et al. (2021), arXiv:2106.14448."""
+"""R-Drop: Liang et al. (2021), arXiv:2106.14448. An option of multi30k.py and train_toy_translation.py."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.tensor import Tensor
 from minigrad.optim.settings import checked_number
-
-from ..models.base import IGNORED
-from .objectives import ModelLoss
+from nn import ModelLoss
+from nn.models.base import IGNORED
 
 __all__ = ["RDrop"]
 
 
 class RDrop(ModelLoss):
-    """The loss of a `Transformer` in two passes that differ by dropout, and how far their
-    predictions are apart.
+    """Loss of a `Transformer` in two passes with different dropout, and their divergence.
 
-        RDrop(alpha=5.0, label_smoothing=0.1)
+    For each target token it is (L1 + L2) / 2 + alpha / 2 * (KL(p1 || p2) + KL(p2 || p1)) / 2, half
+    of the paper's, so that `alpha=0` gives the plain loss. In evaluation it is the plain loss. A
+    step takes two to three times as long, and holds the logits of a whole batch: take small
+    batches and accumulate them.
 
-    Of each target token it is (L₁ + L₂) / 2 + alpha / 2 · (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁)) / 2: half the
-    paper's, so that `alpha=0` is the plain loss. In evaluation it is the plain loss. A step costs
-    two to three times as much; logits of a whole batch are held, so take small batches and
-    accumulate them.
+    Parameters
+    ----------
+    alpha : float
+        Weight of the divergence.
+    label_smoothing : float
     """
 
     def __init__(self, alpha: float = 5.0, label_smoothing: float = 0.0) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scripts import load
 
 import minigrad as mg
 import nn
-from nn.train.rdrop import RDrop, _divergence
+
+RDROP = load("rdrop")
+RDrop, _divergence = RDROP.RDrop, RDROP._divergence
 
 SOURCE = np.array([[4, 5, 6, 2], [5, 2, 0, 0]])
 TARGET = np.array([[1, 5, 6, 4, 2], [1, 6, 2, 0, 0]])  # 4 + 2 tokens to predict
