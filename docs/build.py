@@ -31,7 +31,7 @@ from builder import browser, check, diagrams, lessons, page, reference
 from builder.markdown import render
 
 from minigrad.console import count, run_script
-from minigrad.io.paths import read_text
+from minigrad.io.reading import read_text
 
 # The written pages, in the order of the menu; others of docs/ follow those of their group.
 WRITTEN = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from .io.atomic import write_atomically
 from .io.json import as_json, read_json, unique, write_json
+from .io.reading import printable
 from .io.safetensors import SafetensorsFile, write_safetensors
 
 __all__ = ["load_arrays", "read_json", "save_arrays", "write_atomically", "write_json"]
@@ -48,7 +49,7 @@ def load_arrays(
     if written is not None and not mmap and written != (found := _checksum(arrays, notes)):
         raise ValueError(
             f"{path}: changed since it was written: its checksum is {found}, expected "
-            f"{written:.20}; "
+            f"{printable(written, 20)}; "
             f"take a copy of it, or remove {_CHECKSUM} from its metadata if the change is meant"
         )
     data = {}

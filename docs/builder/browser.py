@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from minigrad.io.json import read_json
-from minigrad.io.paths import read_text
+from minigrad.io.reading import read_text
 from nn import Translator
 
 from .page import ASSETS

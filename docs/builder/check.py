@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
-from minigrad.io.paths import read_text
+from minigrad.io.reading import read_text
 
 from . import font
 

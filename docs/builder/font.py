@@ -17,7 +17,7 @@ from fontTools.pens.t2CharStringPen import T2CharStringPen
 from fontTools.pens.transformPen import TransformPen
 from fontTools.ttLib import TTFont
 
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 
 __all__ = ["covered", "make"]
 

@@ -18,7 +18,7 @@ from languages import PROSE, Catalogue, catalogue
 from terminal import differing, plain, sentence
 
 from minigrad.io.json import Settings, kinds_of, read_json
-from minigrad.io.paths import found_file, read_text
+from minigrad.io.reading import found_file, read_text
 
 from . import diagrams
 from .markdown import anchor, code, inline, number

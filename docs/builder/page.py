@@ -10,7 +10,7 @@ from pathlib import Path
 
 from languages import catalogue
 
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 
 __all__ = ["Page", "menu", "words", "write"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import minigrad.docs
 from minigrad.core.registry import FUNCTIONS
-from minigrad.io.paths import read_text
+from minigrad.io.reading import read_text
 
 from .markdown import anchor, inline
 from .operations import operations

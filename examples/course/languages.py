@@ -20,7 +20,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from minigrad.io.paths import read_text
+from minigrad.io.reading import read_text
 
 __all__ = ["LANGUAGES", "Catalogue", "catalogue", "preferred"]
 

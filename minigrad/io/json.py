@@ -8,13 +8,14 @@ import json
 import math
 import os
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from .atomic import write_atomically
-from .paths import found_file
+from .reading import listed, printable, read_bytes
 
 __all__ = [
     "REQUIRED",
@@ -82,27 +83,24 @@ def read_list(path: str | Path, kind: Any) -> list[Any]:
 
 
 def _read(path: str | Path, expected: str) -> Any:
-    path = found_file(path, expected)
+    data = read_bytes(path, expected)
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
+        raise ValueError(f"{path}: not JSON ({printable(error, 200)})") from None
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """An object from the pairs that JSON has for it; a ValueError if one name is given twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(
-            f"{next(name for name in names if names.count(name) > 1)!r:.60} is given twice"
-        )
-    return found
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"'{printable(counts.most_common(1)[0][0])}' is given twice")
+    return result
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return printable(json.dumps(value, ensure_ascii=False, default=str), 57)
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -167,7 +165,8 @@ class Settings(dict[str, Any]):
 
     def fail(self, name: str, expected: str) -> None:
         """The error about an entry."""
-        raise ValueError(f"{self.where}: {name}: expected {expected}, got {_shown(self.get(name))}")
+        value = _shown(self.get(name))
+        raise ValueError(f"{self.where}: {printable(name)}: expected {expected}, got {value}")
 
     def integer(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40
@@ -207,7 +206,11 @@ class Settings(dict[str, Any]):
     def object(self, name: str, default: Any = REQUIRED) -> Any:
         """An object, as settings of its own; a default is given back as it is."""
         value = self.take(name, dict, default)
-        return Settings(value, f"{self.where}: {name}") if isinstance(value, dict) else value
+        return (
+            Settings(value, f"{self.where}: {printable(name)}")
+            if isinstance(value, dict)
+            else value
+        )
 
     def expect_unchanged(self, *names: str, **beside: Any) -> None:
         """An error for an entry that is not as it was when its `checksum` was put under
@@ -219,17 +222,16 @@ class Settings(dict[str, Any]):
         for name, expected in self.object("checksums", {}).items():
             if (not names or name in names) and checksum(entries.get(name)) != expected:
                 raise ValueError(
-                    f"{self.where}: {name} was changed since it was written; put it back, or take "
-                    f"{name} out of "
-                    '"checksums" if the change is meant'
+                    f"{self.where}: {printable(name)} was changed since it was written; put it "
+                    f'back, or take {printable(name)} out of "checksums" if the change is meant'
                 )
 
     def expect_no_others(self) -> None:
         """An error if there is an entry that nobody has taken."""
         if others := sorted(set(self) - self.taken):
             raise ValueError(
-                f"{self.where}: unknown settings: {', '.join(others)}; expected some of "
-                f"{', '.join(sorted(self.taken))}"
+                f"{self.where}: unknown settings: {listed(others)}; expected some of "
+                f"{listed(self.taken, 100)}"
             )
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,11 @@ import numpy as np
 
 from .atomic import write_atomically
 from .json import unique
-from .paths import found_file
+from .reading import found_file, printable
 
 __all__ = [
     "SafetensorsFile",
     "from_bfloat16",
-    "listed",
     "misfit",
     "stored_as",
     "to_bfloat16",
@@ -41,6 +40,9 @@ DTYPES = {
 _BITS_OF_OTHERS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8}
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 _LARGEST_HEADER = 100_000_000
+_MOST_ARRAYS = 100_000
+_MOST_AXES = 64  # as in NumPy
+_LONGEST_NAME = 1000
 _BLOCK = 1 << 18  # numbers that are looked at at once
 
 
@@ -166,12 +168,13 @@ def _no_constant(name: str) -> Any:
 
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """The entries in the order of their bytes, and the metadata."""
+    _check_count(text.count(b'"data_offsets"'))  # parsing millions of them takes long
     try:
         header = json.loads(
             text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant
         )
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"its header is not JSON: {error}") from None
+        raise ValueError(f"its header is not JSON: {printable(error, 200)}") from None
     if not isinstance(header, dict):
         raise ValueError(f"its header is {type(header).__name__}, expected an object")
     metadata = header.pop("__metadata__", None) or {}
@@ -179,21 +182,40 @@ def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
         isinstance(value, str) for value in metadata.values()
     ):
         raise ValueError("its __metadata__ is not an object of texts")
+    _check_count(len(header))
     entries = {name: _entry(name, data) for name, data in header.items()}
     return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
 
 
+def _check_count(count: int) -> None:
+    if count > _MOST_ARRAYS:
+        raise ValueError(f"its header must have at most {_MOST_ARRAYS:,} arrays, got {count:,}")
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= _LONGEST_NAME and name.isprintable()
+
+
 def _entry(name: str, data: Any) -> Entry:
+    if not _is_name(name):
+        raise ValueError(
+            f"the name of an array must have at most {_LONGEST_NAME:,} printable characters, got "
+            f"'{printable(name)}'"
+        )
     if not isinstance(data, dict) or not {"dtype", "shape", "data_offsets"} <= set(data):
-        raise ValueError(f"{name}: expected dtype, shape and data_offsets, got {str(data)[:80]}")
+        raise ValueError(
+            f"{name}: expected dtype, shape and data_offsets, got {printable(data, 80)}"
+        )
     dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
     if not isinstance(dtype, str) or (dtype not in DTYPES and dtype not in _BITS_OF_OTHERS):
-        raise ValueError(f"{name}: unknown dtype {dtype!r}")
+        raise ValueError(f"{name}: unknown dtype '{printable(dtype)}'")
     for value in (shape, offsets):
         if not isinstance(value, list) or not all(
             type(n) is int and 0 <= n < 1 << 63 for n in value
         ):
-            raise ValueError(f"{name}: expected lists of sizes, got {str(value)[:80]}")
+            raise ValueError(f"{name}: expected lists of sizes, got {printable(value, 80)}")
+    if len(shape) > _MOST_AXES:
+        raise ValueError(f"{name}: an array has at most {_MOST_AXES} axes, got {len(shape):,}")
     if len(offsets) != 2:
         raise ValueError(f"{name}: expected two data_offsets, got {len(offsets)}")
     if math.prod(size or 1 for size in shape) >= 1 << 60:
@@ -282,8 +304,8 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
     """The format's name for the dtype in which an array is stored; floating ones are to be of
     `dtype`, if given.
     """
-    if not isinstance(name, str) or name == "__metadata__":
-        raise ValueError(f"write_safetensors: {name!r} cannot be the name of an array")
+    if not isinstance(name, str) or name == "__metadata__" or not _is_name(name):
+        raise ValueError(f"write_safetensors: {name!r:.60} cannot be the name of an array")
     if dtype is not None and array.dtype.kind == "f":
         if dtype == "bfloat16":
             return "BF16"
@@ -311,9 +333,3 @@ def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
         if bad
         else ""
     )
-
-
-def listed(names: Iterable[str], most: int = 8) -> str:
-    """Names of arrays for a message: the first of them, and how many more there are."""
-    names = sorted(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

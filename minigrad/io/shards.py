@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from .json import read_json, write_json
-from .paths import found_file
+from .reading import found_file, listed, printable
 from .safetensors import (
     DTYPES,
     Entry,
     SafetensorsFile,
-    listed,
     misfit,
     stored_as,
     write_safetensors,
@@ -48,7 +47,7 @@ class SafetensorsFolder(dict[str, Entry]):
             others = sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern))
             if others and not whole.is_file():
                 raise ValueError(
-                    f"{directory}: {others[0]} is not read, since it is not safetensors (a pickle "
+                    f"{directory}: {printable(others[0])} is not read, since it is not safetensors (a pickle "
                     "can run any code); "
                     "convert it with transformers' from_pretrained and save_pretrained"
                 )
@@ -86,9 +85,10 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
     """Which of the files that an index names has which array."""
     shards = read_json(index).object("weight_map")
     names = {name: shards.text(name) for name in shards}
-    if outside := [n for n in names.values() if Path(n).name != n or n in ("", ".", "..")]:
+    if outside := [n for n in set(names.values()) if not _is_file_name(n)]:
         raise ValueError(
-            f"{index}: weight_map: expected names of files of this folder, got {outside[0]!r}"
+            f"{index}: weight_map: expected names of files of this folder, got "
+            f"'{printable(outside[0])}'"
         )
     expected = f"{INDEX} says that it holds some of the weights"
     files = {
@@ -102,6 +102,15 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
             f"{index}: {listed(others)} in the files that it names, but not in its weight_map"
         )
     return {name: files[file] for name, file in names.items()}
+
+
+def _is_file_name(name: str) -> bool:
+    return (
+        name.isprintable()
+        and len(name) <= 255
+        and Path(name).name == name
+        and name not in ("", ".", "..")
+    )
 
 
 def write_shards(

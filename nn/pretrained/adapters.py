@@ -12,7 +12,8 @@ import numpy as np
 
 from minigrad.io.atomic import read_together, replace_together
 from minigrad.io.json import Settings, read_json, write_json
-from minigrad.io.safetensors import SafetensorsFile, listed, write_safetensors
+from minigrad.io.reading import listed, printable
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 from ..layers import init
 from ..layers.linear import Linear
@@ -206,6 +207,12 @@ def _expected(
     B and the scale.
     """
     stem = _STEM if any(name.startswith(_STEM) for name in file) else ""
+    for name in ("rank_pattern", "alpha_pattern"):
+        if (count := len(settings.object(name, {}))) > len(maps):
+            raise ValueError(
+                f"{settings.where}: {name}: expected at most {len(maps)} entries, one for "
+                f"each of the model's maps, got {count:,}"
+            )
     saved = settings.list("modules_to_save", str, None) or ()
     found = {
         re.sub(r"\.(lora_[AB]\.weight|weight|bias)$", "", name.removeprefix(stem)) for name in file
@@ -264,22 +271,31 @@ def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settin
 
 
 def _of(settings: Settings, patterns: str, path: str, default: float) -> Any:
-    """The number of the first pattern that is the name of a map, or what it ends in, or a regular
-    expression for it.
+    """Return the number of the first pattern that matches a map's name, or else the default.
+
+    A pattern is the end of a name, or a regular expression for it.
     """
     found = settings.object(patterns, {})
     for pattern in found:
-        if (
-            re.search(r"\)[*+?{]", pattern) or len(re.findall(r"[*+{]", pattern)) > 3
-        ):  # some of these never end
+        if _can_backtrack(pattern):
             raise ValueError(
-                f"{found.where}: {pattern!r:.60}: expected a name, or a simpler regular expression"
+                f"{found.where}: '{printable(pattern)}': expected a name, or a simpler regular "
+                "expression"
             )
         try:
             if re.fullmatch(rf"(.*\.)?({pattern})", path):
                 return found.number(pattern, low=0, high=1e30)
         except re.error as error:
             raise ValueError(
-                f"{found.where}: {pattern!r:.60}: not a regular expression ({error})"
+                f"{found.where}: '{printable(pattern)}': not a regular expression ({error})"
             ) from None
     return default
+
+
+def _can_backtrack(pattern: str) -> bool:
+    """Return whether matching a regular expression may take exponential time.
+
+    Groups with extensions, such as comments and flags, could hide a repeated group.
+    """
+    has_groups = "(?" in pattern or re.search(r"\)[*+?{]", pattern)
+    return bool(has_groups) or len(pattern) > 1000 or len(re.findall(r"[*+{]", pattern)) > 3

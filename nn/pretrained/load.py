@@ -10,7 +10,7 @@ import numpy as np
 
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.safetensors import listed
+from minigrad.io.reading import FileCopies, listed
 from minigrad.io.shards import SafetensorsFolder
 from minigrad.runtime import in_parallel
 
@@ -75,7 +75,7 @@ def _load(folder: _Folder, dtype: str, generator: np.random.Generator | None) ->
         origin = new_origin(folder.name, model, folder.head, folder.settings)
     origin.generation = options
     if (path := Path(folder.generation.where)).is_file():
-        origin.files = {path.name: path.read_bytes()}
+        origin.files = FileCopies(path.parent, [path.name])
     model.origin = origin
     return model.eval()
 

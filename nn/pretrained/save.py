@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.io.atomic import replace_together, write_bytes
+from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
+from minigrad.io.reading import FileCopies
 from minigrad.io.shards import WEIGHT_FILES, write_shards
 
 from ..models.base import Model
@@ -36,7 +37,7 @@ class Origin:
     head: str
     places: dict[str, Place]
     kept: dict[str, np.ndarray] = field(default_factory=dict)
-    files: dict[str, bytes] = field(default_factory=dict)
+    files: FileCopies = field(default_factory=lambda: FileCopies("."))
     generation: dict[str, Any] = field(default_factory=dict)
 
 
@@ -86,8 +87,7 @@ def save(
     with replace_together(directory, "config.json", stale) as part:
         write_shards(part, _arrays(model, origin), dtype, max_shard_size)
         write_json(part / "config.json", settings, 2)
-        for name, data in origin.files.items():
-            write_bytes(part / name, data)
+        origin.files.write(part)
         if text is not None:
             text.save(part)
 

@@ -10,6 +10,7 @@ from typing import Any
 import minigrad as mg
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json, read_list
+from minigrad.io.reading import printable
 
 from ..layers import init
 from ..layers.linear import Identity, Linear
@@ -96,9 +97,12 @@ def _modules(path: Path, width: int) -> dict[str, Any]:
     kinds = [module.text("type").rpartition(".")[2] for module in modules]
     if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
         order = "Transformer, Pooling, Dense (any number) and Normalize (or not), in this order"
-        raise ValueError(f"{path}: expected {order}, got {', '.join(kinds)}")
+        raise ValueError(f"{path}: expected {order}, got {printable(', '.join(kinds), 200)}")
     if modules[0].text("path", ""):
         modules[0].fail("path", "an empty one: the model in the folder itself")
+    for module in modules:
+        if not re.fullmatch(r"[\w. /-]{0,200}", name := module.text("path", "")) or ".." in name:
+            module.fail("path", "a directory in this one")
     folders = [path.parent / module.text("path", "") for module in modules]
     pooling, maps = (
         _pooling(read_json(folders[1] / "config.json"), width),

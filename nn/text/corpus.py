@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 from minigrad.serialization import write_atomically
 
 __all__ = ["IndexedPairs"]

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.io.atomic import write_bytes
 from minigrad.io.json import Settings
+from minigrad.io.reading import FileCopies, listed, printable
 
 from .batches import padded
 from .templates import render
-from .tokenize import check_texts
+from .tokenize import check_texts, library_errors
 
 __all__ = ["ModelText"]
 
@@ -57,8 +57,8 @@ class ModelText:
     the model takes, if the folder says.
     """
 
-    def __init__(self, tokenizer: Any, settings: Settings, files: Mapping[str, bytes]) -> None:
-        self.tokenizer, self.settings, self.files = tokenizer, settings, dict(files)
+    def __init__(self, tokenizer: Any, settings: Settings, files: FileCopies) -> None:
+        self.tokenizer, self.settings, self.files = tokenizer, settings, files
         self._lock = threading.Lock()
         tokenizer.no_padding()
         self.bos_id, self.eos_id, self.pad_id = map(
@@ -155,11 +155,12 @@ class ModelText:
                 self.tokenizer.no_truncation()
             else:
                 self.tokenizer.enable_truncation(max_len)
-            found = self.tokenizer.encode_batch(given, add_special_tokens=special)
+            with library_errors(f"{self.settings.where}: the tokenizer cannot encode this text"):
+                found = self.tokenizer.encode_batch(given, add_special_tokens=special)
         rows = [e.ids if language is None else self._from(language, e) for e in found]
         largest = max((max(ids) for ids in rows if ids), default=0)
         if self.vocab_size is not None and largest >= self.vocab_size:
-            told = f"{self.tokens([largest])[0]!r} has the id {largest}, but the model, by config.json,"
+            told = f"{self.tokens([largest])[0]!r:.60} has the id {largest}, but the model, by config.json,"
             raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
         return rows, [e.type_ids for e in found]
 
@@ -203,7 +204,9 @@ class ModelText:
         """
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
-        return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special))
+        with library_errors(f"{self.settings.where}: the tokenizer cannot decode these ids"):
+            text = self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special)
+        return str(text)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
         """The text of ids that come one after another, in pieces: each as soon as its characters
@@ -247,11 +250,7 @@ class ModelText:
             else "default"
         )
         if name not in templates:
-            told = (
-                f"no default among {', '.join(sorted(templates))}"
-                if templates
-                else "not a model for chats"
-            )
+            told = f"no default among {listed(templates)}" if templates else "not a model for chats"
             raise ValueError(f"{self.settings.where}: no chat_template: {told}")
         file = (
             "chat_template.jinja"
@@ -272,9 +271,8 @@ class ModelText:
             "documents": None,
             "add_generation_prompt": reply,
         }
-        return render(templates[name], str(where), {**given, **special, **variables})
+        return render(templates[name], printable(where, 500), {**given, **special, **variables})
 
     def save(self, directory: str | Path) -> None:
         """Write the files that it was loaded from, byte by byte."""
-        for name, data in self.files.items():
-            write_bytes(Path(directory) / name, data)
+        self.files.write(directory)

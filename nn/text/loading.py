@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.paths import found_file, read_text
+from minigrad.io.reading import FileCopies, found_file, printable, read_text
 
 from .huggingface import SPECIAL, ModelText
 from .legacy_tokenizers import byte_level_tokenizer, wordpiece_tokenizer
 from .sentencepiece import marian_tokenizer
+from .tokenize import library_errors
 
 __all__ = ["load"]
 
@@ -43,6 +45,8 @@ KINDS = (
 )
 """What a tokenizer is made of: the first of these whose files are all there."""
 HOW = "; transformers' AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
+MOST_STEPS, LARGEST_GROWTH = 100, 16
+"""Bounds of a normalizer or decoder."""
 MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
 """What is meant where its settings do not say."""
 
@@ -63,7 +67,7 @@ def _load(directory: Path) -> ModelText:
         for path in directory.glob("additional_chat_templates/*.jinja")
     )
     names = [name for name in (*TOKENIZER_FILES, *more) if os.path.lexists(directory / name)]
-    files = {name: found_file(directory / name).read_bytes() for name in names}
+    files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # an error for what is no text, which the library would take
     library = require("tokenizers", "the tokenizer of a published model")
@@ -73,19 +77,10 @@ def _load(directory: Path) -> ModelText:
         f"expected it, or vocab.txt, or vocab.json and merges.txt or source.spm{HOW}",
     )
     settings = _settings(directory, names)
-    try:
+    with library_errors(f"{path}: not the file of a tokenizer", directory):
         tokenizer = _tokenizer(path, settings, library)
-    except MissingExtraError:
-        raise
-    except Exception as error:
-        text = (
-            str(error)
-            if str(error).startswith(str(directory))
-            else f"{path}: not the file of a tokenizer ({error})"
-        )
-        raise ValueError(text) from None
-    if name == "tokenizer.json":
-        _check_tokenizer(read_json(path), tokenizer)
+        if name == "tokenizer.json":
+            _check_tokenizer(read_json(path), tokenizer)
     return ModelText(tokenizer, settings, files)
 
 
@@ -105,6 +100,8 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
     """What the library takes without a word: one id for two tokens, and special tokens under ids of
     others.
     """
+    for part in ("normalizer", "decoder"):
+        _check_growth(settings, part)
     words, by_id = settings["model"].get("vocab"), dict[int, str]()
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
     for word, i in [*(words.items() if isinstance(words, dict) else ()), *added]:
@@ -132,8 +129,45 @@ def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
             if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]
         ]
         if wrong := sorted(used - set(special)) + odd:
-            wanted = f"expected {wrong[0]!r} with the id of the vocabulary"
+            wanted = f"expected {wrong[0]!r:.60} with the id of the vocabulary"
             raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
+
+
+def _check_growth(settings: Settings, part: str) -> None:
+    """Check that a normalizer or decoder has few steps that multiply the length of a text."""
+    steps = _steps(settings.get(part))
+    growth = math.prod(max(1.0, _growth(step)) for step in steps[:MOST_STEPS])
+    if len(steps) > MOST_STEPS or growth > LARGEST_GROWTH:
+        raise ValueError(
+            f"{settings.where}: {part}: expected at most {MOST_STEPS} steps that make a text at "
+            f"most {LARGEST_GROWTH} times as long, got {len(steps)} that make it "
+            f"{printable(growth, 10)} times as long"
+        )
+
+
+def _steps(step: Any) -> list[dict[str, Any]]:
+    """Return the steps of nested sequences in one list."""
+    if not isinstance(step, dict):
+        return []
+    if step.get("type") != "Sequence":
+        return [step]
+    inner = step.get("normalizers") or step.get("decoders") or ()
+    return [one for part in inner for one in _steps(part)]
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """Return how many characters of the file's choice can replace one character of a text."""
+    kind = step.get("type")
+    if kind == "Replace":
+        replaced, content = step["pattern"].get("String"), len(step["content"])
+        return content / len(replaced) if replaced else content + 1
+    if kind == "Prepend":
+        return 1 + len(step["prepend"]) / 32
+    if kind == "Precompiled":
+        charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
+        texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")
+        return max(map(len, texts)) / 32  # that of NFKC has 33 bytes
+    return 1
 
 
 def _settings(directory: Path, files: Iterable[str]) -> Settings:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 
 __all__ = ["filter_pairs", "iter_pairs", "read_lines", "read_pairs", "split_pairs"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from minigrad.extras import require
 from minigrad.io.json import read_json
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 
 __all__ = ["marian_tokenizer"]
 

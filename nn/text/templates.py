@@ -15,6 +15,7 @@ from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
 
 from minigrad.extras import require
+from minigrad.io.reading import printable
 
 from .rendering import rendered
 
@@ -57,7 +58,7 @@ def render(source: str, where: str, given: Mapping[str, Any]) -> str:
     )
     what, _, text = answer.decode("utf-8", "surrogatepass").partition("\n")
     if what:
-        raise ValueError(f"{where}: {what}: {text}")
+        raise ValueError(f"{where}: {what}: {printable(text, 1000)}")
     return text
 
 

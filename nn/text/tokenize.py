@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
+from minigrad.io.reading import printable
 
 __all__ = [
     "BPETokenizer",
@@ -167,7 +171,8 @@ class BPETokenizer(Tokenizer):
 
     def split(self, text: str) -> list[str]:
         check_texts([text])
-        return list(self._tokenizer.encode(text).tokens)
+        with library_errors("the tokenizer cannot split this text"):
+            return list(self._tokenizer.encode(text).tokens)
 
     def join(self, tokens: Sequence[str]) -> str:
         return self._tokenizer.decoder.decode(list(tokens)).strip()
@@ -187,6 +192,29 @@ def check_texts(texts: Iterable[Any]) -> None:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(f"{text!r:.60} is no text in UTF-8 ({error.reason})") from None
+
+
+@contextmanager
+def library_errors(message: str, directory: Path | None = None) -> Iterator[None]:
+    """Raise errors of a tokenizer's library, and panics of its Rust code, as a ValueError.
+
+    Parameters
+    ----------
+    message : str
+        The beginning of the error's message.
+    directory : Path, optional
+        Messages that begin with its path are kept as they are.
+    """
+    try:
+        yield
+    except MissingExtraError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        if directory is not None and str(error).startswith(str(directory)):
+            raise ValueError(str(error)) from None
+        raise ValueError(f"{message} ({printable(error, 300)})") from None
 
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:

@@ -25,7 +25,7 @@ import numpy as np
 
 from minigrad.io.atomic import write_bytes
 from minigrad.io.json import checksum, read_json, write_json
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 from minigrad.launcher import launched
 from minigrad.serialization import load_arrays, save_arrays, write_atomically
 

@@ -24,7 +24,7 @@ Damage = tuple[str, Callable[[Path], Any]]
 DEEP: list[Any] = []
 for _ in range(600):
     DEEP = [DEEP]
-NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000, 10**4000, DEEP]  # fmt: skip
+NO_NUMBERS = [None, "x", "", [], {}, [[]], float("nan"), float("inf"), -1, -(10**12), 10**12, 10**30, 1e308, 2.5, True, "1" * 1000, 10**4000, DEEP, "\x1b[2J\x9b\u202e\n", {"\x1b[2J\x9b\u202e": 1}]  # fmt: skip
 
 
 class Hang(BaseException):
@@ -85,7 +85,7 @@ class Judge:
             kind = "hang"
         except self.errors as error:
             text = str(error)
-            one = "\n" not in text and len(text) < 2000
+            one = text.isprintable() and len(text) < 2000
             kind = (
                 "refused"
                 if one and (named is None or named in text)

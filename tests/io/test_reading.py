@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minigrad.io.paths import found_file
+from minigrad.io.reading import found_file
 
 
 def test_only_files_are_found(tmp_path: Path) -> None:

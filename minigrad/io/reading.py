@@ -1,0 +1,124 @@
+"""Reading of files that may come from strangers: bounded sizes, printable messages, no links."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from .atomic import write_bytes
+
+__all__ = ["FileCopies", "found_file", "listed", "printable", "read_bytes", "read_text"]
+
+LARGEST_FILE = 200_000_000
+"""Bytes of a file that is read whole. The largest published tokenizer has about 40,000,000."""
+
+
+def printable(text: object, most: int = 60) -> str:
+    """Return text for a message: without control characters, and cut after `most` characters."""
+    start = str(text)[: most + 1]
+    end = "..." if len(start) > most else ""
+    return (
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start[:most])
+        + end
+    )
+
+
+def listed(names: Iterable[object], most: int = 8) -> str:
+    """Return the first names in order, and how many more there are, for a message."""
+    names = sorted(map(str, names))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(printable(name, 100) for name in names[:most]) + more
+
+
+def found_file(path: str | Path, expected: str = "") -> Path:
+    """Return a path as a Path if it is a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        Directories, pipes and devices are refused: reading a pipe may never end.
+    expected : str
+        The end of the message of the OSError that is raised otherwise.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    name, end = printable(path, 500), f"; {expected}" if expected else ""
+    if path.is_dir():
+        raise IsADirectoryError(f"{name}: a folder, expected a file{end}")
+    if path.exists():
+        raise OSError(f"{name}: a pipe or a device, expected a file{end}")
+    raise FileNotFoundError(
+        f"{name}: {'a link to nothing' if os.path.islink(path) else 'no such file'}{end}"
+    )
+
+
+def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -> bytes:
+    """Return the content of a file of at most `most` bytes; see `found_file` for errors."""
+    path = found_file(path, expected)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= most else b""
+    if max(size, len(data)) > most:
+        name, size = printable(path, 500), max(size, len(data))
+        raise ValueError(f"{name}: the file must have at most {most:,} bytes, got {size:,}")
+    return data
+
+
+def read_text(path: str | Path, expected: str = "") -> str:
+    """Return the text of a UTF-8 file; see `read_bytes` for errors."""
+    data = read_bytes(path, expected)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        name = printable(path, 500)
+        raise ValueError(f"{name}: not UTF-8 ({error.reason} at byte {error.start})") from None
+    if "\0" in text:
+        raise ValueError(f"{printable(path, 500)}: a zero byte; this is no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+class FileCopies(dict[str, bytes]):
+    """The content of files of a directory, to be written unchanged to another directory.
+
+    Parameters
+    ----------
+    directory : str or Path
+        The directory of the files.
+    names : iterable of str
+        The files, as paths relative to it. A link out of the directory, which may lead to a
+        private file, is read, but `write` refuses to copy it. The links to `blobs` in the cache
+        of huggingface_hub are copied.
+    """
+
+    def __init__(self, directory: str | Path, names: Iterable[str] = ()) -> None:
+        super().__init__()
+        directory = Path(directory)
+        self.links: list[str] = []
+        for name in names:
+            path = directory / name
+            self[name] = read_bytes(path)
+            if not _is_inside(path, directory):
+                self.links.append(printable(path, 500))
+
+    def write(self, directory: str | Path) -> None:
+        """Write the files to a directory, or raise a ValueError if one of them was a link."""
+        if self.links:
+            raise ValueError(
+                f"{self.links[0]}: a link to a file outside the directory is not copied; "
+                "replace it with the file"
+            )
+        for name, data in self.items():
+            write_bytes(Path(directory) / name, data)
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
+    """Return whether a file belongs to a directory, after all links were followed."""
+    file, root = path.resolve(), directory.resolve()
+    if file.is_relative_to(root):
+        return True
+    for parent in (root, *root.parents):  # models--NAME/snapshots/REVISION and models--NAME/blobs
+        if parent.parent.name == "snapshots" and parent.parent.parent.name.startswith("models--"):
+            return file.parent == parent.parent.parent / "blobs"
+    return False
