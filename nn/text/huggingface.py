@@ -233,7 +233,7 @@ class ModelText:
         With `reply` it ends where the model is to answer. Encode it with `special=False`: the
         template has the special tokens. `variables` are for the template, such as `tools=` (JSON
         schemas), for which a folder may have a template of its own. Needs `jinja2`; the template
-        runs in a sandbox, in a process of its own.
+        runs in its sandbox, with bounds of work and size.
         """
         if not all(isinstance(message, Mapping) for message in messages):
             expected = 'messages such as {"role": "user", "content": ...}'

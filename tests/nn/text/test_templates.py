@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import ast
 import collections
 import datetime
 import enum
-import gc
 import json
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from subprocess import Popen
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
-from damage import INTENSE, Judge
+from damage import Judge
 from tiny_folders import text_files
 
 import nn
 from minigrad.core.errors import MissingExtraError
-from nn.text import rendering, templates
 from nn.text.templates import render
 
 pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
@@ -35,7 +29,7 @@ sandbox = pytest.importorskip("jinja2.sandbox", reason="chat templates need it")
 BIG = "{% set big = 'x' * 100000 %}"
 TWINS = "{% set x = [1] %}{% set y = [1] %}" + "{% set x = [x, x] %}{% set y = [y, y] %}" * 60
 SPACE = "{% set ns = namespace(x='ab', n=7) %}"
-WITHOUT_END = {  # of each kind the first two, unless all are asked for
+WITHOUT_END = {
     "loops": ["{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
               "{% for i in range(99999) %}" + "x" * 90_000 + "{% endfor %}", "{% for i in range(10**12) %}{% endfor %}",
               "{% set x = [1] * 200000 %}{% for i in range(99999) %}{% set y = x[1:] %}{% endfor %}",
@@ -59,20 +53,41 @@ WITHOUT_END = {  # of each kind the first two, unless all are asked for
                "{% extends 'x' %}", "{{ '" + "x" * 100_000 + "' }}", "{{ nothing() }}", "{% for %}", "{{ 1" + " + 1" * 2_000 + " }}",
                "{% for i in [1] %}" * 40 + "{% endfor %}" * 40, "{{ raise_exception('no\n\n' * 9999) }}",
                "{{ raise_exception(1, 2) }}", "{{ " + "9" * 9999 + " }}", "{% set x.y = 1 %}"],
+    "more": ["{{ 1.5|round(1000000000, 'ceil') }}", "{{ ('a' * 200000).rfind('b' ~ 'a' * 90000) }}", "{{ ('a' * 9000000).strip('b' * 9000000) }}",
+             "{{ strftime_now('%999999999d') }}", "{% set c = ('<!--' ~ 'a-->') * 1000000 %}{{ c|striptags }}",
+             "{% for i in range(99999) %}{% set x = 10 ** 30000 %}{% endfor %}",
+             "{% set d = {'a': 'abc'}.values() %}" + "{% set d = {'a': [d, d]}.values() %}" * 60 + "{{ d }}",
+             "{% set n = namespace(x=1) %}" + "{% set m = namespace(x=[n, n]) %}{% set n = namespace(x=[m,m]) %}"*40 + "{% for i in range(99999) %}{{ n }}{% endfor %}{% for i in range(99999) %}{% for i in range(99999) %}{{ n }}{% endfor %}{% endfor %}",
+             "{% set x = 'a' * 9000000 %}{% set y = 'a' * 9000000 %}{% for i in range(99999) %}{% if x == y %}{% endif %}{% endfor %}",
+             "{% set x = ['a'] * 4000000 %}{% set y = ['a'] * 4000000 %}{% for i in range(99999) %}{% if x is eq y %}{% endif %}{% endfor %}",
+             "{% set x = 'a' * 9000000 %}{% for i in range(99999) %}{% set y = x|upper %}{% endfor %}",
+             "{% set x = ('a',) * 4000000 %}{% for i in range(99999) %}{% set y = {x: 1} %}{% endfor %}",
+             "{{ '{' ~ ':' * 5000000 }}{{ ('{' ~ ':' * 5000000).format() }}",
+             "{% for i in range(99999) %}{% set x %}{{ 'x' * 9000000 }}{% endset %}{% endfor %}",
+             "{% set ns = namespace(l=[]) %}{% for i in range(99999) %}{% set ns.l = ns.l + ['x' * 100000] %}{% endfor %}",
+             "{{ 'x'|tojson(indent='y' * 9000000) }}{% for i in range(99) %}{{ [[[[1]]]]|tojson(indent='y' * 9000000) }}{% endfor %}",
+             "{{ range(99999)|map('string')|join('x' * 1000000) }}",
+             "{% macro m() %}{{ caller() }}{% endmacro %}{% for i in range(99999) %}{% for i in range(99999) %}{% call m() %}{% endcall %}{% endfor %}{% endfor %}",],
 }  # fmt: skip
 
 
-def test_templates_that_would_not_end(
-    tmp_path: Path, tell: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(templates, "SECONDS", 0.4)
-    monkeypatch.setattr(templates, "MEMORY", 1 << 28)
+@pytest.mark.parametrize("kind", WITHOUT_END)
+def test_template_without_end_is_refused(kind: str, tell: Callable[[str], None]) -> None:
     judge = Judge((ValueError,))
-    for kind, sources in WITHOUT_END.items():
-        for number, source in enumerate(sources if INTENSE else sources[:2]):
-            read = lambda source=source: render(source, "a/file", {"messages": [{"role": "user"}]})
-            judge.case(f"{kind} {number}", read, lambda said: False, "a/file: ")
-    judge.report("chat templates without end", 14, tell)
+    for number, source in enumerate(WITHOUT_END[kind]):
+        read = lambda source=source: render(source, "a/file", {"messages": [{"role": "user"}]})
+        judge.case(f"{kind} {number}", read, lambda said: False, "a/file: ")
+    judge.report(f"chat templates without end: {kind}", 5, tell)
+
+
+def test_bounds_grow_with_the_messages() -> None:
+    """Operations on a long chat are not refused for its size."""
+    source = "{% for m in messages %}{% if messages[0] == m %}{{ messages|length }}{% endif %}{% endfor %}"
+    messages = [{"content": str(i) * 1000} for i in range(1000)]
+    assert render(source, "a/file", {"messages": messages}) == "1000"
+    source = "{{ messages[0].content.replace('0', '<|end|>') }}"
+    long = [{"content": "0" * 1_000_000}]
+    assert len(render(source, "a/file", {"messages": long})) == 7_000_000
 
 
 def test_the_file_is_named(tmp_path: Path) -> None:
@@ -88,65 +103,24 @@ def test_the_file_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (WITHOUT_END["loops"][0], "chat_template: it takes more than 0.3 s"),
-        ("{{ 'x' * 10**11 }}", "chat_template: it takes too much memory"),
+        (WITHOUT_END["loops"][0], "chat_template: it takes too much work (loops, or repeated text"),
+        ("{{ 'x' * 10**11 }}", "chat_template: it takes too much work"),
         ("{{ raise_exception('no\n\nway') }}", "the chat template refuses: no way"),
         ("{{ 1 / 0 }}", "chat_template: division by zero"),
         (
             "{% for i in range(90000) %}{{ 'x' * 9999 }}{% endfor %}",
-            "chat_template: it takes too much memory",
+            "chat_template: it takes too much work",
         ),
         (
             "{{ [x]|tojson(default=raise_exception) }}",
-            "chat_template: _environment.<locals>.tojson() got an unexpected",
+            "chat_template: tojson() got an unexpected",
         ),
     ],
 )
-def test_what_went_wrong(source: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templates, "SECONDS", 0.3 if "0.3" in said else 60)
+def test_what_went_wrong(source: str, said: str) -> None:
     with pytest.raises(ValueError) as error:
         render(source, "a/file", {})
     assert str(error.value).startswith(f"a/file: {said}")
-
-
-def test_a_process_that_dies_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho Fatal >&2\nkill -SEGV $$\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    with pytest.raises(
-        ValueError,
-        match="^a/file: chat_template: it ended the process that renders it \\(code -11\\)$",
-    ):
-        render("a", "a/file", {"x": "x" * 1_000_000})
-    assert capfd.readouterr() == ("", "")
-
-
-def test_after_an_interrupt_no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = []
-
-    class Interrupted(Popen):  # type: ignore[type-arg]
-        def communicate(self, *args: Any, **options: Any) -> Any:
-            started.append(self)
-            main = threading.main_thread().ident or 0
-            threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGINT)).start()
-            return super().communicate(*args, **options)
-
-    monkeypatch.setattr(templates, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        render(WITHOUT_END["loops"][0], "a/file", {})
-    assert started.pop().returncode == -9
-    gc.collect()  # would tell of a process that still runs
-
-
-def test_a_process_left_alone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    resource = pytest.importorskip("resource", reason="Windows has no such bounds")
-    set_to = {}
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, most: set_to.update({kind: most[0]}))
-    rendering._bound(2.5, 1000)
-    assert set_to == {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: 4, resource.RLIMIT_AS: 1000}
 
 
 class Role(str, enum.Enum):
@@ -210,23 +184,6 @@ def test_values_that_would_not_arrive_are_refused(number: int) -> None:
         render("a", "a/file", {"messages": [{"content": NO_VALUES[number]}]})
 
 
-def test_nothing_around_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the locale and Python's variables, nor modules with the names of Python's."""
-    for name, value in (
-        ("LC_ALL", "C"),
-        ("PYTHONIOENCODING", "ascii"),
-        ("PYTHONUTF8", "0"),
-        ("PYTHONHOME", "/nowhere"),
-    ):
-        monkeypatch.setenv(name, value)
-    inside = Path(templates.__file__).parent
-    assert (inside / "tokenize.py").exists()
-    monkeypatch.chdir(inside)
-    for entry in (Path(), str(inside), ""):
-        monkeypatch.setattr(sys, "path", [entry, *sys.path])
-    assert render("{{ x }} 漢", "a/file", {"x": "🙂\udc80"}) == "🙂\udc80 漢"
-
-
 def test_several_threads() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda i: render("{{ x }}", "a/file", {"x": i}), range(6))) == [
@@ -234,21 +191,10 @@ def test_several_threads() -> None:
         ]
 
 
-def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a browser: within this one. Without jinja2, none is started."""
-    monkeypatch.setattr(templates, "Popen", None)
-    for where, name, value in (
-        (sys, "executable", ""),
-        (sys, "platform", "emscripten"),
-        (sys, "frozen", True),
-        (templates, "PROGRAM", Path("archive.zip/nn/text/rendering.py")),
-    ):
-        with monkeypatch.context() as patch:
-            patch.setattr(where, name, value, raising=False)
-            assert render("{{ x }}", "a/file", {"x": "\ud800"}) == "\ud800"
-            with pytest.raises(ValueError, match="^a/file: the chat template refuses: no$"):
-                render("{{ raise_exception('no') }}", "a/file", {})
-    with monkeypatch.context() as patch:  # nor with a sandbox that can be left
+def test_a_sandbox_that_is_missing_or_can_be_left_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as patch:
         patch.setattr("importlib.metadata.version", lambda name: "3.1.5.post1")
         with pytest.raises(
             MissingExtraError,
@@ -260,19 +206,6 @@ def test_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         MissingExtraError, match="^a chat template needs jinja2: pip install jinja2$"
     ):
         render("a", "a/file", {})
-
-
-def test_the_process_imports_python_and_jinja2_alone() -> None:
-    tree = ast.parse(Path(rendering.__file__).read_text(encoding="utf-8"))
-    nodes = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
-    names = {
-        name.partition(".")[0]
-        for n in nodes
-        for name in (
-            [n.module or "."] if isinstance(n, ast.ImportFrom) else [a.name for a in n.names]
-        )
-    }
-    assert names <= {*sys.stdlib_module_names, "jinja2"}
 
 
 SHOWN = """{{- bos_token }}{%- set ns = namespace(last=messages|length - 1, seen='') %}
