@@ -110,23 +110,6 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
     return useful
 
 
-def _leaves_after_use(order: list[Node]) -> list[Node]:
-    """The same nodes, each leaf directly before the first operation that reads it: the walk back
-    meets it next.
-    """
-    first: dict[Node, list[Node]] = {}
-    placed: set[Node] = set()
-    for node in order:
-        for parent, *_ in node.edges or ():
-            if parent.op is None and parent not in placed:
-                placed.add(parent)
-                first.setdefault(node, []).append(parent)
-    unread = [node for node in order if node.op is None and node not in placed]
-    return unread + [
-        n for node in order if node.op is not None for n in (*first.get(node, ()), node)
-    ]
-
-
 def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     extra = c.ndim - len(shape)
@@ -141,7 +124,6 @@ class Backward:
 
     In an ordinary pass the rules see ndarrays and nothing is recorded. With `create_graph` they see
     Tensors, through which the same formulas record themselves. `lift(array, node)` makes a Tensor.
-    `on_leaf(leaf)` is called as soon as the gradient of a leaf is whole: in the middle of the walk.
     """
 
     def __init__(
@@ -149,10 +131,8 @@ class Backward:
         lift: Callable[[Any, Node | None], Any],
         retain_graph: bool,
         create_graph: bool,
-        on_leaf: Callable[[Node], None] | None = None,
     ) -> None:
         self.lift = lift
-        self.on_leaf = on_leaf
         self.retain_graph = retain_graph or create_graph
         self.create_graph = create_graph
         self.watch = MODE.get().watch
@@ -170,8 +150,6 @@ class Backward:
         gradients of exactly these nodes are returned, and no `grad` changes.
         """
         order = topological(roots)
-        if self.on_leaf is not None:
-            order = _leaves_after_use(order)
         if targets is not None:
             self.targets = set(targets)
             self.useful = _leading_to(self.targets, order)
@@ -208,8 +186,6 @@ class Backward:
             if node.op is None:
                 if collects:
                     self._collect(node, g, node in owned)
-                    if self.on_leaf is not None:
-                        self.on_leaf(node)
                 continue
             parts = self._parts(node, g, grads)
             if not self.retain_graph:

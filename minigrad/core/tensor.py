@@ -179,16 +179,6 @@ class Tensor(DataModel):
         unless `retain_graph`. With `create_graph` the gradients are themselves recorded, and can be
         differentiated again.
         """
-        self._send_back(gradient, retain_graph, create_graph)
-
-    def _send_back(
-        self,
-        gradient: Any = None,
-        retain_graph: bool = False,
-        create_graph: bool = False,
-        on_leaf: Callable[[Node], None] | None = None,
-    ) -> None:
-        """`backward`, which tells `on_leaf` of each leaf whose gradient is whole."""
         if self._node is None:
             raise GradientError(
                 "backward: this tensor does not require gradients; nothing that it was computed "
@@ -197,7 +187,7 @@ class Tensor(DataModel):
             )
         seed = self._seed("backward", gradient, create_graph)
         with set_grad_enabled(create_graph):
-            Backward(wrap, retain_graph, create_graph, on_leaf).run([self._node], [seed])
+            Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
 
     def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
         """The gradient to start a backward pass from: an ndarray, or a Tensor with `create_graph`."""
