@@ -70,6 +70,7 @@ __all__ = [
     "normalize",
     "one_hot",
     "relu",
+    "rms_norm",
     "scaled_dot_product_attention",
     "sigmoid",
     "silu",
@@ -97,7 +98,20 @@ def layer_norm(
     The result is multiplied by `weight` and `bias` is added, both of shape `normalized_shape`.
     """
     shape = tuple(normalized_shape)
-    return normalize_trailing_axes(mg.layer_norm, "layer_norm", input, shape, weight, bias, eps=eps)
+    return normalize_trailing_axes(
+        mg.layer_norm, "layer_norm", input, shape, eps, weight=weight, bias=bias
+    )
+
+
+def rms_norm(
+    input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Tensor:
+    """Divide the last axes, of lengths `normalized_shape`, by the root of their mean square.
+
+    The result is multiplied by `weight`. `eps` is the machine epsilon of the dtype by default.
+    """
+    shape = tuple(normalized_shape)
+    return normalize_trailing_axes(mg.rms_norm, "rms_norm", input, shape, eps, weight=weight)
 
 
 def scaled_dot_product_attention(

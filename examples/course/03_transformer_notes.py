@@ -646,8 +646,8 @@ def nothing_later(
     other = X.copy()
     other[:, 3] = rng.standard_normal(D)  # another fourth word
     moved = np.abs(
-        block(other, memory, mask, is_causal=False).data
-        - block(X, memory, mask, is_causal=False).data
+        block(other, memory, mask=mask, is_causal=False).data
+        - block(X, memory, mask=mask, is_causal=False).data
     ).max((0, 2))  # (L,)
     lesson.fact(
         "So no position sees what comes after it", (moved[:3] < 1e-12).all() and (moved[3:] > 1e-3).all(),

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     Generator = np.random.Generator
 
 
-def tensor(data: Any, requires_grad: bool = False, dtype: Any = None, device: Any = None) -> Tensor:
+def tensor(
+    data: Any, *, requires_grad: bool = False, dtype: Any = None, device: Any = None
+) -> Tensor:
     """A new tensor with a copy of `data`: of an array, a tensor with its gradient, or lists of them
     and numbers.
     """
@@ -103,7 +105,12 @@ def empty(
 
 
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    requires_grad: bool = False,
+    device: Any = None,
 ) -> Tensor:
     """A tensor whose elements are all `fill_value`, of its dtype unless another is given."""
     return Tensor(np.full(shape, fill_value, dtype, device=_on_cpu(device)), requires_grad)
@@ -120,6 +127,7 @@ def linspace(
     start: Any,
     stop: Any,
     num: int = 50,
+    *,
     dtype: Any = None,
     requires_grad: bool = False,
     device: Any = None,
@@ -136,6 +144,7 @@ def eye(
     m: int | None = None,
     k: int = 0,
     dtype: Any = float,
+    *,
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
@@ -180,25 +189,26 @@ def randn(
 def randint(
     low: int,
     high: int,
-    shape: Any = (),
+    size: Any = (),
+    *,
     dtype: Any = np.int64,
     generator: Generator | None = None,
     device: Any = None,
 ) -> Tensor:
     """Random integers from `low` to `high` - 1."""
     _on_cpu(device)
-    return Tensor(default_generator(generator).integers(low, high, shape, dtype))
+    return Tensor(default_generator(generator).integers(low, high, size, dtype))
 
 
 def randperm(
-    n: int, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
+    n: int, *, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
 ) -> Tensor:
     """The integers from 0 to n - 1 in random order."""
     _on_cpu(device)
     return Tensor(default_generator(generator).permutation(n).astype(dtype))
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` itself where it is a tensor, one that shares the memory of an array, or a new one."""
     _on_cpu(device)
     if isinstance(data, Tensor):
@@ -218,26 +228,28 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def zeros_like(
-    x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """Zeros, of the shape and (unless given) the dtype of x."""
     return Tensor(np.zeros_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
-def ones_like(x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None) -> Tensor:
+def ones_like(
+    x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
+) -> Tensor:
     """Ones, of the shape and (unless given) the dtype of x."""
     return Tensor(np.ones_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
 def empty_like(
-    x: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """A tensor whose elements are not set, of the shape and (unless given) the dtype of x."""
     return Tensor(np.empty_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
 
 
 def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
+    x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
     """`fill_value` in the shape and (unless given) the dtype of x."""
     return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=_on_cpu(device)), requires_grad)
@@ -245,6 +257,7 @@ def full_like(
 
 def rand_like(
     x: Any,
+    *,
     dtype: Any = None,
     generator: Generator | None = None,
     requires_grad: bool = False,
@@ -256,6 +269,7 @@ def rand_like(
 
 def randn_like(
     x: Any,
+    *,
     dtype: Any = None,
     generator: Generator | None = None,
     requires_grad: bool = False,

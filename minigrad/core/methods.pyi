@@ -196,12 +196,12 @@ class Methods:
         """The largest integer that is no larger than x."""
     def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
-    def gelu(self, approximate: builtins.str = ...) -> Tensor:
+    def gelu(self, *, approximate: builtins.str = ...) -> Tensor:
         """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
     def half(self) -> Tensor: ...
     def hypot(self, b: Any, /) -> Tensor:
         """√(a² + b²), without overflow."""
-    def index_add(self, index: Any, values: Any) -> Tensor:
+    def index_add(self, *, index: Any, values: Any) -> Tensor:
         """x with `values` added at `index` (any NumPy index); repeated indices add up."""
     def index_select(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
         """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does"""
@@ -233,13 +233,13 @@ class Methods:
         """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
     def matmul(self, b: Any, /) -> Tensor:
         """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on"""
-    def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share"""
     def maximum(self, b: Any, /) -> Tensor:
         """The larger of a and b; equal ones share the gradient as in PyTorch."""
-    def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
-    def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones"""
     def minimum(self, b: Any, /) -> Tensor:
         """The smaller of a and b; equal ones share the gradient as in PyTorch."""
@@ -251,9 +251,9 @@ class Methods:
         """x * other."""
     def nan_to_num(self, copy: builtins.bool = ..., nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
         """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the"""
-    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there"""
-    def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
+    def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
         """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
     def nonzero(self) -> Any:
         """The indices of the elements that are not zero: a tuple of ndarrays."""
@@ -268,7 +268,7 @@ class Methods:
         """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:"""
     def pow(self, b: Any, /) -> Tensor:
         """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
-    def prod(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def prod(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
     def rad2deg(self) -> Tensor:
         """Radians as degrees."""
@@ -302,7 +302,7 @@ class Methods:
         """The hyperbolic sine."""
     def slogdet(self) -> Any:
         """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign,"""
-    def softmax(self, axis: builtins.int = ..., where: Any = ..., *, dim: Any = ...) -> Tensor:
+    def softmax(self, axis: builtins.int = ..., *, where: Any = ..., dim: Any = ...) -> Tensor:
         """eˣ, divided by its sum over `axis`."""
     def softplus(self, beta: builtins.float = ...) -> Tensor:
         """log(1 + e^(beta x)) / beta, without overflow."""
@@ -316,11 +316,11 @@ class Methods:
         """x²."""
     def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
         """x without its axes of length 1, or without those in `axis`."""
-    def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The square root of `var`."""
     def sub(self, other: Any, **options: Any) -> Tensor:
         """x - other."""
-    def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The sum over `axis` (an int, a tuple, or None for all axes)."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
         """x with two axes exchanged."""
@@ -351,13 +351,13 @@ class Methods:
         """x with 0 below its k-th diagonal."""
     def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """x without its fraction."""
-    def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
+    def unbind(self, *, axis: builtins.int = ..., dim: Any = ...) -> builtins.tuple[Tensor, ...]:
         """The slices of x along `axis`, without it: what `stack` joins."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's"""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
         """x with a new axis of length 1 at each place `axis` of the result."""
-    def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+    def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
         """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
     def view(self, *shape: Any) -> Tensor: ...
     def xlogy(self, b: Any, /) -> Tensor:

@@ -65,6 +65,7 @@ class Op:
         self.forward = forward
         self.operands = operands  # of a variadic op: one name, for all of them
         self.options = options or {}  # name -> default
+        self.positional_options = _positional(forward)[len(operands) :]
         self.rules = rules
         self.vjp = vjp
         self.joint = vjp is not None
@@ -119,7 +120,16 @@ class Op:
             raise TypeError(
                 f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands"
             )
-        return args[:arity], {**dict(zip(self.options, args[arity:])), **options}
+        by_position = dict(zip(self.positional_options, args[arity:]))
+        if len(args) > arity + len(by_position):
+            raise TypeError(
+                f"{self.name}: takes at most {arity + len(self.positional_options)} arguments by "
+                f"position ({', '.join([*self.operands, *self.positional_options])}), got "
+                f"{len(args)}"
+            )
+        if repeated := by_position.keys() & options.keys():
+            raise TypeError(f"{self.name}: {', '.join(sorted(repeated))} was given twice")
+        return args[:arity], by_position | options
 
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""
@@ -172,6 +182,11 @@ def _described(value: Any) -> str:
     return (
         f"{value.shape} {value.dtype}" if isinstance(value, (ndarray, np.generic)) else repr(value)
     )
+
+
+def _positional(forward: Callable[..., Any]) -> tuple[str, ...]:
+    """The parameters that can be given by position; none of a ufunc, which has its operands alone."""
+    return () if isinstance(forward, np.ufunc) else _parameters(forward)
 
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:

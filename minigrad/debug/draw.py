@@ -14,7 +14,7 @@ from ..io.atomic import write_bytes
 __all__ = ["to_dot", "draw_graph"]
 
 
-def to_dot(result: Tensor, names: Mapping[str, Tensor] | None = None) -> str:
+def to_dot(result: Tensor, *, names: Mapping[str, Tensor] | None = None) -> str:
     """The graph that computed `result` as Graphviz text; `names`, as
     dict(model.named_parameters()), are of leaves.
     """
@@ -56,18 +56,21 @@ class Drawing:
 
 @overload
 def draw_graph(
-    result: Tensor, path: None = None, names: Mapping[str, Tensor] | None = None
+    result: Tensor, *, path: None = None, names: Mapping[str, Tensor] | None = None
 ) -> Drawing: ...
 
 
 @overload
 def draw_graph(
-    result: Tensor, path: str | Path, names: Mapping[str, Tensor] | None = None
+    result: Tensor, *, path: str | Path, names: Mapping[str, Tensor] | None = None
 ) -> Path: ...
 
 
 def draw_graph(
-    result: Tensor, path: str | Path | None = None, names: Mapping[str, Tensor] | None = None
+    result: Tensor,
+    *,
+    path: str | Path | None = None,
+    names: Mapping[str, Tensor] | None = None,
 ) -> Path | Drawing:
     """Draw the graph of `result` into a picture file (.svg, .png, .pdf), or without a path for a
     notebook.
@@ -80,7 +83,7 @@ def draw_graph(
     if kind not in graphviz.FORMATS:
         raise ValueError(f"draw_graph: {path}: expected a name that ends in .svg, .png, .pdf ...")
     try:
-        picture = graphviz.Source(to_dot(result, names)).pipe(
+        picture = graphviz.Source(to_dot(result, names=names)).pipe(
             kind
         )  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:

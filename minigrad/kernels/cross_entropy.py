@@ -105,14 +105,15 @@ def _cross_entropy(logits, /, targets):
 
 @function()
 def cross_entropy(
-    logits: Any,
-    targets: Any,
+    input: Any,
+    target: Any,
     weight: Any = None,
+    *,
     ignore_index: int | None = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """The cross-entropy of softmax(logits), (..., C), for the classes `targets`, integers (...).
+    """Compute the cross-entropy of logits `input` (..., C) for the classes `target` (...).
 
     Rows whose target is `ignore_index` count nothing. `weight` (C,) weights the classes. With
     `reduction` "mean" the sum is divided by the weights of the targets that count; "sum" and "none"
@@ -121,15 +122,15 @@ def cross_entropy(
     over rows.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
-    if shape_of(targets) == shape_of(logits) and np.asarray(unwrap(targets)).dtype.kind == "f":
+    if shape_of(target) == shape_of(input) and np.asarray(unwrap(target)).dtype.kind == "f":
         return class_probability_loss(
-            "cross_entropy", logits, targets, weight, label_smoothing, reduction
+            "cross_entropy", input, target, weight, label_smoothing, reduction
         )
-    dtype = np.asarray(unwrap(logits)).dtype
+    dtype = np.asarray(unwrap(input)).dtype
     goal = Targets(
-        "cross_entropy", shape_of(logits), targets, weight, ignore_index, label_smoothing, dtype
+        "cross_entropy", shape_of(input), target, weight, ignore_index, label_smoothing, dtype
     )
-    return reduced(_cross_entropy(logits, targets=goal), reduction, goal.total)
+    return reduced(_cross_entropy(input, targets=goal), reduction, goal.total)
 
 
 def linear_cross_entropy_definition(
@@ -216,37 +217,55 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
 @function()
 def linear_cross_entropy(
     x: Any,
-    weight: Any,
-    bias: Any,
-    targets: Any,
-    class_weight: Any = None,
+    linear_weight: Any,
+    target: Any,
+    *,
+    linear_bias: Any = None,
+    weight: Any = None,
     ignore_index: int | None = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """`cross_entropy(linear(x, weight, bias), targets, ...)`, without ever holding all logits.
+    """Compute the cross-entropy of a linear layer's output without storing all logits.
 
-    x (..., d), weight (C, d), bias (C,) or None. The logits are made for blocks of rows; their
-    gradient replaces them at once. `reduction` is "mean" or "sum".
+    The result is `cross_entropy(linear(x, linear_weight, linear_bias), target, weight, ...)`. The
+    logits are computed for blocks of rows, and their gradient replaces them.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., d)
+    linear_weight : Tensor, shape (C, d)
+    target : array of int, shape (...)
+    linear_bias : Tensor, shape (C,), optional
+    weight : array, shape (C,), optional
+        Weights of the classes.
+    ignore_index, label_smoothing
+        As in `cross_entropy`.
+    reduction : {"mean", "sum"}
     """
     check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
     dtype = np.asarray(unwrap(x)).dtype
-    if len(shape_of(weight)) != 2 or shape_of(weight)[1:] != shape_of(x)[-1:]:
+    if len(shape_of(linear_weight)) != 2 or shape_of(linear_weight)[1:] != shape_of(x)[-1:]:
         raise ValueError(
-            f"linear_cross_entropy: weight must have shape (C, {shape_of(x)[-1]}), got "
-            f"{shape_of(weight)}"
+            f"linear_cross_entropy: linear_weight must have shape (C, {shape_of(x)[-1]}), got "
+            f"{shape_of(linear_weight)}"
         )
-    classes = shape_of(weight)[:1]
-    if bias is not None and shape_of(bias) != classes:
+    classes = shape_of(linear_weight)[:1]
+    if linear_bias is not None and shape_of(linear_bias) != classes:
         raise ValueError(
-            f"linear_cross_entropy: bias must have shape {classes}, got {shape_of(bias)}"
+            f"linear_cross_entropy: linear_bias must have shape {classes}, got "
+            f"{shape_of(linear_bias)}"
         )
-    shape = shape_of(x)[:-1] + classes
     goal = Targets(
-        "linear_cross_entropy", shape, targets, class_weight, ignore_index, label_smoothing, dtype
+        "linear_cross_entropy",
+        shape_of(x)[:-1] + classes,
+        target,
+        weight,
+        ignore_index,
+        label_smoothing,
+        dtype,
     )
     divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
-    tracked = is_grad_enabled() and any(
-        isinstance(t, Tensor) and t.requires_grad for t in (x, weight, bias)
-    )
-    return _linear_cross_entropy(x, weight, bias, goal, divisor, tracked)
+    operands = (x, linear_weight, linear_bias)
+    tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in operands)
+    return _linear_cross_entropy(*operands, goal, divisor, tracked)

@@ -57,7 +57,7 @@ def _dropout(x, /, mask, scale):
 
 @function()
 def dropout(
-    x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+    x: Any, p: float = 0.5, training: bool = True, *, generator: np.random.Generator | None = None
 ) -> Tensor:
     """x with each element set to 0 with probability `p`, and the others divided by 1 - p.
 
@@ -91,7 +91,7 @@ def _relu_dropout(x, /, mask, scale):
 
 @function()
 def relu_dropout(
-    x: Any, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
+    x: Any, *, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
 ) -> Tensor:
     """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
     if not training or p == 0:

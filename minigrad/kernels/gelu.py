@@ -103,7 +103,7 @@ def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
 
 
 @function(methods="gelu")
-def gelu(x: Any, approximate: str = "none") -> Tensor:
+def gelu(x: Any, *, approximate: str = "none") -> Tensor:
     """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
     check_choice("gelu", "approximate", approximate, "none", "tanh")
     return _gelu(x, approximate=approximate)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, unwrap
 from ..ops.elementwise import sqrt, square
 from ..ops.reduction import centring_mean, mean
 from .blocks import BLOCK, as_rows, mean_column, ones, row_blocks
@@ -23,7 +23,7 @@ def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: boo
     `centred`.
     """
     c = x - centring_mean(x, -1) if centred else x
-    y = c / sqrt(mean(square(c), -1, True) + eps)
+    y = c / sqrt(mean(square(c), -1, keepdims=True) + eps)
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -115,7 +115,7 @@ def _row_norm(x, weight, bias, /, eps, centred):
 
 
 @function()
-def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Each row of x (its last axis) brought to mean 0 and variance 1, times `weight`, plus `bias`.
 
     The variance is the biased one, as in PyTorch; `weight` and `bias` have the length of a row.
@@ -124,6 +124,11 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
 
 
 @function()
-def rms_norm(x: Any, weight: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each row of x (its last axis) divided by the root of its mean square, times `weight`."""
+def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
+    """Divide each row of x (its last axis) by the root of its mean square, times `weight`.
+
+    `eps`, the machine epsilon of x's dtype by default, is added to the mean square.
+    """
+    if eps is None:
+        eps = float(np.finfo(np.result_type(unwrap(x), np.float16)).eps)
     return _row_norm(x, weight, None, eps, False)

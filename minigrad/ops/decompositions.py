@@ -248,7 +248,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
     m, n = a.shape
     eps = np.finfo(a.dtype).eps
     x = matmul(_pinv(a, rcond=eps * (m if m > n else n) if rcond is None else rcond), b)
-    left = reduction.sum(square(b - matmul(a, x)), 0, np.ndim(b) == 1)
+    left = reduction.sum(square(b - matmul(a, x)), 0, keepdims=np.ndim(b) == 1)
     return x, left if rank == n < m else left[:0], rank, svdvals(a)
 
 

@@ -59,13 +59,13 @@ def expand(x: Any, *shape: Any) -> Tensor:
 @function(methods="amax")
 def amax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """`max`, by the name that means the same in PyTorch."""
-    return maximum_of(x, axis, keepdims)
+    return maximum_of(x, axis, keepdims=keepdims)
 
 
 @function(methods="amin")
 def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """`min`, by the name that means the same in PyTorch."""
-    return minimum_of(x, axis, keepdims)
+    return minimum_of(x, axis, keepdims=keepdims)
 
 
 @function(methods="flatten")

@@ -96,7 +96,7 @@ def getitem(x: Any, index: Any) -> Tensor:
 
 
 @function()
-def scatter(x: Any, index: Any, shape: Sequence[int]) -> Tensor:
+def scatter(x: Any, *, index: Any, shape: Sequence[int]) -> Tensor:
     """Zeros of `shape`, with x added at `index` (any NumPy index): `y[index] += x`; repeated
     indices add up.
     """
@@ -219,7 +219,7 @@ def masked_select(x: Any, mask: Any) -> Tensor:
 
 
 @function(methods="index_add")
-def index_add(x: Any, index: Any, values: Any) -> Tensor:
+def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
     """x with `values` added at `index` (any NumPy index); repeated indices add up."""
     index = plain_index(index)
     wanted = np.empty(np.shape(x), bool)[index].shape
@@ -228,7 +228,7 @@ def index_add(x: Any, index: Any, values: Any) -> Tensor:
 
 
 @function()
-def one_hot(indices: Any, num_classes: int = -1, dtype: Any = np.float32) -> Tensor:
+def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> Tensor:
     """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as
     are asked for.
     """

@@ -67,24 +67,26 @@ def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
 
 
 @function()
-def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     """(input - target)², of one shape; `reduction` "mean", "sum" or "none"."""
     return _of_elements(square(_distance("mse_loss", input, target, reduction)), reduction)
 
 
 @function()
-def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
     """|input - target|, of one shape; `reduction` as in `mse_loss`."""
     return _of_elements(absolute(_distance("l1_loss", input, target, reduction)), reduction)
 
 
 @function()
-def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+def smooth_l1_loss(
+    input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
     """d² / (2 beta) where d = |input - target| < `beta`, else d - beta / 2; with beta 0 `l1_loss`."""
     if not beta >= 0:
         raise ValueError(f"smooth_l1_loss: expected beta >= 0, got {beta}")
     if beta == 0:
-        return l1_loss(input, target, reduction)
+        return l1_loss(input, target, reduction=reduction)
     d = _distance("smooth_l1_loss", input, target, reduction)
     return _huber(d, np.abs(unwrap(d)) < beta, beta, 1 / beta, 1.0, reduction)
 
@@ -125,7 +127,7 @@ def _bounded_log(x, /):
 
 @function()
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any = None, reduction: str = "mean"
+    input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
     """-target log p - (1 - target) log(1 - p) for probabilities p = `input`, times `weight`.
 
@@ -148,7 +150,7 @@ def binary_cross_entropy(
 
 @function()
 def binary_cross_entropy_with_logits(
-    input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean"
+    input: Any, target: Any, weight: Any = None, *, pos_weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
     """-pos_weight target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) for x = `input`, times
     `weight`.
@@ -171,7 +173,7 @@ def binary_cross_entropy_with_logits(
 
 
 @function()
-def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """target · (log target - input) for log-probabilities `input`; 0 where the target is 0.
 
     As in PyTorch "mean" is that over all elements; "batchmean", the sum divided by the length of
@@ -208,6 +210,7 @@ def nll_loss(
     input: Any,
     target: Any,
     weight: Any = None,
+    *,
     ignore_index: int | None = -100,
     reduction: str = "mean",
 ) -> Tensor:

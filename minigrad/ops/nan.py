@@ -38,15 +38,15 @@ def _without(x: Any, instead: float) -> Tensor:
 
 
 @function(numpy=np.nansum, methods="nansum")
-def nansum(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
+def nansum(x: Any, axis: Axis = None, *, keepdims: bool = False, **options: Any) -> Tensor:
     """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
-    return reduction.sum(_without(x, 0), axis, keepdims, **options)
+    return reduction.sum(_without(x, 0), axis, keepdims=keepdims, **options)
 
 
 @function(numpy=np.nanprod)
-def nanprod(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
+def nanprod(x: Any, axis: Axis = None, *, keepdims: bool = False, **options: Any) -> Tensor:
     """The product over `axis` of what is not NaN; options as in `prod`."""
-    return prod(_without(x, 1), axis, keepdims, **options)
+    return prod(_without(x, 1), axis, keepdims=keepdims, **options)
 
 
 def _counted(x: Any, where: Any) -> Any:
@@ -61,17 +61,17 @@ def _count(x: Any, axis: Axis, keepdims: bool) -> np.ndarray:
 
 @function(numpy=np.nanmean, methods="nanmean")
 def nanmean(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None, where: Any = None
 ) -> Tensor:
     """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there
     is nothing else.
     """
     x = _counted(x if dtype is None else astype(x, dtype), where)
-    return nansum(x, axis, keepdims) / _count(x, axis, keepdims)
+    return nansum(x, axis, keepdims=keepdims) / _count(x, axis, keepdims)
 
 
 @function(numpy=np.nanvar)
-def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
+def nanvar(x: Any, axis: Axis = None, *, keepdims: bool = False, **options: Any) -> Tensor:
     """The variance over `axis` of what is not NaN; NaN where too little is left for n -
     `correction` > 0.
 
@@ -79,7 +79,7 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     with keepdims.
     """
     if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
-        return var(x, axis, keepdims, **options)
+        return var(x, axis, keepdims=keepdims, **options)
     if len(options.keys() & {"ddof", "correction"}) > 1 or options.keys() - _VARIANCE_OPTIONS:
         raise ValueError(
             f"nanvar: expected correction or ddof, and where; got {', '.join(options)}"
@@ -87,7 +87,7 @@ def nanvar(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) ->
     counted = ~np.isnan(unwrap(x))
     if options.get("where") is not None:
         counted = counted & reduction.counted(x, options["where"])
-    y = var(choose(counted, x, 0), axis, keepdims, **{**options, "where": counted})
+    y = var(choose(counted, x, 0), axis, keepdims=keepdims, **{**options, "where": counted})
     left = np.sum(counted, axis=axis, keepdims=keepdims)
     correction = options.get("ddof", options.get("correction", 0))
     return choose(left > correction, y, np.nan)
@@ -97,23 +97,23 @@ _VARIANCE_OPTIONS = {"ddof", "correction", "dtype", "where", "mean"}
 
 
 @function(numpy=np.nanstd)
-def nanstd(x: Any, axis: Axis = None, keepdims: bool = False, **options: Any) -> Tensor:
+def nanstd(x: Any, axis: Axis = None, *, keepdims: bool = False, **options: Any) -> Tensor:
     """The square root of `nanvar`."""
-    return root(nanvar(x, axis, keepdims, **options))
+    return root(nanvar(x, axis, keepdims=keepdims, **options))
 
 
 def _extreme(
     x: Any, axis: Axis, keepdims: bool, reduction: Any, last: float, initial: Any, where: Any
 ) -> Tensor:
     if np.asarray(unwrap(x)).dtype.kind in "iub":
-        return reduction(x, axis, keepdims, initial, where)
-    y = reduction(_without(x, last), axis, keepdims, initial, where)
+        return reduction(x, axis, keepdims=keepdims, initial=initial, where=where)
+    y = reduction(_without(x, last), axis, keepdims=keepdims, initial=initial, where=where)
     return y if initial is not None else choose(_count(x, axis, keepdims) == 0, np.nan, y)
 
 
 @function(numpy=np.nanmax)
 def nanmax(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The largest element over `axis` that is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, reduction.max, -np.inf, initial, where)
@@ -121,7 +121,7 @@ def nanmax(
 
 @function(numpy=np.nanmin)
 def nanmin(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, initial: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The smallest element over `axis` that is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, reduction.min, np.inf, initial, where)
@@ -140,14 +140,14 @@ def nancumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
 
 
 @function(numpy=np.nanmedian)
-def nanmedian(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over `axis` of those that are not NaN; see `median`."""
-    return nanquantile(x, 0.5, axis, "midpoint", keepdims)
+    return nanquantile(x, 0.5, axis, method="midpoint", keepdims=keepdims)
 
 
 @function(numpy=np.nanquantile)
 def nanquantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
     """The elements of rank `q` over `axis` of those that are not NaN; see `quantile`."""
     return ranked("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
@@ -155,10 +155,10 @@ def nanquantile(
 
 @function(numpy=np.nanpercentile)
 def nanpercentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
     """`nanquantile` with q from 0 to 100."""
-    return nanquantile(x, hundredths(q), axis, method, keepdims)
+    return nanquantile(x, hundredths(q), axis, method=method, keepdims=keepdims)
 
 
 @function(numpy=np.nan_to_num, methods="nan_to_num")

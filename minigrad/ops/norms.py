@@ -59,7 +59,7 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
 
 def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
     """The largest of numbers that are not negative: 0 where there are none."""
-    return reduction.max(sizes, axis, keepdims, None if np.size(sizes) else 0)
+    return reduction.max(sizes, axis, keepdims=keepdims, initial=None if np.size(sizes) else 0)
 
 
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
@@ -69,17 +69,23 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
         raise ValueError(f"norm: ord={ord!r} is for matrices; over one axis ord is a number")
     size = absolute(x)
     if ord in (np.inf, -np.inf):
-        return _largest(size, axis, keepdims) if ord > 0 else reduction.min(size, axis, keepdims)
+        return (
+            _largest(size, axis, keepdims)
+            if ord > 0
+            else reduction.min(size, axis, keepdims=keepdims)
+        )
     if ord == 0:
-        return reduction.sum((size != 0).astype(size.dtype), axis, keepdims)
+        return reduction.sum((size != 0).astype(size.dtype), axis, keepdims=keepdims)
     if ord == 1:
-        return reduction.sum(size, axis, keepdims)
+        return reduction.sum(size, axis, keepdims=keepdims)
     nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
     if ord > 0 and ord % 2 == 0:
-        total = reduction.sum(power(x, ord), axis, keepdims)
+        total = reduction.sum(power(x, ord), axis, keepdims=keepdims)
     else:
         zero = size == 0
-        total = reduction.sum(where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims)
+        total = reduction.sum(
+            where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims=keepdims
+        )
     zero = total == nought
     return where(zero, 0, power(where(zero, 1, total), 1 / ord))
 
@@ -103,8 +109,8 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
             "or -inf"
         )
     summed, compared = axis if abs(ord) == 1 else axis[::-1]
-    sums = reduction.sum(absolute(x), summed, True)
-    y = _largest(sums, compared, True) if ord > 0 else reduction.min(sums, compared, True)
+    sums = reduction.sum(absolute(x), summed, keepdims=True)
+    y = _largest(sums, compared, True) if ord > 0 else reduction.min(sums, compared, keepdims=True)
     return y if keepdims else reduction.sum(y, axis)
 
 

@@ -202,7 +202,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 @function(numpy=np.pad)
 def pad(
-    x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None, **options: Any
+    x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None, **options: Any
 ) -> Tensor:
     """x with `pad_width` elements added before and after each axis, as in `np.pad`.
 

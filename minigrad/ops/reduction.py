@@ -71,8 +71,8 @@ def _sum(x, /, axis=None, keepdims=False):
 def sum(
     x: Any,
     axis: Axis = None,
-    keepdims: bool = False,
     *,
+    keepdims: bool = False,
     dtype: Any = None,
     initial: Any = None,
     where: Any = None,
@@ -132,15 +132,15 @@ def _mean(x, /, axis=None, keepdims=False):
 
 @function(numpy=np.mean, methods="mean")
 def mean(
-    x: Any, axis: Axis = None, keepdims: bool = False, *, dtype: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, dtype: Any = None, where: Any = None
 ) -> Tensor:
     """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
     x = x if dtype is None else astype(x, dtype)
     if where is None or where is True:
         return _mean(x, axis=axis, keepdims=keepdims)
     if is_half(x):
-        return astype(mean(x, axis, keepdims, dtype=np.float32, where=where), np.float16)
-    return sum(x, axis, keepdims, where=where) / count(x, axis, keepdims, where)
+        return astype(mean(x, axis, keepdims=keepdims, dtype=np.float32, where=where), np.float16)
+    return sum(x, axis, keepdims=keepdims, where=where) / count(x, axis, keepdims, where)
 
 
 def centring_mean(x: Any, axis: Axis, where: Any = None) -> Tensor:
@@ -149,9 +149,9 @@ def centring_mean(x: Any, axis: Axis, where: Any = None) -> Tensor:
     The sum of equal numbers is rounded. The mean of the differences that are left corrects the
     mean, so that differences of equal numbers are 0.
     """
-    y = mean(x, axis, True, where=where)
+    y = mean(x, axis, keepdims=True, where=where)
     with np.errstate(invalid="ignore", over="ignore"):  # an infinite x has no mean
-        rest = mean(np.asarray(unwrap(x)) - y.data, axis, True, where=where)
+        rest = mean(np.asarray(unwrap(x)) - y.data, axis, keepdims=True, where=where)
     return y + rest.data.astype(y.dtype)
 
 
@@ -169,8 +169,8 @@ def count(x: Any, axis: Axis, keepdims: bool, where: Any) -> Any:
 def var(
     x: Any,
     axis: Axis = None,
-    keepdims: bool = False,
     *,
+    keepdims: bool = False,
     correction: float | None = None,
     ddof: float | None = None,
     unbiased: bool | None = None,
@@ -189,7 +189,7 @@ def var(
         raise ValueError("var: correction, ddof and unbiased say the same; give one of them")
     less = float(given[0] if given else 0)
     if dtype is None and mean is None and is_half(x):
-        single = var(x, axis, keepdims, correction=less, dtype=np.float32, where=where)
+        single = var(x, axis, keepdims=keepdims, correction=less, dtype=np.float32, where=where)
         return astype(single, np.float16)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
@@ -199,9 +199,9 @@ def var(
     else:
         n = count(x, axis, keepdims, where)
     with np.errstate(over="ignore"):
-        middle = _mean_of(x, axis, True, where=where) if mean is None else mean
+        middle = _mean_of(x, axis, keepdims=True, where=where) if mean is None else mean
         middle = middle if dtype is None else astype(middle, dtype)
-        squares = sum(square(x - middle), axis, keepdims, where=where)
+        squares = sum(square(x - middle), axis, keepdims=keepdims, where=where)
         y = squares / np.asarray(np.maximum(n - less, 0), squares.dtype)
         if y.dtype != np.float32:
             return y
@@ -209,7 +209,9 @@ def var(
     if ((smallest <= y.data) & (y.data < np.inf)).all():
         return y
     # float32 overflows, or the variance is small beside the rounding of the mean
-    wide = var(x, axis, keepdims, correction=less, dtype=np.float64, where=where, mean=mean)
+    wide = var(
+        x, axis, keepdims=keepdims, correction=less, dtype=np.float64, where=where, mean=mean
+    )
     return astype(wide, np.float32)
 
 
@@ -217,8 +219,8 @@ def var(
 def std(
     x: Any,
     axis: Axis = None,
-    keepdims: bool = False,
     *,
+    keepdims: bool = False,
     correction: float | None = None,
     ddof: float | None = None,
     unbiased: bool | None = None,
@@ -230,9 +232,9 @@ def std(
     given = {"correction": correction, "ddof": ddof, "unbiased": unbiased}
     given |= {"where": where, "mean": mean}
     with np.errstate(over="ignore"):
-        y = root(var(x, axis, keepdims, **given, dtype=dtype))
+        y = root(var(x, axis, keepdims=keepdims, **given, dtype=dtype))
     if y.dtype == np.float32 and np.isinf(y.data).any():  # the variance overflows, not the root
-        y = astype(root(var(x, axis, keepdims, **given, dtype=np.float64)), np.float32)
+        y = astype(root(var(x, axis, keepdims=keepdims, **given, dtype=np.float64)), np.float32)
     return y
 
 
@@ -275,8 +277,8 @@ def _prod(x, initial, /, axis=None, keepdims=False):
 def prod(
     x: Any,
     axis: Axis = None,
-    keepdims: bool = False,
     *,
+    keepdims: bool = False,
     dtype: Any = None,
     initial: Any = None,
     where: Any = None,
@@ -292,21 +294,26 @@ def prod(
 
 @function(numpy=np.average)
 def average(
-    x: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    x: Any,
+    axis: Axis = None,
+    weights: Any = None,
+    returned: bool = False,
+    *,
+    keepdims: bool = False,
 ) -> Any:
     """The mean over `axis`, weighted by `weights` (of x's shape, or along `axis`); with `returned`
     also their sum.
     """
     axis = None if axis is None else all_axes("average", axis, np.ndim(x))
     if weights is None:
-        y = mean(x, axis, keepdims)
+        y = mean(x, axis, keepdims=keepdims)
         total: Any = np.full(y.shape, np.size(x) // (y.size or 1), y.dtype)
     else:
         w = _fitted(weights, shape_of(x), axis)
-        total = sum(w, axis, keepdims)
+        total = sum(w, axis, keepdims=keepdims)
         if np.any(unwrap(total) == 0):
             raise ZeroDivisionError("average: the weights of a slice sum to zero")
-        y = sum(x * w, axis, keepdims) / total
+        y = sum(x * w, axis, keepdims=keepdims) / total
         total = total.broadcast_to(y.shape)
     return (y, total if isinstance(total, Tensor) else Tensor(total)) if returned else y
 
@@ -361,7 +368,7 @@ def _max(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 @function(numpy=(np.max, np.amax), methods="max")
 def max(
-    x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share
     the gradient.
@@ -378,7 +385,7 @@ def _min(x, /, axis=None, keepdims=False, initial=None, where=None):
 
 @function(numpy=(np.min, np.amin), methods="min")
 def min(
-    x: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Tensor:
     """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones
     share the gradient.
@@ -398,9 +405,9 @@ def _started(y: Tensor, initial: Any) -> Tensor:
 
 
 @function(numpy=np.ptp)
-def ptp(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def ptp(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """The largest less the smallest element over `axis`."""
-    return max(x, axis, keepdims) - min(x, axis, keepdims)
+    return max(x, axis, keepdims=keepdims) - min(x, axis, keepdims=keepdims)
 
 
 # -- sums of exponentials

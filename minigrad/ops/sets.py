@@ -100,7 +100,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Tensor:
     return (
         Tensor(counts)
         if weights is None
-        else index_add(np.zeros(len(counts)), unwrap(x), astype(weights, float))
+        else index_add(np.zeros(len(counts)), index=unwrap(x), values=astype(weights, float))
     )
 
 
@@ -136,7 +136,9 @@ def histogram(
         inside = (values >= ends[0]) & (values <= ends[-1])
         places = np.searchsorted(ends[:-1], values[inside], "right") - 1
         counts = index_add(
-            np.zeros(counts.shape, counts.dtype), places, getitem(ravel(weights), inside)
+            np.zeros(counts.shape, counts.dtype),
+            index=places,
+            values=getitem(ravel(weights), inside),
         )
     if density:
         counts = divide(counts, astype(diff(edges), float)) / counts.sum()

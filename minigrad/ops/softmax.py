@@ -27,7 +27,7 @@ def _softmax(x, /, axis=-1, where=None):
 
 
 @function(methods="softmax")
-def softmax(x: Any, axis: int = -1, where: Any = None) -> Tensor:
+def softmax(x: Any, axis: int = -1, *, where: Any = None) -> Tensor:
     """eˣ, divided by its sum over `axis`.
 
     With `where` (booleans, broadcast to x; True = counts) the other elements get weight 0, and a

@@ -117,14 +117,14 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
 
 
 @function(numpy=np.median)
-def median(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
     return ranked("median", x, 0.5, axis, "midpoint", keepdims)
 
 
 @function(numpy=np.quantile)
 def quantile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
     """The elements of rank `q` (0 = smallest, 1 = largest; a number or an array) over `axis`.
 
@@ -196,7 +196,7 @@ def hundredths(q: Any) -> Any:
 
 @function(numpy=np.percentile)
 def percentile(
-    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
     """`quantile` with q from 0 to 100."""
-    return quantile(x, hundredths(q), axis, method, keepdims)
+    return quantile(x, hundredths(q), axis, method=method, keepdims=keepdims)

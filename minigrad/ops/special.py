@@ -193,7 +193,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     for condition, f in zip(conditions, funclist):
         values = f(getitem(x, condition), *args, **kw) if callable(f) else f
         spread = Tensor(np.zeros_like(untracked(x))).index_add(
-            condition, astype(values, untracked(x).dtype)
+            index=condition, values=astype(values, untracked(x).dtype)
         )
         y = where(condition, spread, y)
     return y

@@ -23,7 +23,7 @@ from .shape import astype, expand_dims, reshape
 
 def _reduce(reduction: Any) -> Any:
     """Reductions of ufuncs run over the first axis by default."""
-    return lambda x, axis=0, keepdims=False, **options: reduction(x, axis, keepdims, **options)
+    return lambda x, axis=0, **options: reduction(x, axis, **options)
 
 
 DISPATCH[np.add, "reduce"] = _reduce(reduction.sum)
@@ -70,7 +70,7 @@ def _running(ufunc: np.ufunc, x: Any, axis: int) -> list[Any]:
     """x₀, f(x₀, x₁), f(f(x₀, x₁), x₂), ... for the slices of x along `axis`."""
     f = DISPATCH[ufunc]
     found: list[Any] = []
-    for part in unstack(x, axis):
+    for part in unstack(x, axis=axis):
         found.append(f(found[-1], part) if found else part)
     return found
 

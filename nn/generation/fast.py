@@ -75,7 +75,7 @@ class FastDropout(Dropout):
 class FastLayerNorm(LayerNorm):
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        if not is_one_row(x, self.normalized_shape):
+        if self.weight is None or not is_one_row(x, self.normalized_shape):
             return super().forward(x)
         row = x.reshape(-1)
         centred = row - float(row.sum(dtype=np.float64)) / len(row)
@@ -85,13 +85,15 @@ class FastLayerNorm(LayerNorm):
 class FastRMSNorm(RMSNorm):
     def prepare(self) -> None:
         """Add once what a norm that is centred at zero adds each time."""
-        self.factor = self.weight.data + 1 if self.zero_centred else self.weight.data
+        weight = None if self.weight is None else self.weight.data
+        self.factor = weight + 1 if self.zero_centred and weight is not None else weight
 
     def forward(self, x: Any) -> Tensor:
-        x = plain(x)
-        if not is_one_row(x, self.normalized_shape):
-            shape, factor = self.normalized_shape, self.factor
-            return normalize_trailing_axes(mg.rms_norm, "RMSNorm", x, shape, factor, eps=self.eps)
+        x, shape, factor = plain(x), self.normalized_shape, self.factor
+        if factor is None or self.eps is None or not is_one_row(x, shape):
+            return normalize_trailing_axes(
+                mg.rms_norm, "RMSNorm", x, shape, self.eps, weight=factor
+            )
         return Tensor(scaled_row(x.reshape(-1), self.factor, None, self.eps, x.shape))
 
 
@@ -101,7 +103,7 @@ def is_one_row(x: np.ndarray, normalized_shape: tuple[int, ...]) -> bool:
 
 
 def scaled_row(
-    x: np.ndarray, weight: np.ndarray, bias: Any, eps: float, shape: tuple[int, ...]
+    x: np.ndarray, weight: Any, bias: Any, eps: float, shape: tuple[int, ...]
 ) -> np.ndarray:
     """One row (d,) divided by the root of its mean square, times `weight`, plus `bias`, in this
     shape.

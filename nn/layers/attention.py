@@ -71,12 +71,18 @@ class MultiHeadAttention(Module):
         self.rotary, self.window, self.position_bias = rotary, window, position_bias
         has_bias = dict.fromkeys(("q", "k", "v", "out"), bias) if isinstance(bias, bool) else bias
         wide, narrow = self.num_heads * self.d_k, self.num_kv_heads * self.d_k
-        self.q_proj = Linear(query_size or d_model, wide, has_bias["q"], dtype, generator)
-        self.k_proj = Linear(key_size or d_model, narrow, has_bias["k"], dtype, generator)
-        self.v_proj = Linear(value_size or d_model, narrow, has_bias["v"], dtype, generator)
-        self.out_proj = Linear(wide, d_model, has_bias["out"], dtype, generator)
-        self.q_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype)
-        self.k_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype)
+        self.q_proj = Linear(
+            query_size or d_model, wide, has_bias["q"], dtype=dtype, generator=generator
+        )
+        self.k_proj = Linear(
+            key_size or d_model, narrow, has_bias["k"], dtype=dtype, generator=generator
+        )
+        self.v_proj = Linear(
+            value_size or d_model, narrow, has_bias["v"], dtype=dtype, generator=generator
+        )
+        self.out_proj = Linear(wide, d_model, has_bias["out"], dtype=dtype, generator=generator)
+        self.q_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype=dtype)
+        self.k_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype=dtype)
         self.pruned_heads: tuple[int, ...] = ()
 
     def forward(

@@ -33,7 +33,7 @@ def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm
     return (
         LayerNorm(d, eps, dtype=dtype)
         if kind == "layer"
-        else RMSNorm(d, eps, dtype, kind == "rms_zero_centred")
+        else RMSNorm(d, eps, dtype=dtype, zero_centred=kind == "rms_zero_centred")
     )
 
 
@@ -78,7 +78,7 @@ class _Layer(Module):
             "generator": generator,
         }
         self.norm_first, self.parallel = norm_first, parallel
-        self.dropout = Dropout(dropout, generator)
+        self.dropout = Dropout(dropout, generator=generator)
         self.self_attention = MultiHeadSelfAttention(
             d_model, num_heads, **{**shared, **(attention or {})}
         )
@@ -90,7 +90,7 @@ class _Layer(Module):
             self.norm2 = norm_named(norm, d_model, norm_eps, dtype)
         inner = dropout if activation_dropout is None else activation_dropout
         self.feed_forward = FeedForward(
-            d_model, d_ff, activation, gated=gated, **{**shared, "dropout": inner}
+            d_model, d_ff, activation=activation, gated=gated, **{**shared, "dropout": inner}
         )
         setattr(
             self, "norm3" if self.crosses else "norm2", norm_named(norm, d_model, norm_eps, dtype)
@@ -110,7 +110,7 @@ class TransformerEncoderLayer(_Layer):
     `activation_dropout` acts inside the feed-forward net (None: as `dropout`).
     """
 
-    def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:
+    def forward(self, x: Any, *, mask: Any = None, **options: Any) -> Tensor:
         """(N, L, d_model) from x of that shape; the rest as in `MultiHeadAttention`."""
         after = self._residual(
             x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options)
@@ -133,6 +133,7 @@ class TransformerDecoderLayer(_Layer):
         self,
         x: Any,
         memory: Any,
+        *,
         mask: Any = None,
         memory_mask: Any = None,
         is_causal: bool = True,

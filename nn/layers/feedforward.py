@@ -27,6 +27,7 @@ class FeedForward(Module):
         self,
         d_model: int,
         d_ff: int,
+        *,
         activation: str = "relu",
         dropout: float = 0.0,
         gated: bool = False,
@@ -38,18 +39,20 @@ class FeedForward(Module):
         self.dropout = dropout
         self.generator = generator
         self.function = activation_named(activation)
-        self.linear1 = Linear(d_model, d_ff, bias, dtype, generator)
-        self.gate = Linear(d_model, d_ff, bias, dtype, generator) if gated else None
-        self.linear2 = Linear(d_ff, d_model, bias, dtype, generator)
+        self.linear1 = Linear(d_model, d_ff, bias, dtype=dtype, generator=generator)
+        self.gate = Linear(d_model, d_ff, bias, dtype=dtype, generator=generator) if gated else None
+        self.linear2 = Linear(d_ff, d_model, bias, dtype=dtype, generator=generator)
 
     def forward(self, x: Any) -> Tensor:
         h = self.linear1(x)
         if self.activation == "relu" and self.gate is None:
-            return self.linear2(mg.relu_dropout(h, self.dropout, self.training, self.generator))
+            return self.linear2(
+                mg.relu_dropout(h, p=self.dropout, training=self.training, generator=self.generator)
+            )
         h = self.function(h)
         if self.gate is not None:
             h = h * self.gate(x)
-        return self.linear2(mg.dropout(h, self.dropout, self.training, self.generator))
+        return self.linear2(mg.dropout(h, self.dropout, self.training, generator=self.generator))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation!r}, dropout={self.dropout}"

@@ -36,7 +36,7 @@ _AT_ONCE = 1 << 18
 
 
 @contextmanager
-def skipped(skip: bool = True) -> Iterator[None]:
+def skipped(*, skip: bool = True) -> Iterator[None]:
     """Within this block nothing random is drawn: for a model whose weights are about to be loaded."""
     token = _SKIPPED.set(skip or _SKIPPED.get())
     try:
@@ -71,9 +71,9 @@ def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tens
     return tensor
 
 
-def constant_(tensor: Tensor, value: float) -> Tensor:
+def constant_(tensor: Tensor, val: float) -> Tensor:
     """All elements to `value`."""
-    tensor.data[...] = value
+    tensor.data[...] = val
     mark_changed(tensor.data)
     return tensor
 
@@ -89,10 +89,10 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def uniform_(
-    tensor: Tensor, low: float = 0.0, high: float = 1.0, generator: Generator | None = None
+    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform in [low, high)."""
-    return _draw(tensor, lambda shape: default_generator(generator).uniform(low, high, shape))
+    """Fill with numbers that are uniform in [a, b)."""
+    return _draw(tensor, lambda shape: default_generator(generator).uniform(a, b, shape))
 
 
 def normal_(
@@ -115,13 +115,17 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
-def kaiming_uniform_(tensor: Tensor, a: float = 0.0, generator: Generator | None = None) -> Tensor:
+def kaiming_uniform_(
+    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
+) -> Tensor:
     """Uniform within ± √(6 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a relu)."""
     bound = math.sqrt(6 / ((1 + a * a) * _fans(tensor)[0]))
     return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor: Tensor, a: float = 0.0, generator: Generator | None = None) -> Tensor:
+def kaiming_normal_(
+    tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
+) -> Tensor:
     """Normal with standard deviation √(2 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a
     relu).
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import check_choice
 
 from . import init
 from .module import Module, Parameter
@@ -48,6 +50,7 @@ class Linear(Module):
         in_features: int,
         out_features: int,
         bias: bool = True,
+        *,
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
@@ -55,7 +58,7 @@ class Linear(Module):
         self.out_features = out_features
         self.weight = Parameter(np.zeros((out_features, in_features), dtype))
         self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
-        init.kaiming_uniform_(self.weight, math.sqrt(5), generator)
+        init.kaiming_uniform_(self.weight, math.sqrt(5), generator=generator)
         if self.bias is not None:
             bound = 1 / math.sqrt(in_features) if in_features else 0.0
             init.uniform_(self.bias, -bound, bound, generator)
@@ -81,6 +84,7 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
+        *,
         std: float = 1.0,
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
@@ -108,17 +112,23 @@ class Embedding(Module):
 class Dropout(Module):
     """In training, sets elements to 0 with probability `p` and divides the others by 1 - p.
 
-    Each call draws anew, from `generator` or the default one.
+    Each call draws anew, from `generator` or the default one. `inplace` changes nothing.
     """
 
-    def __init__(self, p: float = 0.5, generator: np.random.Generator | None = None) -> None:
+    def __init__(
+        self,
+        p: float = 0.5,
+        inplace: bool = False,
+        *,
+        generator: np.random.Generator | None = None,
+    ) -> None:
         if not 0 <= p < 1:
             raise ValueError(f"Dropout: expected 0 <= p < 1, got {p}")
         self.p = p
         self.generator = generator
 
     def forward(self, x: Any) -> Tensor:
-        return mg.dropout(x, self.p, self.training, self.generator)
+        return mg.dropout(x, self.p, self.training, generator=self.generator)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -164,13 +174,16 @@ class FunctionModule(Module):
 
 
 class Activation(FunctionModule):
-    """A function of each element, as a module.
+    """Apply a function to each element: `class ReLU(Activation, function=mg.relu)`.
 
-    PyTorch's `inplace`, which saves memory there, is taken and changes nothing.
+    `options` are keyword arguments of the function.
     """
 
     def __init__(self, **options: Any) -> None:
-        options.pop("inplace", None)
+        known = list(inspect.signature(type(self).function).parameters)[1:]
+        for name in options.keys() - set(known):
+            takes = ", ".join(known) or "no options"
+            raise TypeError(f"{type(self).__name__}: option must be one of {takes}, got {name}")
         self.options = options
 
     def forward(self, x: Any) -> Tensor:
@@ -178,23 +191,39 @@ class Activation(FunctionModule):
 
 
 class ReLU(Activation, function=mg.relu):
-    """max(x, 0)."""
+    """max(x, 0). `inplace` changes nothing: it saves memory in PyTorch."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
 
 
 class LeakyReLU(Activation, function=mg.leaky_relu):
-    """x where positive, else `negative_slope` (0.01) · x."""
+    """x where positive, else `negative_slope` · x. `inplace` changes nothing."""
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(negative_slope=negative_slope)
 
 
 class ELU(Activation, function=mg.elu):
-    """x where positive, else `alpha` (1) · (eˣ - 1)."""
+    """x where positive, else `alpha` · (eˣ - 1). `inplace` changes nothing."""
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(alpha=alpha)
 
 
 class GELU(Activation, function=mg.gelu):
     """x · Φ(x); `approximate="tanh"` for its tanh form."""
 
+    def __init__(self, approximate: str = "none") -> None:
+        check_choice("GELU", "approximate", approximate, "none", "tanh")
+        super().__init__(approximate=approximate)
+
 
 class SiLU(Activation, function=mg.silu):
-    """x · sigmoid(x)."""
+    """x · sigmoid(x). `inplace` changes nothing."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
 
 
 class Sigmoid(Activation, function=mg.sigmoid):
@@ -206,7 +235,10 @@ class Tanh(Activation, function=mg.tanh):
 
 
 class Softplus(Activation, function=mg.softplus):
-    """log(1 + eˣ), with `beta` (1)."""
+    """log(1 + e^(beta x)) / beta."""
+
+    def __init__(self, beta: float = 1.0) -> None:
+        super().__init__(beta=beta)
 
 
 class LogSigmoid(Activation, function=mg.log_sigmoid):
@@ -214,11 +246,17 @@ class LogSigmoid(Activation, function=mg.log_sigmoid):
 
 
 class Softmax(Activation, function=mg.softmax):
-    """eˣ, divided by its sum over `axis` (-1)."""
+    """eˣ, divided by its sum over the axis `dim`."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(axis=dim)
 
 
 class LogSoftmax(Activation, function=mg.log_softmax):
-    """log(softmax(x)) over `axis` (-1)."""
+    """log(softmax(x)) over the axis `dim`."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__(axis=dim)
 
 
 def _gelu_tanh(x: Any) -> Tensor:

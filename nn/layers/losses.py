@@ -6,6 +6,7 @@ from typing import Any
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import check_choice
 
 from .linear import FunctionModule
 
@@ -27,15 +28,13 @@ class _Loss(FunctionModule):
     buffers.
     """
 
+    reductions: tuple[str, ...] = ("mean", "sum", "none")
+
     def __init__(self, *, reduction: str = "mean") -> None:
         self._set(reduction)
 
     def _set(self, reduction: str, **options: Any) -> None:
-        if reduction not in ("mean", "sum", "none", "batchmean"):
-            raise ValueError(
-                f"{type(self).__name__}: expected reduction 'mean', 'sum' or 'none', got "
-                f"{reduction!r}"
-            )
+        check_choice(type(self).__name__, "reduction", reduction, *self.reductions)
         self.options = {"reduction": reduction, **options}
         for name in ("weight", "pos_weight"):
             if name in options:
@@ -121,6 +120,8 @@ class NLLLoss(_Loss, function=mg.nll_loss):
 
 class KLDivLoss(_Loss, function=mg.kl_div):
     """The Kullback-Leibler divergence for log-probabilities as input; "batchmean" is that of rows."""
+
+    reductions = ("mean", "sum", "none", "batchmean")
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         self._set(reduction=reduction, log_target=log_target)

@@ -24,8 +24,8 @@ def normalize_trailing_axes(
     name: str,
     x: Any,
     shape: tuple[int, ...],
-    *parameters: Any,
-    eps: float,
+    eps: float | None,
+    **parameters: Any,
 ) -> Tensor:
     """Apply `normalize`, which works along the last axis, to the axes of lengths `shape` at once.
 
@@ -35,10 +35,13 @@ def normalize_trailing_axes(
     if not shape or size[-len(shape) :] != shape:
         raise ValueError(f"{name}: the last axes of x must have lengths {shape}, got shape {size}")
     if len(shape) == 1:
-        return normalize(x, *parameters, eps)
+        return normalize(x, **parameters, eps=eps)
+    for key, value in parameters.items():
+        if value is not None and shape_of(value) != shape:
+            raise ValueError(f"{name}: {key} must have shape {shape}, got {shape_of(value)}")
     rows = mg.reshape(x, *size[: -len(shape)], math.prod(shape))
-    flat = [None if p is None else mg.reshape(p, -1) for p in parameters]
-    return mg.reshape(normalize(rows, *flat, eps), size)
+    flat = {key: None if p is None else mg.reshape(p, -1) for key, p in parameters.items()}
+    return mg.reshape(normalize(rows, **flat, eps=eps), size)
 
 
 class LayerNorm(Module):
@@ -52,8 +55,10 @@ class LayerNorm(Module):
         Length of the last axis, or lengths of the last axes that are normalized together.
     eps : float
         Added to the variance.
+    elementwise_affine : bool
+        Whether there is a `weight`.
     bias : bool
-        Whether a bias is added.
+        Whether there is a `bias`, beside a `weight`.
     dtype : dtype
         Floating dtype of `weight` and `bias`.
 
@@ -66,18 +71,20 @@ class LayerNorm(Module):
         self,
         normalized_shape: int | Sequence[int],
         eps: float = 1e-5,
+        elementwise_affine: bool = True,
         bias: bool = True,
+        *,
         dtype: Any = np.float32,
     ) -> None:
-        self.normalized_shape = _as_shape(normalized_shape)
+        self.normalized_shape = shape = _as_shape(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(np.ones(self.normalized_shape, dtype))
-        self.bias = Parameter(np.zeros(self.normalized_shape, dtype)) if bias else None
+        self.weight = Parameter(np.ones(shape, dtype)) if elementwise_affine else None
+        self.bias = Parameter(np.zeros(shape, dtype)) if elementwise_affine and bias else None
 
     def forward(self, x: Any) -> Tensor:
         shape, weight, bias = self.normalized_shape, self.weight, self.bias
         return normalize_trailing_axes(
-            mg.layer_norm, "LayerNorm", x, shape, weight, bias, eps=self.eps
+            mg.layer_norm, "LayerNorm", x, shape, self.eps, weight=weight, bias=bias
         )
 
     def extra_repr(self) -> str:
@@ -91,8 +98,10 @@ class RMSNorm(Module):
     ----------
     normalized_shape : int or sequence of int
         Length of the last axis, or lengths of the last axes that are normalized together.
-    eps : float
-        Added to the mean square.
+    eps : float, optional
+        Added to the mean square; by default the machine epsilon of the input's dtype.
+    elementwise_affine : bool
+        Whether there is a `weight`.
     dtype : dtype
         Floating dtype of `weight`.
     zero_centred : bool
@@ -106,21 +115,25 @@ class RMSNorm(Module):
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
-        eps: float = 1e-6,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        *,
         dtype: Any = np.float32,
         zero_centred: bool = False,
     ) -> None:
+        if zero_centred and not elementwise_affine:
+            raise ValueError("RMSNorm: zero_centred must be False without elementwise_affine")
         self.normalized_shape = _as_shape(normalized_shape)
         self.eps = eps
         self.zero_centred = zero_centred
         initial = np.zeros if zero_centred else np.ones
-        self.weight = Parameter(initial(self.normalized_shape, dtype))
+        weight = Parameter(initial(self.normalized_shape, dtype))
+        self.weight = weight if elementwise_affine else None
 
     def forward(self, x: Any) -> Tensor:
-        weight = self.weight + 1 if self.zero_centred else self.weight
-        return normalize_trailing_axes(
-            mg.rms_norm, "RMSNorm", x, self.normalized_shape, weight, eps=self.eps
-        )
+        shape, weight = self.normalized_shape, self.weight
+        scale = weight + 1 if self.zero_centred and weight is not None else weight
+        return normalize_trailing_axes(mg.rms_norm, "RMSNorm", x, shape, self.eps, weight=scale)
 
     def extra_repr(self) -> str:
         return f"{_shown(self.normalized_shape)}, eps={self.eps}"
@@ -145,13 +158,21 @@ class BatchNorm1d(Module):
     """
 
     def __init__(
-        self, d: int, eps: float = 1e-5, momentum: float = 0.1, dtype: Any = np.float32
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        *,
+        dtype: Any = np.float32,
     ) -> None:
-        self.d = d
+        if not isinstance(momentum, (int, float)):
+            raise TypeError(f"BatchNorm1d: momentum must be a number, got {momentum!r}")
+        self.num_features = d = num_features
         self.eps = eps
         self.momentum = momentum
-        self.weight = Parameter(np.ones(d, dtype))
-        self.bias = Parameter(np.zeros(d, dtype))
+        self.weight = Parameter(np.ones(d, dtype)) if affine else None
+        self.bias = Parameter(np.zeros(d, dtype)) if affine else None
         self.register_buffer("running_mean", np.zeros(d, dtype))
         self.register_buffer("running_var", np.ones(d, dtype))
 
@@ -160,10 +181,10 @@ class BatchNorm1d(Module):
 
     def forward(self, x: Any) -> Tensor:
         shape = np.shape(x)
-        if len(shape) not in (2, 3) or shape[-1] != self.d:
-            raise ValueError(
-                f"BatchNorm1d: expected (n, {self.d}) or (n, L, {self.d}), got {shape}"
-            )
+        d = self.num_features
+        if len(shape) not in (2, 3) or shape[-1] != d:
+            fix = "; write x.swapaxes(1, 2)" if len(shape) == 3 and shape[1] == d else ""
+            raise ValueError(f"BatchNorm1d: x must be (n, {d}) or (n, L, {d}), got {shape}{fix}")
         rows = tuple(range(len(shape) - 1))
         if self.training:
             n = int(np.prod(shape[:-1]))
@@ -177,7 +198,8 @@ class BatchNorm1d(Module):
             self.running_var += self.momentum * (unwrap(var) * (n / (n - 1)) - self.running_var)
         else:
             mean, var = Tensor(self.running_mean), Tensor(self.running_var)
-        return (x - mean) / mg.sqrt(var + self.eps) * self.weight + self.bias
+        y = (x - mean) / mg.sqrt(var + self.eps)
+        return y if self.weight is None or self.bias is None else y * self.weight + self.bias
 
     def extra_repr(self) -> str:
-        return f"{self.d}, eps={self.eps}, momentum={self.momentum}"
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"

@@ -35,6 +35,7 @@ class RelativePositionBias(Module):
     def __init__(
         self,
         num_heads: int,
+        *,
         num_buckets: int = 32,
         max_distance: int = 128,
         bidirectional: bool = True,

@@ -30,8 +30,8 @@ class RotaryPositions:
     def __init__(
         self,
         head_dim: int,
-        base: float = 10000.0,
         *,
+        base: float = 10000.0,
         scaling: Mapping[str, Any] | None = None,
         rotary_dim: int | None = None,
     ) -> None:

@@ -22,7 +22,9 @@ __all__ = ["AdditiveAttention", "DotProductAttention"]
 class _ScoredAttention(Module):
     """Weights the values by the softmax of a score; keys past `valid_lens` get weight 0."""
 
-    def __init__(self, dropout: float = 0.0, generator: np.random.Generator | None = None) -> None:
+    def __init__(
+        self, *, dropout: float = 0.0, generator: np.random.Generator | None = None
+    ) -> None:
         self.dropout = dropout
         self.generator = generator
         self.weights: Tensor | None = None  # of the last call, (N, L_q, L_kv)
@@ -40,7 +42,7 @@ class _ScoredAttention(Module):
         mask = None if valid_lens is None else valid_lens_mask(valid_lens, scores.shape)
         self.weights = mg.softmax(scores, where=mask)
         return mg.matmul(
-            mg.dropout(self.weights, self.dropout, self.training, self.generator), value
+            mg.dropout(self.weights, self.dropout, self.training, generator=self.generator), value
         )
 
 
@@ -59,11 +61,12 @@ class AdditiveAttention(_ScoredAttention):
         query_size: int,
         key_size: int,
         num_hiddens: int,
+        *,
         dropout: float = 0.0,
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        super().__init__(dropout, generator)
+        super().__init__(dropout=dropout, generator=generator)
         self.query_proj = Linear(
             query_size, num_hiddens, bias=False, dtype=dtype, generator=generator
         )

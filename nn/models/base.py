@@ -42,7 +42,7 @@ class Model(Module):
         self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True
     ) -> None:
         self.config = config
-        with skipped(not init):
+        with skipped(skip=not init):
             self._build(config, generator)
             self._reset(generator)
 
@@ -124,7 +124,7 @@ class Model(Module):
         ):  # its weight is not all that it adds
             return mg.cross_entropy(self.output(hidden), targets, **options)
         return mg.linear_cross_entropy(
-            hidden, self.output.weight, self.output.bias, targets, **options
+            hidden, self.output.weight, targets, linear_bias=self.output.bias, **options
         )
 
     output: Linear

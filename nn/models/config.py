@@ -435,7 +435,7 @@ class ModelConfig:
         positions = cast(PositionConfig, self.positions)
         return RotaryPositions(
             self.size_of_head,
-            positions.rotary_base,
+            base=positions.rotary_base,
             scaling=positions.rotary_scaling,
             rotary_dim=positions.rotary_dim,
         )

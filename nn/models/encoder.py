@@ -109,7 +109,8 @@ class _Classifier(_WithOutput):
                 f"{config.num_classes}"
             )
         self.dropout = Dropout(
-            config.dropout if config.head_dropout is None else config.head_dropout, generator
+            config.dropout if config.head_dropout is None else config.head_dropout,
+            generator=generator,
         )
         self.dense: Linear | None = None
         if config.head_activation != "none":
@@ -179,7 +180,9 @@ class MaskedLanguageModel(_WithOutput):
         width, dtype = config.embeddings.size or config.d_model, config.dtype
         self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)
         self.norm = norm_named(config.norm, width, config.norm_eps, dtype)
-        self.output = Linear(width, config.vocab_size, config.output_bias, dtype, generator)
+        self.output = Linear(
+            width, config.vocab_size, config.output_bias, dtype=dtype, generator=generator
+        )
         self.output.weight = self.embedding.tokens.weight
 
     def _features(self, batch: Batch) -> Tensor:

@@ -43,7 +43,11 @@ class LanguageModel(Model):
         self.embedding = InputEmbedding(config, config.vocab_size, generator, std=std)
         self.layers = Encoder(config, config.num_layers, generator, causal=True)
         self.output = Linear(
-            config.d_model, config.vocab_size, config.output_bias, config.dtype, generator
+            config.d_model,
+            config.vocab_size,
+            config.output_bias,
+            dtype=config.dtype,
+            generator=generator,
         )
         if config.tie:
             self.output.weight = self.embedding.tokens.weight

@@ -44,15 +44,21 @@ class InputEmbedding(Module):
         self.scale = config.embedding_factor
         if std is None:
             std = d_model**-0.5 if config.embeddings.scale else 1.0
-        self.tokens = Embedding(vocab_size, width, config.hidden_id, std, dtype, generator)
-        self.types = Embedding(num_types, width, None, std, dtype, generator) if num_types else None
+        self.tokens = Embedding(
+            vocab_size, width, config.hidden_id, std=std, dtype=dtype, generator=generator
+        )
+        self.types = (
+            Embedding(num_types, width, None, std=std, dtype=dtype, generator=generator)
+            if num_types
+            else None
+        )
         self.positions = _positions(config, width, generator)
         self.norm = (
             norm_named(config.norm, width, config.norm_eps, dtype)
             if config.embeddings.norm
             else None
         )
-        self.dropout = Dropout(config.dropout, generator)
+        self.dropout = Dropout(config.dropout, generator=generator)
         self.projection = (
             Linear(width, d_model, dtype=dtype, generator=generator) if width != d_model else None
         )
@@ -106,7 +112,7 @@ class PatchEmbedding(Module):
         )
         self.bias = Parameter(np.zeros(d_model, dtype))
         self.positions = _positions(config, d_model, generator)
-        self.dropout = Dropout(config.dropout, generator)
+        self.dropout = Dropout(config.dropout, generator=generator)
 
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
         shape, dtype = np.shape(images), getattr(images, "dtype", None)
@@ -148,10 +154,15 @@ def _position_options(
     if positions.kind == "rotary":
         return {"rotary": config.rotary()}
     if positions.kind.endswith("relative"):
-        sizes = config.num_heads, positions.relative_buckets, positions.relative_max_distance
-        return {
-            "position_bias": RelativePositionBias(*sizes, bidirectional, config.dtype, generator)
-        }
+        bias = RelativePositionBias(
+            config.num_heads,
+            num_buckets=positions.relative_buckets,
+            max_distance=positions.relative_max_distance,
+            bidirectional=bidirectional,
+            dtype=config.dtype,
+            generator=generator,
+        )
+        return {"position_bias": bias}
     if positions.kind == "alibi":
         return {"position_bias": ALiBi(config.num_heads, config.dtype)}
     return {}
@@ -249,7 +260,7 @@ class Encoder(Module):
         masks = _masks(layers, x, mask, self.causal, caches)
         for i, layer in enumerate(layers * self.repeats):
             mask = masks[layer.self_attention.window]
-            x = layer(x, mask, cache=caches and caches[i], positions=positions)
+            x = layer(x, mask=mask, cache=caches and caches[i], positions=positions)
         return x if self.norm is None else self.norm(x)
 
 
@@ -289,8 +300,8 @@ class Decoder(Module):
             x = layer(
                 x,
                 memory[i] if isinstance(memory, list) else memory,
-                masks[layer.self_attention.window],
-                memory_mask,
+                mask=masks[layer.self_attention.window],
+                memory_mask=memory_mask,
                 is_causal=False,  # the mask is causal already
                 cache=caches and caches[i],
                 positions=positions,

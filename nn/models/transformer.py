@@ -31,7 +31,9 @@ class Transformer(Model):
         self.target_embedding = InputEmbedding(config, target, generator)
         self.encoder = Encoder(config, config.num_encoder_layers, generator)
         self.decoder = Decoder(config, config.num_decoder_layers, generator)
-        self.output = Linear(config.d_model, target, config.output_bias, config.dtype, generator)
+        self.output = Linear(
+            config.d_model, target, config.output_bias, dtype=config.dtype, generator=generator
+        )
         if config.tie in ("embeddings", "all"):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie in ("target", "all"):

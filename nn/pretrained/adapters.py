@@ -192,7 +192,7 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         shapes = [(part.out_features, a.out_features) for part in maps[path].values()]
         rows = origin.places[f"{path}.weight"].rows.split(b.weight.data, shapes)
         for (name, part), own in zip(maps[path].items(), rows):  # all of A, and its own rows of B
-            adapters[name] = adapter = LoRALinear(part, a.out_features, scale, dropout)
+            adapters[name] = adapter = LoRALinear(part, a.out_features, scale, dropout=dropout)
             adapter.lora_a.data[...], adapter.lora_b.data[...] = a.weight.data, own
     adapt(model, adapters)
     for part in modules.values():  # those that came whole are trained whole
@@ -240,9 +240,9 @@ def _expected(
                 f"{settings.where}: r: {rank} for {path}, but its adapter in {file.path} has "
                 "another"
             )
-        a = Linear(parts[0].in_features, int(rank), False, parts[0].weight.dtype)
+        a = Linear(parts[0].in_features, int(rank), False, dtype=parts[0].weight.dtype)
         b = Linear(
-            int(rank), sum(part.out_features for part in parts), False, parts[0].weight.dtype
+            int(rank), sum(part.out_features for part in parts), False, dtype=parts[0].weight.dtype
         )
         modules |= {f"{name}.lora_A": a, f"{name}.lora_B": b}
         pairs[path] = (

@@ -33,6 +33,7 @@ class LoRALinear(Linear):
         linear: Linear,
         rank: int,
         scale: float,
+        *,
         dropout: float = 0.0,
         generator: np.random.Generator | None = None,
     ) -> None:
@@ -41,13 +42,15 @@ class LoRALinear(Linear):
         self.rank, self.scale, self.dropout, self.generator = rank, scale, dropout, generator
         dtype = linear.weight.dtype
         self.lora_a = Parameter(np.empty((rank, linear.in_features), dtype))
-        init.kaiming_uniform_(self.lora_a, math.sqrt(5), generator)
+        init.kaiming_uniform_(self.lora_a, math.sqrt(5), generator=generator)
         self.lora_b = Parameter(np.zeros((linear.out_features, rank), dtype))
         self.train(linear.training)
 
     def forward(self, x: Any) -> Tensor:
         """(..., out_features) from x (..., in_features)."""
-        inside = mg.linear(mg.dropout(x, self.dropout, self.training, self.generator), self.lora_a)
+        inside = mg.linear(
+            mg.dropout(x, self.dropout, self.training, generator=self.generator), self.lora_a
+        )
         return super().forward(x) + mg.linear(inside, self.lora_b) * self.scale
 
     def merged(self) -> Linear:
@@ -135,7 +138,7 @@ def lora(
             f"{', '.join(ends)}"
         )
     return adapt(model, {
-        name: LoRALinear(linear, rank, alpha / rank, dropout, generator)
+        name: LoRALinear(linear, rank, alpha / rank, dropout=dropout, generator=generator)
         for name, linear in linears.items() if ends_in(name, targets)
     })  # fmt: skip
 

@@ -278,7 +278,7 @@ def test_fourth_derivative_of_an_even_norm() -> None:
 def test_second_derivatives_of_losses_where_nothing_is_lost(loss) -> None:  # type: ignore[no-untyped-def]
     """A square of a size would hide that the loss is a square there."""
     np.testing.assert_array_equal(
-        mg.hessian(lambda x: loss(x, np.ones(2), "sum"))(np.ones(2)).data, np.eye(2)
+        mg.hessian(lambda x: loss(x, np.ones(2), reduction="sum"))(np.ones(2)).data, np.eye(2)
     )
 
 

@@ -114,7 +114,7 @@ def test_anomaly_changes_no_result() -> None:
 
 def test_to_dot() -> None:
     w, x = Tensor(np.ones((2, 3)), requires_grad=True), Tensor(np.ones(3), requires_grad=True)
-    text = mg.to_dot(np.tanh(w @ x).sum(), {"weight": w})
+    text = mg.to_dot(np.tanh(w @ x).sum(), names={"weight": w})
     assert text.startswith("digraph {") and text.endswith("}\n")
     assert 'label="weight\\n2 × 3", fillcolor="#bbdefb"' in text and 'label="leaf\\n3"' in text
     assert 'label="tanh\\n2"' in text and 'label="sum\\nscalar"' in text
@@ -132,21 +132,21 @@ def test_draw_graph(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-d
         with pytest.raises(
             MissingExtraError, match=r"draw_graph needs graphviz: pip install graphviz"
         ):
-            mg.draw_graph(y, tmp_path / "g.svg")
+            mg.draw_graph(y, path=tmp_path / "g.svg")
     pytest.importorskip("graphviz")
     if shutil.which("dot") is None:
         with pytest.raises(RuntimeError, match="Graphviz programs are not installed"):
-            mg.draw_graph(y, tmp_path / "g.svg")
+            mg.draw_graph(y, path=tmp_path / "g.svg")
     else:
-        assert "multiply" in mg.draw_graph(y, tmp_path / "g.svg").read_text()
+        assert "multiply" in mg.draw_graph(y, path=tmp_path / "g.svg").read_text()
         assert "<svg" in mg.draw_graph(y)._repr_svg_() and "multiply" in mg.draw_graph(y).svg
         monkeypatch.setenv("PATH", "")
         with pytest.raises(
             RuntimeError, match="Graphviz programs are not installed; to_dot\\(\\) gives the text"
         ):
-            mg.draw_graph(y, tmp_path / "h.svg")
+            mg.draw_graph(y, path=tmp_path / "h.svg")
     with pytest.raises(ValueError, match="draw_graph: .*g.text: expected a name that ends in .svg"):
-        mg.draw_graph(y, tmp_path / "g.text")
+        mg.draw_graph(y, path=tmp_path / "g.text")
     assert all(p.read_text() == "precious" for p in tmp_path.iterdir() if p.name != "g.svg")
 
 
@@ -196,7 +196,7 @@ def test_large_scores_of_every_dtype(dtype: Any) -> None:
         loss.sum().backward()
         probabilities = e[rows] / e[rows].sum(-1, keepdims=True)
         np.testing.assert_allclose(x.grad.data, probabilities - [0, 1, 0], **tolerance)
-        total = mg.linear_cross_entropy(x, np.eye(3, dtype=dtype), None, goals, reduction="sum")
+        total = mg.linear_cross_entropy(x, np.eye(3, dtype=dtype), goals, reduction="sum")
         np.testing.assert_allclose(total.data, expected[rows].sum(), **tolerance)
         out = mg.scaled_dot_product_attention(
             scores[rows][None, None],

@@ -20,8 +20,8 @@ def normal(*shape: int) -> np.ndarray:
 
 
 HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
-    "layer_norm": (mg.layer_norm, [300 + 30 * normal(4, 512), normal(512), normal(512)]),  # Σ x² > 65,504
-    "rms_norm": (mg.rms_norm, [300 * normal(4, 512), normal(512)]),
+    "layer_norm": (lambda x, w, b: mg.layer_norm(x, weight=w, bias=b), [300 + 30 * normal(4, 512), normal(512), normal(512)]),  # Σ x² > 65,504
+    "rms_norm": (lambda x, w: mg.rms_norm(x, weight=w, eps=1e-5), [300 * normal(4, 512), normal(512)]),
     "gelu": (mg.gelu, [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
     "gelu, tanh": (lambda x: mg.gelu(x, approximate="tanh"), [np.array([-6e4, -300, -3, -0.5, 0.5, 3, 300, 6e4])]),
     "linear": (mg.linear, [8 * normal(3, 4096), normal(5, 4096) / 8, normal(5)]),
@@ -29,7 +29,7 @@ HALF: dict[str, tuple[Any, list[np.ndarray]]] = {
                   [3 * normal(2, 2, 5, 32), 3 * normal(2, 2, 7, 32), normal(2, 2, 7, 32), normal(2, 5, 7)]),
     "cross_entropy": (lambda x: mg.cross_entropy(x, np.arange(70_000) % 3), [normal(70_000, 3)]),
     "cross_entropy, smoothed": (lambda x: mg.cross_entropy(x, [1, 2], label_smoothing=0.1), [1000 + normal(2, 4000)]),
-    "linear_cross_entropy": (lambda x, w: mg.linear_cross_entropy(x, w, None, np.arange(70_000) % 3),
+    "linear_cross_entropy": (lambda x, w: mg.linear_cross_entropy(x, w, np.arange(70_000) % 3),
                              [normal(70_000, 4), normal(3, 4)]),
     "embedding": (lambda w: mg.embedding(w, np.zeros(5000, int)), [normal(3, 2)]),
     **{f.__name__: (f, [normal(70_000) / 99]) for f in (mg.mean, mg.logsumexp, mg.softmax, mg.log_softmax)},
@@ -103,12 +103,10 @@ def test_an_ignored_row_may_hold_anything(
     assert not g.data[[1, 3]].any()
     if reduction != "none":  # and where the scores are made on the way
         weight, x = normal(3, 2), normal(4, 2)
-        fused = mg.linear_cross_entropy(x.copy(), weight, None, targets, **options)
+        fused = mg.linear_cross_entropy(x.copy(), weight, targets, **options)
         x[1] = bad
         with np.errstate(invalid="ignore"):
-            assert (
-                mg.linear_cross_entropy(x, weight, None, targets, **options).item() == fused.item()
-            )
+            assert mg.linear_cross_entropy(x, weight, targets, **options).item() == fused.item()
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -126,7 +124,7 @@ def test_logits_in_blocks_are_the_logits_of_all(rows: int, ignored: int, bias: b
     found = []
     for names in (["gelu"], ["linear_cross_entropy"]):
         with mg.use_definitions(*names):
-            loss = mg.linear_cross_entropy(x, w, b, targets, label_smoothing=0.1)
+            loss = mg.linear_cross_entropy(x, w, targets, linear_bias=b, label_smoothing=0.1)
             found.append([loss, *mg.gradients(loss, leaves[: 2 + bias], -1.7)])
     for ours, expected in zip(*found):
         np.testing.assert_allclose(ours.data, expected.data, rtol=1e-10, atol=1e-15)
@@ -139,10 +137,10 @@ def test_the_fused_loss_holds_few_logits_at_a_time() -> None:
         for shape in ((1500, 128), (8192, 128))
     )
     targets = RNG.integers(0, 8192, 1500)
-    mg.linear_cross_entropy(x, w, None, targets)  # what is made once is there
+    mg.linear_cross_entropy(x, w, targets)  # what is made once is there
     tracemalloc.start()
     try:
-        loss = mg.linear_cross_entropy(x, w, None, targets)
+        loss = mg.linear_cross_entropy(x, w, targets)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -193,7 +191,7 @@ def test_gelu_in_single_precision_keeps_the_digits_of_small_values() -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_the_gradient_of_std_at_constants_is_zero(axis: Any, keepdims: bool) -> None:
     constant = Tensor(np.full((3, 4), 2.5), requires_grad=True)
-    y = mg.std(constant, axis, keepdims)
+    y = mg.std(constant, axis, keepdims=keepdims)
     assert not y.data.any()
     assert not mg.gradients(mg.sum(y), [constant])[0].data.any()
     mixed = Tensor(np.vstack([np.full(4, 2.5), np.arange(4.0)]), requires_grad=True)
@@ -222,14 +220,14 @@ def test_cross_entropy_of_class_probabilities(options: Any) -> None:
 @pytest.mark.parametrize("p", [0.99, 0.998, 0.999, 1 - 1e-9, np.nextafter(1, 0)])
 def test_dropout_near_one_leaves_some_and_keeps_the_mean(p: float) -> None:
     x = np.ones(1 << 20)
-    for y in (mg.dropout(x, p), mg.relu_dropout(x, p)):
+    for y in (mg.dropout(x, p), mg.relu_dropout(x, p=p)):
         assert (y.data > 0).any() and abs(y.data.mean() - 1) < 0.2
 
 
 def test_curvature_of_huber_where_nothing_is_lost() -> None:
     """d²/2 has second derivative 1 at 0, which |d|² as written does not."""
     for loss in (mg.huber_loss, mg.smooth_l1_loss):
-        assert mg.hessian(lambda x, loss=loss: loss(x, np.zeros(2), "sum"))(
+        assert mg.hessian(lambda x, loss=loss: loss(x, np.zeros(2), reduction="sum"))(
             np.zeros(2)
         ).data.tolist() == [
             [1, 0],
@@ -241,8 +239,8 @@ def test_curvature_of_huber_where_nothing_is_lost() -> None:
     "x", [-2.0, np.float64(-2.0), np.array(-2.0), np.array([-2.0, -1.0])], ids=repr
 )
 def test_a_relu_comes_before_dropout_of_a_number_too(x: Any) -> None:
-    assert not np.any(mg.relu_dropout(x, 0.1, generator=np.random.default_rng(0)).data)
-    positive = mg.relu_dropout(-x, 0.1, generator=np.random.default_rng(0)).data
+    assert not np.any(mg.relu_dropout(x, p=0.1, generator=np.random.default_rng(0)).data)
+    positive = mg.relu_dropout(-x, p=0.1, generator=np.random.default_rng(0)).data
     assert (
         np.array_equal(positive, mg.dropout(-x, 0.1, generator=np.random.default_rng(0)).data)
         and positive.any()

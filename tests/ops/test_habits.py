@@ -173,7 +173,10 @@ def test_lists_as_operands() -> None:
         (lambda a, b: np.einsum("ia,i->", a, b), [np.ones((4, 1)), np.full(1, 2.0)]),
         (lambda a: np.prod(a), [np.array(0.0)]),
         (lambda a: mg.prod(a, axis=0), [np.array(3.0)]),
-        (lambda x, w, b: mg.layer_norm(x, w, b), [np.ones((2, 0)), np.ones(0), np.ones(0)]),
+        (
+            lambda x, w, b: mg.layer_norm(x, weight=w, bias=b),
+            [np.ones((2, 0)), np.ones(0), np.ones(0)],
+        ),
         (lambda a, b: np.linalg.vecdot(a, b, axis=0), [np.eye(2) + 1, np.array([1.0, 5.0])]),
     ],
 )

@@ -19,7 +19,7 @@ from minigrad import Tensor
 from nn import functional as F
 
 NAMES = {
-    "weight", "weights", "pos_weight", "class_weight", "bias", "scale", "mask", "attn_mask", "memory_mask", "padding_mask",
+    "weight", "weights", "pos_weight", "linear_weight", "linear_bias", "bias", "scale", "mask", "attn_mask", "memory_mask", "padding_mask",
     "where", "condition", "fweights", "aweights", "valid_lens",
 }  # fmt: skip
 rng = np.random.default_rng(0)
@@ -115,6 +115,7 @@ CASES: dict[str, Case] = {
     "rms_norm.weight": Case(lambda w: mg.rms_norm(tracked(), weight=w), weights(4)),
     "F.layer_norm.weight": Case(lambda w: F.layer_norm(tracked(), (4,), w), weights(4)),
     "F.layer_norm.bias": Case(lambda b: F.layer_norm(tracked(), (4,), None, b), weights(4)),
+    "F.rms_norm.weight": Case(lambda w: F.rms_norm(tracked(), (4,), w), weights(4)),
     "embedding.weight": Case(lambda w: mg.embedding(w, CLASSES), weights(5, 4)),
     "F.embedding.weight": Case(lambda w: F.embedding(CLASSES, w), weights(5, 4)),
     "cross_entropy.weight": Case(
@@ -130,16 +131,15 @@ CASES: dict[str, Case] = {
     "binary_cross_entropy_with_logits.pos_weight": Case(
         lambda w: mg.binary_cross_entropy_with_logits(tracked(), P, pos_weight=w), weights(3, 4)
     ),
+    "linear_cross_entropy.linear_weight": Case(
+        lambda w: mg.linear_cross_entropy(tracked(), w, CLASSES), weights(5, 4)
+    ),
+    "linear_cross_entropy.linear_bias": Case(
+        lambda b: mg.linear_cross_entropy(tracked(), weights(5, 4) * 0 + 1, CLASSES, linear_bias=b),
+        weights(5),
+    ),
     "linear_cross_entropy.weight": Case(
-        lambda w: mg.linear_cross_entropy(tracked(), w, None, CLASSES), weights(5, 4)
-    ),
-    "linear_cross_entropy.bias": Case(
-        lambda b: mg.linear_cross_entropy(tracked(), weights(5, 4) * 0 + 1, b, CLASSES), weights(5)
-    ),
-    "linear_cross_entropy.class_weight": Case(
-        lambda w: mg.linear_cross_entropy(
-            tracked(), weights(5, 4) * 0 + 1, None, CLASSES, class_weight=w
-        ),
+        lambda w: mg.linear_cross_entropy(tracked(), weights(5, 4) * 0 + 1, CLASSES, weight=w),
         weights(5),
     ),
     "scaled_dot_product_attention.mask": Case(
@@ -195,7 +195,7 @@ ELSEWHERE = {"Encoder.forward.mask", "Decoder.forward.mask", "Decoder.forward.me
 
 OPERANDS = {
     "linear.weight",
-    "linear_cross_entropy.weight",
+    "linear_cross_entropy.linear_weight",
     "embedding.weight",
     "F.embedding.weight",
 }

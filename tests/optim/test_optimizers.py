@@ -53,10 +53,10 @@ X = np.random.default_rng(4).standard_normal((4, 4))
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda w, b: mg.linear_cross_entropy(X, w, b, IDS),
+        lambda w, b: mg.linear_cross_entropy(X, w, IDS, linear_bias=b),
         lambda w, b: mg.linear(mg.relu(mg.linear(X, w, b)), w, b).sum(),  # by two ops
-        lambda w, b: mg.linear_cross_entropy(w, w, b, IDS),  # as both operands of one
-        lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, b, IDS),
+        lambda w, b: mg.linear_cross_entropy(w, w, IDS, linear_bias=b),  # as both operands of one
+        lambda w, b: mg.linear_cross_entropy(mg.embedding(w, IDS), w, IDS, linear_bias=b),
     ],
 )
 def test_gradients_computed_in_the_optimizers_array_are_those_computed_elsewhere(loss: Any) -> None:

@@ -195,9 +195,10 @@ def test_functional(name: str) -> None:
 
 def test_functional_refuses_what_it_cannot_mean() -> None:
     with pytest.raises(
-        ValueError, match=r"normalized_shape to be the length of the last axis, got \(3, 4\)"
+        ValueError,
+        match=r"the last axes of x must have lengths \(7, 4\), got shape \(2, 3, 4\)",
     ):
-        nn.functional.layer_norm(X, (3, 4))
+        nn.functional.layer_norm(X, (7, 4))
     with pytest.raises(ValueError, match="expected attn_mask or is_causal, not both"):
         nn.functional.scaled_dot_product_attention(X, Y, Z, ALLOWED, is_causal=True)
     half = np.full((1, 2, 4), 200, np.float16)  # whose products it does not hold

@@ -478,7 +478,7 @@ def test_each_part_of_a_batch_draws_other_numbers() -> None:
     draws = mg.Tensor(
         np.zeros(4), requires_grad=True
     )  # a gradient is the only way out of another process
-    module = nn.Dropout(0.5, np.random.Generator(np.random.PCG64(3)))
+    module = nn.Dropout(0.5, generator=np.random.Generator(np.random.PCG64(3)))
 
     def loss(shard: int) -> mg.Tensor:
         found = np.zeros(4)

@@ -170,7 +170,9 @@ ELEMENTWISE: Table = {
 
 
 def reduction(f: Function) -> Function:
-    return lambda x, dim=None, keepdim=False, dtype=None: f(cast(x, dtype), ax(x, dim), keepdim)
+    return lambda x, dim=None, keepdim=False, dtype=None: f(
+        cast(x, dtype), ax(x, dim), keepdims=keepdim
+    )
 
 
 def along_axis(f: Function) -> Function:
@@ -204,8 +206,8 @@ def spread(f: Function, *others: Function) -> Function:
     ) -> Any:
         correction = int(unbiased) if correction is None else correction
         return [
-            f(x, ax(x, dim), keepdim, correction=correction),
-            *[g(x, ax(x, dim), keepdim) for g in others],
+            f(x, ax(x, dim), keepdims=keepdim, correction=correction),
+            *[g(x, ax(x, dim), keepdims=keepdim) for g in others],
         ]
 
     return run
@@ -243,7 +245,7 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
 def ranked(f: Function) -> Function:
     """Quantiles."""
     return lambda x, q, dim=None, keepdim=False, interpolation="linear": f(
-        x, q, ax(x, dim), interpolation, keepdim
+        x, q, ax(x, dim), method=interpolation, keepdims=keepdim
     )
 
 
@@ -299,7 +301,7 @@ REDUCTIONS: Table = {
     "amax max:reduction_with_dim max:reduction_no_dim": reduction(mg.amax),
     "amin min:reduction_with_dim min:reduction_no_dim": reduction(mg.amin),
     "aminmax": lambda x, dim=None, keepdim=False: [
-        f(x, ax(x, dim), keepdim) for f in (mg.min, mg.max)
+        f(x, ax(x, dim), keepdims=keepdim) for f in (mg.min, mg.max)
     ],
     "cdist": lambda a, b, p=2.0, _=None: vector_norm(
         a[..., :, None, :] - b[..., None, :, :], p, -1
@@ -324,10 +326,10 @@ REDUCTIONS: Table = {
     "mean": reduction(mg.mean),
     "median": median,
     "msort": lambda x: mg.sort(x, 0),
-    "nanmean": lambda x, dim=None, keepdim=False: mg.nanmean(x, ax(x, dim), keepdim),
+    "nanmean": lambda x, dim=None, keepdim=False: mg.nanmean(x, ax(x, dim), keepdims=keepdim),
     "nanquantile": ranked(mg.nanquantile),
     "quantile": ranked(mg.quantile),
-    "nansum": lambda x, dim=None, keepdim=False: mg.nansum(x, ax(x, dim), keepdim),
+    "nansum": lambda x, dim=None, keepdim=False: mg.nansum(x, ax(x, dim), keepdims=keepdim),
     "norm norm:fro norm:inf": norm,
     "prod": reduction(mg.prod),
     "renorm": renorm,
@@ -346,7 +348,7 @@ REDUCTIONS: Table = {
     "var:unbiased": lambda x, unbiased: mg.var(x, correction=int(unbiased)),
     "var_mean": spread(mg.var, mg.mean),
     "var_mean:unbiased": lambda x, unbiased: [mg.var(x, correction=int(unbiased)), mg.mean(x)],
-    "_softmax_backward_data": lambda g, y, dim, _: y * (g - mg.sum(g * y, dim, True)),
+    "_softmax_backward_data": lambda g, y, dim, _: y * (g - mg.sum(g * y, dim, keepdims=True)),
 }
 
 # -- reductions of what a mask leaves --------------------------------------------------------------------
@@ -358,7 +360,7 @@ def fill(x: Any, mask: Any, neutral: float) -> Any:
 
 def masked(f: Function, neutral: float) -> Function:
     return lambda x, dim=None, keepdim=False, mask=None: f(
-        fill(x, mask, neutral), ax(x, dim), keepdim
+        fill(x, mask, neutral), ax(x, dim), keepdims=keepdim
     )
 
 
@@ -373,7 +375,9 @@ def masked_count(x: Any, dim: Any, keepdim: bool, mask: Any) -> Any:
 
 
 def masked_mean(x: Any, dim: Any = None, keepdim: bool = False, mask: Any = None) -> Any:
-    return mg.sum(fill(x, mask, 0.0), ax(x, dim), keepdim) / masked_count(x, dim, keepdim, mask)
+    return mg.sum(fill(x, mask, 0.0), ax(x, dim), keepdims=keepdim) / masked_count(
+        x, dim, keepdim, mask
+    )
 
 
 def masked_var(
@@ -386,7 +390,7 @@ def masked_var(
 ) -> Any:
     correction = int(unbiased) if correction is None else correction
     squares = mg.square(fill(x - masked_mean(x, dim, True, mask), mask, 0.0))
-    return mg.sum(squares, ax(x, dim), keepdim) / np.maximum(
+    return mg.sum(squares, ax(x, dim), keepdims=keepdim) / np.maximum(
         masked_count(x, dim, keepdim, mask) - correction, 0
     )
 
@@ -400,7 +404,7 @@ def masked_norm(
 def masked_softmax(x: Any, dim: Any, mask: Any = None) -> Any:
     if not np.all(masked_count(x, dim, False, mask)):
         left_out("have slices with nothing that counts: 0 here, NaN there")
-    return mg.softmax(x, ax(x, dim), mask)
+    return mg.softmax(x, ax(x, dim), where=mask)
 
 
 def normalized(x: Any, size: Any, eps: float = 1e-12) -> Any:
@@ -646,7 +650,9 @@ def pad(x: Any, widths: Sequence[int], mode: str = "constant", value: float | No
     """The widths are those of the last axis first; a negative one cuts elements off."""
     pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + [*zip(widths[::2], widths[1::2])][::-1]
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
-    grow = lambda y: mg.pad(y, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, value)
+    grow = lambda y: mg.pad(
+        y, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, constant_values=value
+    )
     cut = lambda y: mg.getitem(
         y, tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(pairs, y.shape))
     )
@@ -777,7 +783,7 @@ def written(x: Any, places: Any, values: Any, accumulate: bool = False) -> Any:
         else mg.masked_fill(mg.ravel(x), np.isin(np.arange(x.size), places), 0)
     )
     values = mg.reshape(values, places.shape) if np.size(values) == places.size else values
-    return mg.reshape(mg.index_add(flat, places, values), x.shape)
+    return mg.reshape(mg.index_add(flat, index=places, values=values), x.shape)
 
 
 def scatter(
@@ -819,7 +825,7 @@ INDEXING: Table = {
     "diagonal_scatter": lambda x, values, *where: written(x, np.diagonal(grid(x), *where), values),
     "gather": of_arrays(gather),
     "index_add": lambda x, dim, index, values, alpha=1: mg.index_add(
-        x, at(x, dim, index), values * alpha
+        x, index=at(x, dim, index), values=values * alpha
     ),
     "index_copy": lambda x, dim, index, values: written(x, grid(x)[at(x, dim, index)], values),
     "index_fill": lambda x, dim, index, value: mg.masked_fill(
@@ -842,7 +848,7 @@ INDEXING: Table = {
     "slice_scatter": lambda x, values, *args: written(x, grid(x)[slices(x, *args)], values),
     "take": mg.take,
     "take_along_dim": take_along_dim,
-    "unbind unbind_copy": lambda x, dim=0: [*mg.unstack(x, dim)],
+    "unbind unbind_copy": lambda x, dim=0: [*mg.unstack(x, axis=dim)],
 }
 
 # -- networks --------------------------------------------------------------------------------------------
@@ -856,7 +862,11 @@ def nll(
     x: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Any:
     return mg.nll_loss(
-        mg.moveaxis(x, min(1, x.ndim - 1), -1), target, weight, ignore_index, reduction
+        mg.moveaxis(x, min(1, x.ndim - 1), -1),
+        target,
+        weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
     )
 
 
@@ -866,7 +876,7 @@ def cross_entropy(
     axis = min(1, x.ndim - 1)
     x = mg.moveaxis(x, axis, -1)
     if t.dtype.kind == "i":
-        return mg.cross_entropy(x, t, weight, ignore_index, reduction=reduction)
+        return mg.cross_entropy(x, t, weight, ignore_index=ignore_index, reduction=reduction)
     return loss(
         -mg.sum(affine(mg.log_softmax(x) * mg.moveaxis(t, axis, -1), weight), -1), reduction
     )
@@ -884,7 +894,13 @@ def linear_cross_entropy(
 ) -> Any:
     if t.dtype.kind == "i" and weights.ndim == 2 and reduction != "none":
         return mg.linear_cross_entropy(
-            x, weights, linear_bias, t, weight, ignore_index, reduction=reduction
+            x,
+            weights,
+            t,
+            linear_bias=linear_bias,
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
         )
     scores = affine(mg.tensordot(x, weights, (-1, -1)), bias=linear_bias)
     return cross_entropy(scores, t, weight, ignore_index, reduction)
@@ -961,17 +977,19 @@ def affine(y: Any, weight: Any = None, bias: Any = None) -> Any:
 
 
 def standard(x: Any, axis: Any, eps: float) -> Any:
-    return (x - mg.mean(x, axis, True)) / mg.sqrt(mg.var(x, axis, True) + eps)
+    return (x - mg.mean(x, axis, keepdims=True)) / mg.sqrt(mg.var(x, axis, keepdims=True) + eps)
 
 
 def layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     weight, bias = (None if v is None else mg.ravel(v) for v in (weight, bias))
-    return mg.reshape(mg.layer_norm(mg.flatten(x, -len(shape)), weight, bias, eps), x.shape)
+    return mg.reshape(
+        mg.layer_norm(mg.flatten(x, -len(shape)), weight=weight, bias=bias, eps=eps), x.shape
+    )
 
 
 def rms_norm(x: Any, shape: Any, weight: Any = None, eps: float = np.finfo(float).eps) -> Any:
     weight = None if weight is None else mg.ravel(weight)
-    return mg.reshape(mg.rms_norm(mg.flatten(x, -len(shape)), weight, eps), x.shape)
+    return mg.reshape(mg.rms_norm(mg.flatten(x, -len(shape)), weight=weight, eps=eps), x.shape)
 
 
 def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
@@ -1078,7 +1096,7 @@ NETWORKS: Table = {
         x, vector_norm(x, p, dim, True), eps
     ),
     "one_hot": lambda x, num_classes: mg.one_hot(
-        x, x.max() + 1 if num_classes < 0 else num_classes, np.int64
+        x, x.max() + 1 if num_classes < 0 else num_classes, dtype=np.int64
     ),
     "pairwise_distance": pairwise_distance,
     "pdist": lambda x, p=2.0: vector_norm(
@@ -1131,7 +1149,7 @@ def arange(
 def linspace(start: float, end: float, steps: int, dtype: Any = None, device: Any = None) -> Any:
     if dtype is None:
         left_out("ask for the default dtype, float64 here")
-    return mg.linspace(start, end, steps, dtype)
+    return mg.linspace(start, end, steps, dtype=dtype)
 
 
 WITHOUT_GRADIENT: Table = {

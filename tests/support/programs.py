@@ -44,6 +44,10 @@ class Ours:
     array = staticmethod(lambda t: t.data)
 
     @staticmethod
+    def index_add(t: Tensor, i: Any, v: Any) -> Tensor:
+        return mg.index_add(t, index=i, values=v)
+
+    @staticmethod
     def tensor(a: np.ndarray, requires_grad: bool) -> Tensor:
         return Tensor(a.copy(), requires_grad=requires_grad)
 

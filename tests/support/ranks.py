@@ -88,7 +88,7 @@ def random_numbers_by_rank() -> None:
     """Ranks draw different numbers in `backward`, and the same outside of it."""
     p, drawn = Tensor(np.zeros(1), True), []
     own = nn.Dropout(
-        0.5, np.random.default_rng(3)
+        0.5, generator=np.random.default_rng(3)
     )  # a model may have a generator besides the default one
 
     def loss(shard: Any) -> Tensor:

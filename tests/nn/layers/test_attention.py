@@ -296,8 +296,8 @@ def test_gradients_of_norms_and_feed_forward(seed: int, shape: list[int]) -> Non
     for layer in (
         nn.LayerNorm(4, dtype=float),
         nn.RMSNorm(4, dtype=float),
-        nn.FeedForward(4, 6, "silu", dtype=float, generator=rng),
-        nn.FeedForward(4, 6, "gelu", gated=True, dtype=float, generator=rng),
+        nn.FeedForward(4, 6, activation="silu", dtype=float, generator=rng),
+        nn.FeedForward(4, 6, activation="gelu", gated=True, dtype=float, generator=rng),
     ):
         for p in layer.parameters():
             p.data += 0.1 * rng.standard_normal(p.shape)

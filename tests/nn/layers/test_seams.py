@@ -227,7 +227,9 @@ def test_relative_buckets_are_those_of_t5(bidirectional: bool) -> None:
     )
     distance = np.arange(-400, 401)
     for buckets, furthest in ((32, 128), (8, 20), (16, 100)):
-        ours = nn.RelativePositionBias(3, buckets, furthest, bidirectional)
+        ours = nn.RelativePositionBias(
+            3, num_buckets=buckets, max_distance=furthest, bidirectional=bidirectional
+        )
         theirs = t5.T5Attention._relative_position_bucket(
             torch.tensor(distance), bidirectional, buckets, furthest
         )

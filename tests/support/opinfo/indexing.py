@@ -103,7 +103,12 @@ def _index_add(d: Draw) -> Sample:
     return Sample([x, index, d.array(x[index].shape)])
 
 
-add("index_add", lambda x, index, v: x + _scatter_reference(v, index, x.shape), _index_add)
+add(
+    "index_add",
+    lambda x, index, v: x + _scatter_reference(v, index, x.shape),
+    _index_add,
+    call=lambda x, index, v: mg.index_add(x, index=index, values=v),
+)
 add(
     "take",
     lambda x, indices, axis: np.take(x, indices, axis),

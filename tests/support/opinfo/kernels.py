@@ -66,6 +66,10 @@ def _layer_norm(x: np.ndarray, weight: Any, bias: Any, eps: float) -> np.ndarray
     return y if bias is None else y + bias
 
 
+def _layer_norm_call(x: Any, weight: Any, bias: Any, **options: Any) -> Any:
+    return mg.layer_norm(x, weight=weight, bias=bias, **options)
+
+
 def _rms_normalised(d: Draw) -> Sample:
     sample = _normalised(d)
     del sample.operands[2]
@@ -78,8 +82,14 @@ def _rms_norm(x: np.ndarray, weight: Any, eps: float) -> np.ndarray:
 
 
 for _name in ("row_norm", "layer_norm"):
-    add(_name, _layer_norm, _normalised, call=mg.layer_norm, analytic=False)
-add("rms_norm", _rms_norm, _rms_normalised, call=mg.rms_norm, analytic=False)
+    add(_name, _layer_norm, _normalised, call=_layer_norm_call, analytic=False)
+add(
+    "rms_norm",
+    _rms_norm,
+    _rms_normalised,
+    call=lambda x, weight, **options: mg.rms_norm(x, weight=weight, **options),
+    analytic=False,
+)
 
 
 def _attention(d: Draw) -> Sample:
@@ -224,11 +234,11 @@ add(
     "relu_dropout",
     lambda x, p: _dropout_reference(np.where(x > 0, x, 0), p),
     lambda d: Sample([d.array(d.shape(), kinks=(0,))], {"p": d.one_of(0.1, 0.5)}),
-    call=lambda x, p: mg.relu_dropout(x, p, generator=np.random.default_rng(0)),
+    call=lambda x, p: mg.relu_dropout(x, p=p, generator=np.random.default_rng(0)),
     analytic=False,
     errors=[
         (
-            lambda: mg.relu_dropout(np.ones(2), 1.0),
+            lambda: mg.relu_dropout(np.ones(2), p=1.0),
             ValueError,
             "dropout: expected 0 <= p < 1, got 1.0",
         )
@@ -271,7 +281,7 @@ def _classified(d: Draw) -> Sample:
     return Sample(
         [x],
         {
-            "targets": targets,
+            "target": targets,
             "weight": weight,
             "label_smoothing": d.one_of(0.0, 0.1),
             "reduction": reduction,
@@ -280,17 +290,17 @@ def _classified(d: Draw) -> Sample:
 
 
 def _cross_entropy(
-    x: np.ndarray, targets: np.ndarray, weight: Any, label_smoothing: float, reduction: str
+    x: np.ndarray, target: np.ndarray, weight: Any, label_smoothing: float, reduction: str
 ) -> np.ndarray:
     classes, rows, total = x.shape[-1], [], 0.0
     w = np.ones(classes) if weight is None else weight
-    for row, t in zip(_rows_of(x), targets.ravel()):
+    for row, t in zip(_rows_of(x), target.ravel()):
         logp = [v - math.log(sum(map(math.exp, row))) for v in row]
         smooth = label_smoothing / classes * sum(-w[c] * logp[c] for c in range(classes))
         rows.append(0.0 if t == -100 else -(1 - label_smoothing) * w[t] * logp[t] + smooth)
         total += 0.0 if t == -100 else w[t]
     if reduction == "none":
-        return np.array(rows).reshape(targets.shape)
+        return np.array(rows).reshape(target.shape)
     return np.asarray(sum(rows) / ((total or 1.0) if reduction == "mean" else 1.0))
 
 
@@ -337,21 +347,24 @@ def _projected(d: Draw) -> Sample:
         d.array((classes, 3)),
         d.array((classes,)) if d.bool() else None,
     ]
-    sample.options["class_weight"] = sample.options.pop("weight")
     sample.options["reduction"] = d.one_of("mean", "sum")
     return sample
 
 
 def _projected_reference(
-    x: np.ndarray, weight: np.ndarray, bias: Any, class_weight: Any, **options: Any
+    x: np.ndarray, linear_weight: np.ndarray, linear_bias: Any, **options: Any
 ) -> np.ndarray:
-    return _cross_entropy(_linear_reference(x, weight, bias), weight=class_weight, **options)
+    return _cross_entropy(_linear_reference(x, linear_weight, linear_bias), **options)
+
+
+def _projected_call(x: Any, linear_weight: Any, linear_bias: Any, **options: Any) -> Any:
+    return mg.linear_cross_entropy(x, linear_weight, linear_bias=linear_bias, **options)
 
 
 add(
     "linear_cross_entropy",
     _projected_reference,
     _projected,
-    call=mg.linear_cross_entropy,
+    call=_projected_call,
     analytic=False,
 )
