@@ -95,13 +95,6 @@ class DataModel(Methods):
     def __hash__(self) -> int:
         return id(self)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            "item assignment would change values that a graph may need; build a new tensor with "
-            "where(), "
-            "index_add() or concatenate(), or write into .data of a tensor that no graph uses"
-        )
-
     def __copy__(self: Any) -> Any:
         """Return a tensor with the same array and the same place in the graph."""
         if self.is_leaf:

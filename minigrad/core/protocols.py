@@ -138,6 +138,18 @@ def _replace(t: Tensor, name: str, y: Tensor) -> None:
     t._array, t._node = y._array, y._node
 
 
+def _set_item(self: Tensor, index: Any, value: Any) -> None:
+    """Write into this tensor where no gradient flows; graphs that need the old values notice it."""
+    if not writable(self, "item assignment", value):
+        raise GradientError(
+            "item assignment: the gradient of a computed tensor, or of the value, would be lost; "
+            "build a new tensor with where(), index_add() or concatenate()"
+        )
+    self._array[without_tensors(index)] = unwrap(value)
+    mark_changed(self._array)
+
+
+Tensor.__setitem__ = _set_item  # type: ignore[attr-defined]
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,

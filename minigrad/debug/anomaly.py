@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +62,9 @@ class detect_anomaly(Watch):
     """Within this block, the first operation to make a NaN or an Inf raises an `AnomalyError`.
 
     It names the operation and the line that called it, in a forward pass as in `backward()` (which
-    needs to be inside the block too). Values that a graph still needs and that were written to
-    behind its back (`t.data[0] = 1`) raise a `GradientError` in `backward()`. A NaN that was in the
+    needs to be inside the block too). If an array that the graph needs was changed, `backward()`
+    raises a `GradientError` with the line of the operation that used it. This includes changes
+    through `t.data[0] = 1` and through the caller's own arrays, which go unnoticed elsewhere. A NaN that was in the
     data is reported by the first operation that passes it on. All this costs time.
     """
 
@@ -86,7 +87,8 @@ class detect_anomaly(Watch):
         line = node.notes.line if node.notes is not None else None
         if node.notes is not None and node.notes.checksum not in (None, _checksum(node)):
             raise GradientError(
-                f"{node.op.name}: values that its gradient needs were changed since {line}"
+                f"{node.op.name}: values that its gradient needs were changed since {line}; change "
+                "them after backward(), or use a copy"
             )
         with np.errstate(all="ignore"):
             c = super().backward(node, rule, g, args)
@@ -115,9 +117,19 @@ def _origin(made: Any, given: Any, what: str) -> str | None:
 
 
 def _checksum(node: Node) -> int:
+    """A checksum of all arrays that the rules of a node read."""
     total = 0
-    for _, _, args in node.edges or ():
-        for value in args:
-            if isinstance(value, np.ndarray):
-                total = zlib.crc32(np.ascontiguousarray(value).tobytes(), total)
+    for array in _arrays([args for _, _, args in node.edges or ()]):
+        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
     return total
+
+
+def _arrays(value: Any) -> Iterator[np.ndarray]:
+    """The arrays in nested tuples, lists and dicts, as operands, options and kernels have them."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _arrays(part)
+    elif isinstance(value, dict):
+        yield from _arrays(list(value.values()))

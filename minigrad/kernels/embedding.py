@@ -83,4 +83,5 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
             f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to "
             f"{indices.max()}"
         )
-    return _embedding(weight, indices=as_indices(indices), padding_idx=padding_idx)
+    indices = as_indices(indices.copy())  # the caller may fill the array with the next batch
+    return _embedding(weight, indices=indices, padding_idx=padding_idx)

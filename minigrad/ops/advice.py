@@ -157,24 +157,24 @@ volatile              minigrad.no_grad()
 vsplit                minigrad.split(x, n, axis=0)
 where                 minigrad.where(condition, x, y)
 
-copy_                 x.data[...] = y.data
-fill_                 x.data[...] = value
-zero_                 x.data[...] = 0
+copy_                 x[...] = y
+fill_                 x[...] = value
+zero_                 x[...] = 0
 set_                  x.data = array
 swap_tensors          x.data, y.data = y.data, x.data
 normal_               nn.init.normal_(x)
 uniform_              nn.init.uniform_(x)
-bernoulli_            x.data[...] = generator.random(x.shape) < p
-random_               x.data[...] = generator.integers(low, high, x.shape)
-exponential_          x.data[...] = generator.exponential(size=x.shape)
-geometric_            x.data[...] = generator.geometric(p, x.shape)
-cauchy_               x.data[...] = generator.standard_cauchy(x.shape)
-log_normal_           x.data[...] = generator.lognormal(size=x.shape)
+bernoulli_            x[...] = generator.random(x.shape) < p
+random_               x[...] = generator.integers(low, high, x.shape)
+exponential_          x[...] = generator.exponential(size=x.shape)
+geometric_            x[...] = generator.geometric(p, x.shape)
+cauchy_               x[...] = generator.standard_cauchy(x.shape)
+log_normal_           x[...] = generator.lognormal(size=x.shape)
 detach_               x.detach()
-fill_diagonal_        np.fill_diagonal(x.data, value)
-apply_                x.data[...] = np.vectorize(f)(x.data)
-map_                  x.data[...] = np.vectorize(f)(x.data, y.data)
-map2_                 x.data[...] = np.vectorize(f)(x.data, y.data, z.data)
+fill_diagonal_        np.fill_diagonal(x, value)
+apply_                x[...] = np.vectorize(f)(x.data)
+map_                  x[...] = np.vectorize(f)(x.data, y.data)
+map2_                 x[...] = np.vectorize(f)(x.data, y.data, z.data)
 """)
 
 _KINDS = {

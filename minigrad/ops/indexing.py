@@ -77,14 +77,19 @@ def as_indices(indices: np.ndarray) -> np.ndarray:
 
 
 def plain_index(index: Any) -> Any:
-    """An index with the arrays inside its tensors."""
+    """Return an index with arrays in place of its tensors and lists.
+
+    A list can change before the backward pass, so that it is copied.
+    """
     if isinstance(index, tuple):
         return tuple(
             [
-                plain_index(part) if isinstance(part, (Tensor, np.ndarray)) else part
+                plain_index(part) if isinstance(part, (Tensor, np.ndarray, list)) else part
                 for part in index
             ]
         )
+    if isinstance(index, list):
+        return np.array(index) if index else np.zeros(0, INTP)
     index = unwrap(index)
     return as_indices(index) if isinstance(index, np.ndarray) else index
 

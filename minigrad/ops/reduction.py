@@ -193,17 +193,18 @@ def var(
         return astype(single, np.float16)
     if axis is not None and not np.ndim(x) and where is None:
         all_axes("var", axis, 0)
-    x = x if dtype is None else astype(x, dtype)
     if where is None:  # one count for all slices
         n: Any = np.size(x) // (math.prod(keepdims_shape(shape_of(x), axis)) or 1)
     else:
         n = count(x, axis, keepdims, where)
     with np.errstate(over="ignore"):
-        middle = _mean_of(x, axis, keepdims=True, where=where) if mean is None else mean
+        middle = (
+            _mean_of(x, axis, keepdims=True, dtype=dtype, where=where) if mean is None else mean
+        )
         middle = middle if dtype is None else astype(middle, dtype)
-        squares = sum(square(x - middle), axis, keepdims=keepdims, where=where)
+        squares = sum(square(x - middle), axis, keepdims=keepdims, where=where, dtype=dtype)
         y = squares / np.asarray(np.maximum(n - less, 0), squares.dtype)
-        if y.dtype != np.float32:
+        if y.dtype != np.float32 or dtype is not None:
             return y
         smallest = 0 if mean is not None else 1e-6 * np.square(middle.data).reshape(y.shape)
     if ((smallest <= y.data) & (y.data < np.inf)).all():

@@ -47,7 +47,7 @@ class Targets:
         if not 0 <= smoothing <= 1:
             raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
         dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
-        weight = None if weight is None else np.asarray(unwrap(weight), dtype)
+        weight = None if weight is None else np.array(unwrap(weight), dtype)
         if weight is not None and weight.shape != (classes,):
             raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
         flat = targets.reshape(-1)

@@ -406,13 +406,6 @@ def test_errors_of_gradients_of_tensors() -> None:
         Tensor(1.0).register_hook(print)
 
 
-def test_item_assignment_refuses_and_names_the_alternatives() -> None:
-    with pytest.raises(
-        TypeError, match=r"item assignment .* where\(\), index_add\(\) or concatenate\(\)"
-    ):
-        leaf(3)[0] = 1.0
-
-
 def test_copies() -> None:
     x = leaf(3)
     x.sum().backward()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from opinfo import TABLE, Draw
 
@@ -125,7 +125,7 @@ def test_operator_in_place_on_a_view_is_refused(view: Callable[..., Any]) -> Non
 
 
 @given(data=st.data())
-@settings(max_examples=5)
+@settings(max_examples=5, phases=[Phase.generate])
 def test_every_op_that_returns_a_view_is_listed(data: Any) -> None:
     for info in TABLE.values():
         sample = info.samples(Draw(data.draw))
