@@ -93,6 +93,8 @@ def _declared(name: str, method: Any) -> str:
     result = "Tensor"
     if name == "__getitem__":
         shown = ["index: Any"]
+    elif name == "__setitem__":
+        shown, result = ["index: Any", "value: Any"], "None"
     elif name.startswith("__"):
         shown = [] if name.strip("_") in ("neg", "pos", "abs", "invert") else ["other: Any"]
     else:
