@@ -149,7 +149,7 @@ def _set_item(self: Tensor, index: Any, value: Any) -> None:
     mark_changed(self._array)
 
 
-Tensor.__setitem__ = _set_item  # type: ignore[method-assign]
+Tensor.__setitem__ = _set_item  # type: ignore[method-assign, assignment]
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
     "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
