@@ -74,6 +74,7 @@ class Op:
         self.doc = doc
         self.numpy: tuple[Any, ...] = ()
         self.methods: tuple[str, ...] = ()
+        self.view = False  # whether the result can share the memory of an operand
 
         shapes = tuple(f"{operand}_shape" for operand in operands)
         self.frame = ("y", *operands, "needs", "saved", *self.options, *shapes)

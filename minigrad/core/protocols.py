@@ -94,10 +94,6 @@ def writable(t: Tensor, name: str, *others: Any) -> bool:
     return (t.is_leaf or not recording) and not needs_gradient(others)
 
 
-VIEW_OPS = frozenset({"broadcast_to", "einsum", "getitem", "reshape", "transpose"})
-"""The ops whose result can share the memory of their operand."""
-
-
 def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
     name = ufunc.__name__
 
@@ -125,7 +121,7 @@ def _replace(t: Tensor, name: str, y: Tensor) -> None:
             f"shape {t.shape} and dtype {t.dtype}; {advice}"
         )
     node = t._node
-    if node is not None and node.op.name in VIEW_OPS and t._array.base is not None:
+    if node is not None and node.op.view and t._array.base is not None:
         raise GradientError(
             f"{name}: a view (made by {node.op.name}) cannot be changed in place while operations "
             f"are recorded, since the tensor that it is a view of would not change; {advice}"

@@ -31,14 +31,17 @@ def op(
     methods: str = "",
     vjp: Rule | None = None,
     definition: Callable[..., Any] | None = None,
+    view: bool = False,
     **rules: Rule,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Declare an op, which answers for the NumPy functions `numpy`, and is the methods of Tensor
-    named `methods`.
+    named `methods`. `view` declares that the result can share the memory of an operand.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        return _register(_from_signature(forward, rules, vjp, definition), numpy, methods)
+        entry = _from_signature(forward, rules, vjp, definition)
+        entry.view = view
+        return _register(entry, numpy, methods)
 
     return declare
 

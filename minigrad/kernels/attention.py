@@ -40,7 +40,7 @@ def _merge(x: Any) -> Any:
     return x.transpose(0, 2, 1, 3).reshape(n, length, num_heads * d)
 
 
-@op(x=lambda g: _merge(g))
+@op(view=True, x=lambda g: _merge(g))
 def split_heads(x, /, num_heads):
     """Split x (N, L, h·d) into `num_heads` heads (N, h, L, d)."""
     if x.shape[-1] % num_heads:
@@ -48,7 +48,7 @@ def split_heads(x, /, num_heads):
     return _split(x, num_heads)
 
 
-@op(x=lambda g, x_shape: _split(g, x_shape[1]))
+@op(view=True, x=lambda g, x_shape: _split(g, x_shape[1]))
 def merge_heads(x, /):
     """Join heads (N, h, L, d) side by side: (N, L, h·d)."""
     return _merge(x)

@@ -105,7 +105,7 @@ def _as_text(*arguments: Any) -> tuple[str, tuple[Any, ...]]:
     return (f"{terms}->{spelled[-1]}" if len(lists) > len(operands) else terms), tuple(operands)
 
 
-@op(vjp=_gradients)
+@op(view=True, vjp=_gradients)
 def _einsum(*arrays, subscripts):
     large = (
         len(arrays) > 1 and max(np.size(x) for x in arrays) > 1000

@@ -32,7 +32,7 @@ __all__ = [
 # A pick and a scatter are each other's derivative: what one reads, the other adds to.
 
 
-@op(x=lambda g, index, x_shape: _scattered(g, index, x_shape))
+@op(view=True, x=lambda g, index, x_shape: _scattered(g, index, x_shape))
 def _getitem(x, /, index):
     return np.asarray(x)[index]
 

@@ -47,7 +47,7 @@ def clone(x, /):
 # -----------------------------------------------------------------------------------------
 
 
-@op(x=lambda g, x_shape: g.reshape(x_shape))
+@op(view=True, x=lambda g, x_shape: g.reshape(x_shape))
 def _reshape(x, /, shape):
     return np.asarray(x).reshape(shape)
 
@@ -124,7 +124,7 @@ atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 # -------------------------------------------------------------------------------
 
 
-@op(x=lambda g, axes: np.transpose(g, _inverse(axes)))
+@op(view=True, x=lambda g, axes: np.transpose(g, _inverse(axes)))
 def _transpose(x, /, axes=None):
     return np.asarray(x).transpose(axes)
 
@@ -193,7 +193,7 @@ Tensor.mT = property(  # type: ignore
 # ------------------------------------------------------------------------------------
 
 
-@op(numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
+@op(view=True, numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
 def broadcast_to(x, /, shape):
     """x repeated to `shape`, as NumPy broadcasts; its memory is shared."""
     return np.broadcast_to(x, shape)
