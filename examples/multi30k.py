@@ -29,10 +29,10 @@ from rdrop import RDrop
 
 import minigrad as mg
 from minigrad.console import count, run_script, seed
+from minigrad.io import read_json, save_arrays, write_atomically, write_json
 from minigrad.io.reading import found_file
 from minigrad.optim import Adam, inverse_sqrt_schedule
 from minigrad.runtime import available_cores, get_num_threads
-from minigrad.serialization import read_json, save_arrays, write_atomically, write_json
 from nn import (
     AttentionConfig,
     ModelLoss,

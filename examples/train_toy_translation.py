@@ -35,6 +35,7 @@ from rdrop import RDrop
 import minigrad as mg
 from minigrad import MissingExtraError
 from minigrad.console import count, run_script, seed
+from minigrad.io import read_json, write_json
 from minigrad.optim import (
     Adam,
     cosine_schedule,
@@ -43,7 +44,6 @@ from minigrad.optim import (
     noam_schedule,
 )
 from minigrad.runtime import available_cores
-from minigrad.serialization import read_json, write_json
 from nn import (
     ModelLoss,
     ProgressLine,

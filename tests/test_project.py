@@ -14,7 +14,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.core.registry import FUNCTIONS
-from minigrad.docs import op_table
+from tools.operations_table import op_table
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,8 +9,8 @@ import re
 import textwrap
 from typing import Any
 
-import minigrad.docs
 from minigrad.core.registry import OPS
+from tools import operations_table
 
 from .markdown import anchor, code, inline
 from .page import Page
@@ -28,14 +28,14 @@ def operations() -> Page:
     """The page."""
     names = {
         title: [n for part in parts for n in part.__all__]
-        for title, parts in minigrad.docs.KINDS.items()
+        for title, parts in operations_table.KINDS.items()
     }
     content = ["<h1>Operations</h1>", f"<p>{inline(' '.join(ABOUT.split()))}</p>"]
     content += [
         f'<p class="names"><b>{html.escape(title)}</b> {links({n: f"#{n}" for n in found})}</p>'
         for title, found in names.items()
     ]
-    for title, parts in minigrad.docs.KINDS.items():
+    for title, parts in operations_table.KINDS.items():
         entries = "".join(
             _operation(name, getattr(part, name)) for part in parts for name in part.__all__
         )
@@ -56,7 +56,7 @@ def _operation(name: str, function: Any) -> str:
         if hasattr(n, "__name__")
     ]
     methods = re.sub(
-        "`", "", minigrad.docs._methods(getattr(entry or function, "methods", ()))
+        "`", "", operations_table.method_names(getattr(entry or function, "methods", ()))
     ).replace("\\|", "|")
     also = (
         f'<span class="also">{html.escape(" ".join([*numpy, methods]))}</span>'

@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import minigrad.docs
+import minigrad
 from minigrad.core.registry import FUNCTIONS
 from minigrad.io.reading import read_text
+from tools import operations_table
 
 from .markdown import anchor, inline
 from .operations import operations
@@ -36,7 +37,9 @@ MODULES = {  # what a user calls it: where it is, and its title
 _GROUP = re.compile(
     r"^([A-Z][^\n:]*):\n((?: {4}[\w, ]+(?:\n|$))+)", re.MULTILINE
 )  # "Title:", and a list of names
-OPERATIONS = {n for kinds in minigrad.docs.KINDS.values() for part in kinds for n in part.__all__}
+OPERATIONS = {
+    n for kinds in operations_table.KINDS.values() for part in kinds for n in part.__all__
+}
 
 
 def pages() -> list[Page]:

@@ -1,4 +1,4 @@
-"""Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
+"""Made by `python -m tools.stubs`: the methods that the registry sets on Tensor."""
 
 import builtins
 from collections.abc import Sequence

@@ -111,7 +111,7 @@ class profile(Shown, Watch):
 
     def save_trace(self, path: str | Path) -> None:
         """Write every call as an event of Chrome's trace format, JSON."""
-        from ..serialization import write_json
+        from ..io import write_json
 
         events = [
             {

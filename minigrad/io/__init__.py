@@ -1,1 +1,8 @@
-"""Files: written in one step, read with suspicion. Arrays as safetensors, plain data as JSON."""
+"""Files: written atomically, read within bounds. Arrays as safetensors, plain data as JSON."""
+
+from .arrays import *
+from .atomic import *
+from .json import *
+from .reading import *
+from .safetensors import *
+from .shards import *

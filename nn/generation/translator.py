@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.errors import MissingExtraError
+from minigrad.io import read_json, write_json
 from minigrad.io.json import Settings, checksum
 from minigrad.optim.settings import checked_count
-from minigrad.serialization import read_json, write_json
 
 from ..models.model_types import model_to_dict
 from ..models.transformer import Transformer

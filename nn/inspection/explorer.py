@@ -17,7 +17,7 @@ import numpy as np
 
 from minigrad import no_grad, softmax
 from minigrad.core.tensor import unwrap
-from minigrad.serialization import write_atomically
+from minigrad.io import write_atomically
 
 from ..generation.search import kind_of
 from ..layers.module import Module, evaluating

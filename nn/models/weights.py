@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import Entry, SafetensorsFile, misfit
-from minigrad.serialization import load_arrays, save_arrays
 
 from ..layers.module import Module
 from .config import GROUPS

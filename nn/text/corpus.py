@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from minigrad.io import write_atomically
 from minigrad.io.reading import found_file
-from minigrad.serialization import write_atomically
 
 __all__ = ["IndexedPairs"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from minigrad.io import load_arrays
 from minigrad.optim.settings import checked_number
-from minigrad.serialization import load_arrays
 
 from ..layers.module import Module
 from ..models.weights import misfit

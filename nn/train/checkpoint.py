@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.io import load_arrays, save_arrays, write_atomically
 from minigrad.io.atomic import write_bytes
 from minigrad.io.json import checksum, read_json, write_json
 from minigrad.io.reading import found_file
 from minigrad.launcher import launched
-from minigrad.serialization import load_arrays, save_arrays, write_atomically
 
 from ..layers.module import Module
 from ..models.weights import save_weights

@@ -13,8 +13,9 @@ import pytest
 from forms import BEFORE_2_4
 
 import minigrad as mg
-from minigrad import Tensor, stubs
+from minigrad import Tensor
 from minigrad.core.methods import Methods
+from tools import stubs
 
 PAGE = """
 import numpy as np
@@ -47,7 +48,7 @@ told = pytest.mark.skipif(
 
 @told
 def test_the_stub_is_up_to_date() -> None:
-    assert stubs.PATH.read_text(encoding="utf-8") == stubs.stubs(), "run python -m minigrad.stubs"
+    assert stubs.PATH.read_text(encoding="utf-8") == stubs.stubs(), "run python -m tools.stubs"
     assert issubclass(Tensor, Methods) and not hasattr(Tensor(1.0), "__dict__")
 
 

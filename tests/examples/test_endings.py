@@ -17,7 +17,7 @@ from scripts import EXAMPLES, load, started
 
 import nn
 from minigrad.console import one_line, run_script
-from minigrad.serialization import load_arrays
+from minigrad.io import load_arrays
 
 TRAIN = [str(EXAMPLES / "train_toy_translation.py"), "--sentences", "300", "--valid-size", "20", "--test-size", "20", "--d-model", "8", "--num-heads", "2", "--d-ff", "8", "--layers", "1", "--warmup", "3"]  # fmt: skip
 

@@ -25,7 +25,7 @@ from scripts import EXAMPLES, load
 
 import nn
 from minigrad.console import run_script
-from minigrad.serialization import load_arrays, save_arrays
+from minigrad.io import load_arrays, save_arrays
 from nn.text import BOS, EOS
 
 corpora, train, translate = (

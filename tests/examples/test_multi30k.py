@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scripts import EXAMPLES, load
 
-from minigrad.serialization import load_arrays
+from minigrad.io import load_arrays
 from nn.train import average_weights
 
 pytest.importorskip("tokenizers")

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad.serialization import load_arrays, save_arrays, write_atomically, write_json
+from minigrad.io import load_arrays, save_arrays, write_atomically, write_json
 
 
 @contextmanager
@@ -86,3 +86,8 @@ def test_0d_arrays_keep_their_shape(tmp_path: Path) -> None:
     found, _ = load_arrays(tmp_path / "w")
     assert {name: a.shape for name, a in found.items()} == {"a": (), "b": (), "c": (0, 3)}
     assert found["a"] == 2.5
+
+
+def test_the_former_module_names_its_replacement() -> None:
+    with pytest.raises(ImportError, match="minigrad.serialization is now minigrad.io"):
+        import minigrad.serialization  # noqa: F401

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from cases import each
 
+from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import DTYPES, SafetensorsFile, to_bfloat16, write_safetensors
-from minigrad.serialization import load_arrays, save_arrays
 
 
 def by_hand(path: Path, header: Any, data: bytes = b"") -> Path:

@@ -24,10 +24,10 @@ from runs import timeless
 import minigrad as mg
 import nn
 from minigrad import MissingExtraError
+from minigrad.io import load_arrays
 from minigrad.launcher import launched
 from minigrad.parallel import job
 from minigrad.runtime import available_cores
-from minigrad.serialization import load_arrays
 
 ROOT = Path(__file__).parents[2]
 

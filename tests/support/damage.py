@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import write_safetensors
-from minigrad.serialization import load_arrays, save_arrays
 
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Damage = tuple[str, Callable[[Path], Any]]

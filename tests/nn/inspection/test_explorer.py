@@ -17,7 +17,7 @@ import pytest
 from scripts import load
 
 import nn
-from minigrad.serialization import save_arrays
+from minigrad.io import save_arrays
 from nn import Transformer, TransformerConfig, Translator, attention_page, explore
 from nn.text import SPECIALS, SpaceTokenizer, Vocabulary
 

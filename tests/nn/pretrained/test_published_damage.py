@@ -24,8 +24,8 @@ from damage import (
 )
 
 import nn
+from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from minigrad.serialization import load_arrays, save_arrays
 from nn.models.weights import check_sizes
 from nn.pretrained.save import new_origin
 

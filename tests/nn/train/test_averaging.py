@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import nn
+from minigrad.io import load_arrays, save_arrays
 from minigrad.optim import SGD
-from minigrad.serialization import load_arrays, save_arrays
 from nn.train.averaging import MovingAverage, average_weights
 
 

@@ -27,7 +27,7 @@ from scripts import load
 import minigrad as mg
 import nn
 from minigrad import optim
-from minigrad.serialization import load_arrays
+from minigrad.io import load_arrays
 from nn.text import SPECIALS, IndexedPairs, PairBatches, Vocabulary, WordTokenizer, read_pairs
 
 RDrop = load("rdrop").RDrop

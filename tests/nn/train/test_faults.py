@@ -23,7 +23,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from minigrad.console import run_script
-from minigrad.serialization import load_arrays, save_arrays
+from minigrad.io import load_arrays, save_arrays
 from nn.text import PairBatches
 
 

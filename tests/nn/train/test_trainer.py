@@ -21,7 +21,7 @@ from runs import assert_same_run, copying, trainer, weights
 import minigrad as mg
 import nn
 from minigrad import optim
-from minigrad.serialization import load_arrays, save_arrays
+from minigrad.io import load_arrays, save_arrays
 
 
 def test_training_learns_and_keeps_its_records(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad.serialization import load_arrays, save_arrays, write_atomically
+from minigrad.io import load_arrays, save_arrays, write_atomically
 
 # -- files -------------------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
-"""The table of all operations, made from the registry: `python -m minigrad.docs docs/operations.md`
-renews it.
+"""Write the table of all operations in a Markdown file, made from the registry.
+
+`python -m tools.operations_table docs/operations.md` renews it.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from .core.nested import numpy_name
+from minigrad.core.nested import numpy_name
 
 _MODULES = {
     "Elementwise": "ops.elementwise ops.special ops.parts ops.polynomials",
@@ -29,12 +30,12 @@ KINDS = {
     for kind, names in _MODULES.items()
 }
 _BEGIN, _END = (
-    "<!-- ops: made by python -m minigrad.docs docs/operations.md -->",
+    "<!-- ops: made by python -m tools.operations_table docs/operations.md -->",
     "<!-- end of ops -->",
 )
 
 
-def _methods(names: tuple[str, ...]) -> str:
+def method_names(names: tuple[str, ...]) -> str:
     signs = {
         "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
         "neg": "-", "pos": "+", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&",
@@ -58,7 +59,7 @@ def op_table() -> str:
                 function = getattr(module, name)
                 entry = getattr(function, "op", function)
                 numpy = " ".join(f"`{numpy_name(f)}`" for f in getattr(entry, "numpy", ()))
-                methods = _methods(getattr(entry, "methods", ()))
+                methods = method_names(getattr(entry, "methods", ()))
                 doc = (function.__doc__ or "").partition("\n")[0].replace("|", "\\|")
                 lines.append(f"| `{name}` | {numpy} | {methods} | {doc} |")
     return "\n".join(lines)

@@ -1,5 +1,6 @@
-"""Tensor's methods for type checkers, which do not run the registry: `python -m minigrad.stubs`
-writes them.
+"""Write `minigrad/core/methods.pyi`: the methods that the registry sets on Tensor.
+
+Type checkers do not run the registry. `python -m tools.stubs` renews the file.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from .core.tensor import Tensor
+import minigrad as minigrad  # all that registers methods
+from minigrad.core.tensor import Tensor
 
-PATH = Path(__file__).parent / "core" / "methods.pyi"
-_HEAD = '''"""Made by `python -m minigrad.stubs`: the methods that the registry sets on Tensor."""
+PATH = Path(__file__).parents[1] / "minigrad" / "core" / "methods.pyi"
+_HEAD = '''"""Made by `python -m tools.stubs`: the methods that the registry sets on Tensor."""
 
 import builtins
 from collections.abc import Sequence
@@ -151,6 +153,4 @@ def stubs() -> str:
 
 
 if __name__ == "__main__":
-    import minigrad as minigrad  # all that registers methods
-
     PATH.write_text(stubs(), encoding="utf-8")
