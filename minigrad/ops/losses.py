@@ -186,7 +186,7 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
     else:
         losses = subtract(xlogy(target, target), multiply(target, input))
     if reduction == "batchmean":
-        return reductions.sum(losses) / shape_of(input)[0]
+        return reductions.sum(losses) / (shape_of(input)[0] if shape_of(input) else 1)
     return _of_elements(losses, reduction)
 
 
@@ -225,6 +225,10 @@ def nll_loss(
     return reduced(row_losses(rows, targets), reduction, targets.total)
 
 
+def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
+    return bool(np.allclose(probabilities.sum(axis), 1, atol=1e-3))
+
+
 def class_probability_loss(
     name: str, logits: Any, target: Any, weight: Any, smoothing: float, reduction: str
 ) -> Tensor:
@@ -234,6 +238,12 @@ def class_probability_loss(
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
     classes = shape_of(logits)[-1]
+    values = np.asarray(unwrap(target))
+    if values.ndim > 2 and not _sum_to_one(values, -1) and _sum_to_one(values, 1):
+        raise ValueError(
+            f"{name}: the probabilities must sum to 1 over the last axis, not over axis 1 as in "
+            "PyTorch; write moveaxis(logits, 1, -1) and moveaxis(target, 1, -1)"
+        )
     if smoothing:
         target = (target if isinstance(target, Tensor) else np.asarray(target)) * (
             1 - smoothing

@@ -260,3 +260,19 @@ def test_learning_rate_schedules_bear_the_names_that_people_know() -> None:
     }
     assert ours <= set(dir(torch.optim.lr_scheduler)) and len(ours) >= 12
     assert mg.optim.lr_scheduler is mg.optim.schedules
+
+
+def test_cross_entropy_of_probabilities_on_axis_1_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    logits, target = rng.standard_normal((2, 3, 4)), rng.uniform(size=(2, 3, 4))
+    with pytest.raises(ValueError, match=r"sum to 1 over the last axis.*moveaxis\(logits, 1, -1\)"):
+        mg.cross_entropy(logits, target / target.sum(1, keepdims=True))
+    mg.cross_entropy(logits, target / target.sum(-1, keepdims=True))
+    mg.cross_entropy(logits, target)  # weights of classes need not be probabilities
+
+
+def test_kl_div_batchmean_of_numbers_is_their_divergence() -> None:
+    x, t = torch.tensor(-0.3), torch.tensor(0.6)
+    expected = torch.nn.functional.kl_div(x, t, reduction="batchmean").item()
+    found = mg.kl_div(x.numpy(), t.numpy(), reduction="batchmean").item()
+    assert found == pytest.approx(expected)
