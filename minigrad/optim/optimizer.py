@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from operator import is_
 from typing import Any
 
@@ -54,13 +54,10 @@ class FlatGroup:
         Index of their settings in `Optimizer.param_groups`.
     settings : dict
         The settings themselves.
-    state_names : tuple of str
-        Names of the arrays of state, which begin as zeros.
-
-    Attributes
-    ----------
     steps : list of int
         The number of steps that each parameter has taken.
+    state : dict of arrays
+        Flat arrays of state by name; what they lack is filled with zeros.
     """
 
     def __init__(
@@ -68,59 +65,45 @@ class FlatGroup:
         parameters: list[Tensor],
         number: int,
         settings: dict[str, Any],
-        state_names: tuple[str, ...],
+        steps: list[int],
+        state: Mapping[str, np.ndarray],
     ) -> None:
-        self.__setstate__(
-            {
-                "parameters": parameters,
-                "number": number,
-                "settings": settings,
-                "steps": [0] * len(parameters),
-                "state": dict.fromkeys(state_names, np.zeros(0)),
-            }
-        )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy needs; it makes flat arrays anew, since copied views are no views."""
-        names = ("parameters", "number", "settings", "steps", "state")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.parameters: list[Tensor] = state["parameters"]
-        self.number: int = state["number"]
-        self.settings: dict[str, Any] = state["settings"]
-        self.steps: list[int] = list(state["steps"])
-        self.state: dict[str, np.ndarray] = dict(state["state"])
-        ends = list(itertools.accumulate(p.size for p in self.parameters))
-        self.places = [slice(end - p.size, end) for p, end in zip(self.parameters, ends)]
+        self.parameters, self.number, self.settings = parameters, number, settings
+        self.steps, self.state = list(steps), dict(state)
+        ends = list(itertools.accumulate(p.size for p in parameters))
+        self.places = [slice(end - p.size, end) for p, end in zip(parameters, ends)]
         self.size = ends[-1]
+        self.dtype = parameters[0].dtype
+        self.large = 1e-3 * math.sqrt(np.finfo(self.dtype).max)  # squares beyond may overflow
+        self.data: Any = None
+        self.grad: Any = None
         self.move(np.zeros)
+
+    def __reduce__(self) -> Any:
+        """Copy without the flat arrays: a copied view is no view, and they are made anew."""
+        arguments = (self.parameters, self.number, self.settings, self.steps, self.state)
+        return FlatGroup, arguments
 
     def move(self, zeros: Callable[[int, Any], np.ndarray]) -> None:
         """Move everything into flat arrays that `zeros(size, dtype)` makes.
 
         Parameters whose memory belongs to something else by now stay where they are.
         """
-        dtype = self.parameters[0].dtype
-        self.large = 1e-3 * math.sqrt(np.finfo(dtype).max)  # squares of larger numbers may overflow
-        before: np.ndarray | None = getattr(self, "data", None)
-        self.data = zeros(self.size, dtype)
-        for p, place in zip(self.parameters, self.places):
-            if before is not None and p._array.base is not before:
-                continue
-            view = self.data[place].reshape(p.shape)
-            view[...] = p.data
-            p._array = view
+        data, grad = self.data, self.grad
+        self.data = zeros(self.size, self.dtype)
         for name, array in self.state.items():
-            self.state[name] = zeros(self.size, dtype)
+            self.state[name] = zeros(self.size, self.dtype)
             self.state[name][: len(array)] = array
-        old: np.ndarray | None = getattr(self, "grad", None)
-        self.collect_in(zeros(self.size, dtype))
+        self.collect_in(zeros(self.size, self.dtype))
         for p, place in zip(self.parameters, self.places):
+            if data is None or p._array.base is data:
+                view = self.data[place].reshape(p.shape)
+                view[...] = p.data
+                p._array = view
             g = None if p._node is None else p._node.grad
-            if old is not None and isinstance(g, np.ndarray) and g.base is old:
+            if grad is not None and isinstance(g, np.ndarray) and g.base is grad:
                 self.grad[place] = g.reshape(-1)
-                p._node.grad = self.grad[place].reshape(p.shape)  # type: ignore[union-attr]
+                p.grad = self.grad[place].reshape(p.shape)
 
     def collect_in(self, grad: np.ndarray) -> None:
         """Let the gradients of the parameters be collected in this flat array."""
@@ -132,7 +115,7 @@ class FlatGroup:
     def gathered(self) -> list[slice]:
         """Copy gradients that are elsewhere into the flat array, and return the runs (`Runs`)."""
         data, grad = self.data, self.grad
-        runs: list[slice] = []
+        found: list[slice] = []
         start = stop = 0
         for i, p in enumerate(self.parameters):
             if p._array.base is not data:
@@ -149,10 +132,10 @@ class FlatGroup:
             if g.base is not grad:
                 grad[self.places[i]] = g.reshape(-1)
             if stop < i:  # there were some without a gradient
-                runs.append(slice(start, stop))
+                found.append(slice(start, stop))
                 start = i
             stop = i + 1
-        runs = [run for run in (*runs, slice(start, stop)) if run.start < run.stop]
+        runs = [run for run in (*found, slice(start, stop)) if run.start < run.stop]
         if len(set(self.steps)) > 1:
             return [part for run in runs for part in self._split(run)]
         return runs
@@ -247,9 +230,11 @@ class Optimizer:
                 by_dtype.setdefault(p.dtype, []).append(p)
             else:
                 self._frozen.append(p)
-        names = self._state_names(settings)
         number = len(self.param_groups)
-        self._groups += [FlatGroup(ps, number, settings, names) for ps in by_dtype.values()]
+        state = dict.fromkeys(self._state_names(settings), np.zeros(0))
+        self._groups += [
+            FlatGroup(ps, number, settings, [0] * len(ps), state) for ps in by_dtype.values()
+        ]
         self.param_groups.append(settings)
         self._members.append(list(parameters))
 
@@ -318,7 +303,7 @@ class Optimizer:
         norm = norm_of(arrays, sum_of_squares(arrays))
         factor = self.clipping(norm)
         if factor is not None:
-            with self.guard(norm * factor):
+            with self.undone_on_error(norm * factor):
                 self.update(work, factor, self.advance(runs))
         return norm if closure is None else loss
 
@@ -415,12 +400,9 @@ class Optimizer:
                     group = self._groups[i]
                     self._update(group, block, factor, constants[i][j])
         except FloatingPointError as error:
-            numbers = ", ".join(
-                f"{k}={v:g}" for k, v in group.settings.items() if isinstance(v, float)
-            )
             raise OverflowError(
-                f"{type(self).__name__}: {group.data.dtype} cannot hold the step ({error}) with "
-                f"{numbers}"
+                f"{type(self).__name__}: {group.dtype} cannot hold the step ({error}) with "
+                f"lr={group.settings['lr']:g}"
             ) from None
 
     def is_safe(self, norm: float) -> bool:
@@ -437,15 +419,12 @@ class Optimizer:
             for group in self._groups
         )
 
-    def guard(self, norm: float) -> Any:
-        """Return a context in which a step that might overflow is undone if it does.
-
-        The copy that it takes costs time, so that other steps go without.
-        """
-        return nullcontext() if self.is_safe(norm) else self._undone_on_error()
-
     @contextmanager
-    def _undone_on_error(self) -> Iterator[None]:
+    def undone_on_error(self, norm: float) -> Iterator[None]:
+        """Undo a step that fails, if it is not safe: the copies that this needs take time."""
+        if self.is_safe(norm):
+            yield
+            return
         arrays = [array for g in self._groups for array in (g.data, *g.state.values())]
         saved = [array.copy() for array in arrays]
         steps = [list(group.steps) for group in self._groups]

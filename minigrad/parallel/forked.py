@@ -156,7 +156,7 @@ class DataParallel(Alone):
                 return norm
             if not self.optimizer.is_safe(norm * factor):  # to be undone in one process alone
                 others, work = [], self.optimizer.work(runs)
-            with self.optimizer.guard(norm * factor):
+            with self.optimizer.undone_on_error(norm * factor):
                 constants = self.optimizer.advance(runs)
                 self._send(others, "update", factor, constants)
                 self.optimizer.update(work, factor, constants)
@@ -252,7 +252,7 @@ class DataParallel(Alone):
         for group in groups:
             group.move(_shared_zeros)
         spare = [
-            [_shared_zeros(g.size, g.data.dtype) for g in groups] for _ in range(self.processes - 1)
+            [_shared_zeros(g.size, g.dtype) for g in groups] for _ in range(self.processes - 1)
         ]
         self._gradients = [[g.grad for g in groups], *spare]
         self.optimizer.step = self._refuse_step  # type: ignore[method-assign]

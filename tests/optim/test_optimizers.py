@@ -672,3 +672,33 @@ def test_state_is_exchanged_with_pytorch(kind: str) -> None:
     its = getattr(torch.optim, kind)([torch.ones(2), *theirs], **options)
     its.load_state_dict(state)
     steps(3)
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        ("Adam", {"lr": 0.1, "amsgrad": True}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}),
+        ("SGD", {"lr": 0.1}),
+    ],
+)
+def test_a_pytorch_state_that_lacks_parameters_is_loaded(kind: str, options: Any) -> None:
+    torch = pytest.importorskip("torch")
+    starts = [np.ones(3), np.arange(2.0)]
+    ours = [Tensor(x.copy(), requires_grad=True) for x in starts]
+    theirs = [torch.tensor(x, requires_grad=True) for x in starts]
+    mine = getattr(optim, kind)(ours, **options)
+    its = getattr(torch.optim, kind)(theirs, **options)
+    theirs[0].grad = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    its.step()
+    with mg.no_grad():
+        ours[0].data[...] = theirs[0].detach().numpy()
+    mine.load_parameter_states(its.state_dict()["state"])
+    for step in range(3):
+        for p, q in zip(ours, theirs):
+            g = np.random.default_rng(step).standard_normal(p.shape)
+            p.grad, q.grad = g.copy(), torch.tensor(g)
+        mine.step()
+        its.step()
+    for p, q in zip(ours, theirs):
+        np.testing.assert_allclose(p.data, q.detach().numpy(), rtol=1e-12)
