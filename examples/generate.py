@@ -33,18 +33,21 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--chat", action="store_true", help="the model's own form of a conversation"
     )
+    directory = "(default: what the model's directory sets"
     parser.add_argument(
-        "--max-len", type=count, default=100, metavar="N", help="new tokens (default: %(default)s)"
+        "--max-len", type=count, metavar="N", help=f"new tokens {directory}, or 20)"
     )
     parser.add_argument(
-        "--temperature", type=amount, default=0.0, metavar="T", help="0: the likeliest (default)"
+        "--temperature",
+        type=amount,
+        metavar="T",
+        help=f"of the tokens that are drawn; 0: the likeliest {directory})",
     )
     parser.add_argument(
         "--top-p",
         type=float,
-        default=0.9,
         metavar="P",
-        help="of the likeliest (default: %(default)s)",
+        help=f"share of the likeliest tokens to draw from {directory})",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
     return parser.parse_intermixed_args(argv)  # texts can follow options
@@ -55,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     args = parse(argv)
     mg.manual_seed(args.seed)
     model, text = nn.for_inference(nn.load(args.model)), nn.text.load(args.model)
-    options: dict[str, Any] = {"max_len": args.max_len}
-    if args.temperature > 0:
-        options |= {"do_sample": True, "temperature": args.temperature, "top_p": args.top_p}
+    given = {"max_len": args.max_len, "top_p": args.top_p, "temperature": args.temperature or None}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if args.temperature is not None:
+        options["do_sample"] = args.temperature > 0
     messages: list[dict[str, str]] = []
     written = []
     for prompt in args.prompt or asked("> "):

@@ -36,16 +36,14 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--beams",
         type=count,
-        default=4,
         metavar="N",
-        help="size of the beam (default: %(default)s)",
+        help="size of the beam (default: what the model's directory sets, or 1)",
     )
     parser.add_argument(
         "--max-len",
         type=count,
-        default=128,
         metavar="N",
-        help="tokens at most (default: %(default)s)",
+        help="tokens at most (default: what the model's directory sets, or 20)",
     )
     return parser.parse_intermixed_args(argv)  # texts can follow options
 
@@ -57,15 +55,12 @@ def main(argv: Sequence[str] | None = None) -> list[str]:
     if not hasattr(model.config, "source_vocab_size"):
         raise ValueError(f"{args.model}: not a model that translates: {type(model).__name__}")
     sentences = args.text or [line for line in piped() if line]
+    given = {"language": args.language, "to": args.to, "num_beams": args.beams}
+    given["max_len"] = args.max_len
+    options = {name: value for name, value in given.items() if value is not None}
     results = []
     for start in range(0, len(sentences), 16):
         part = sentences[start : start + 16]
-        options = {
-            "language": args.language,
-            "to": args.to,
-            "num_beams": args.beams,
-            "max_len": args.max_len,
-        }
         results += nn.generate_text(model, text, part, **options)
         print("\n".join(results[start:]), flush=True)
     return results

@@ -19,7 +19,10 @@ __all__ = ["OWN", "Hypothesis"]
 
 OWN = -1
 """As `eos`: the EOS tokens of the model's configuration."""
-NOTHING_LEFT = "generate: the rules (suppress, no_repeat_ngram_size, min_len) leave no token that may come next"
+NOTHING_LEFT = (
+    "generate: the rules (suppress, bad_words, no_repeat_ngram_size, min_len) leave no token that "
+    "may come next"
+)
 
 
 @dataclass
@@ -108,7 +111,7 @@ class Decoding:
         if prompt is None:
             raise ValueError(f"prompt must hold token ids for a {name}, got None")
         self.history = prompt_rows(prompt, config.hidden_id)
-        self._limit = None if config.positions.kind in _UNLIMITED else config.max_len
+        self._limit = None if config.positions.kind in UNLIMITED else config.max_len
         self._visible_from = (self.history < 0).sum(1)  # first column that each row sees
         if self._limit is not None:
             self._visible_from = np.maximum(self._visible_from, self.history.shape[1] - self._limit)
@@ -133,19 +136,13 @@ class Decoding:
         with evaluating():
             logits = np.asarray(self.model.step(self._next, self.state))
         if self.new == 0:
-            self._check_ids(logits.shape[-1])
+            self.rules.check_ids(logits.shape[-1], self.ends)
         return logits
-
-    def _check_ids(self, vocab: int) -> None:
-        rules = {"suppress": self.rules.suppress, "first": self.rules.first}
-        for name, ids in {"eos": self.ends, **rules}.items():
-            for i in ids:
-                if not 0 <= i < vocab:
-                    raise ValueError(f"{name} must hold token ids from 0 to {vocab - 1}, got {i}")
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Return logits (rows, vocab) that follow the rules; the same array if there are none."""
-        return self.rules.apply(logits, self.history, self.new, self.ends)
+        is_last = self.new == self.max_len - 1
+        return self.rules.apply(logits, self.history, self.new, is_last, self.ends)
 
     def advance(self, tokens: Sequence[int] | np.ndarray, rows: np.ndarray | None = None) -> None:
         """Append a token to each row; `rows` are those to keep, in this order (None: all)."""
@@ -159,7 +156,8 @@ class Decoding:
         self.new += 1
 
 
-_UNLIMITED = ("none", "alibi", "relative")
+UNLIMITED = ("none", "alibi", "relative")
+"""Kinds of positions without a table, whose context has no limit."""
 
 
 def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:

@@ -13,6 +13,9 @@ from minigrad.optim.settings import checked_count, checked_number
 __all__ = ["Rules"]
 
 
+_TOKEN_LISTS = ("suppress", "begin_suppress", "first", "last")
+
+
 @dataclass(frozen=True)
 class Rules:
     """Tokens that are forced, forbidden or less likely.
@@ -31,62 +34,113 @@ class Rules:
         Length of the sequences of tokens that do not occur twice; 0 allows all.
     suppress : iterable of int
         Tokens that are never generated.
+    begin_suppress : iterable of int
+        Tokens that are not generated at the beginning, after `first`.
+    bad_words : iterable of iterables of int
+        Sequences of tokens that are never generated.
     first : iterable of int
         Tokens with which the generated sequence begins.
+    last : iterable of int
+        Tokens of which one is generated at `max_len`.
     """
 
     min_len: int = 0
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
     suppress: Sequence[int] = ()
+    begin_suppress: Sequence[int] = ()
+    bad_words: Sequence[Sequence[int]] = ()
     first: Sequence[int] = ()
+    last: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
         checked_count("Rules", "min_len", self.min_len, 0)
         checked_count("Rules", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
-        for name in ("suppress", "first"):
+        for name in _TOKEN_LISTS:
             object.__setattr__(self, name, token_ids(name, getattr(self, name)))
+        words = tuple(token_ids("bad_words", ids) for ids in self.bad_words)
+        if () in words:
+            raise ValueError(
+                "bad_words must hold sequences of at least one token, got an empty one"
+            )
+        object.__setattr__(self, "bad_words", words)
+
+    def check_ids(self, vocab_size: int, ends: Sequence[int]) -> None:
+        """Raise an error if a token id is not in the vocabulary."""
+        lists = {name: getattr(self, name) for name in _TOKEN_LISTS}
+        lists |= {"eos": ends, "bad_words": [i for ids in self.bad_words for i in ids]}
+        for name, ids in lists.items():
+            for i in ids:
+                if not 0 <= i < vocab_size:
+                    raise ValueError(
+                        f"{name} must hold token ids from 0 to {vocab_size - 1}, got {i}"
+                    )
 
     def apply(
-        self, logits: np.ndarray, history: np.ndarray, new: int, ends: Sequence[int]
+        self,
+        logits: np.ndarray,
+        history: np.ndarray,
+        new: int,
+        is_last: bool,
+        ends: Sequence[int],
     ) -> np.ndarray:
-        """Return logits (rows, vocab) that follow the rules, with -inf for forbidden tokens.
+        """Return logits that follow the rules, with -inf for forbidden and 0 for forced tokens.
 
-        `history` (rows, L) holds the tokens so far, with -1 for padding at the left. The last
-        `new` of them are generated. A forced token has the logit 0.
+        Parameters
+        ----------
+        logits : array, shape (rows, vocab)
+        history : array of int, shape (rows, L)
+            Tokens so far, with -1 for padding at the left.
+        new : int
+            Number of generated tokens.
+        is_last : bool
+            Whether the next token is that at `max_len`.
+        ends : sequence of int
+            EOS tokens.
         """
         if self == _NONE:
             return logits
-        logits = logits.copy()
-        if new < len(self.first):
-            logits[:] = -np.inf
-            logits[:, self.first[new]] = 0
+        if forced := (is_last and self.last) or self.first[new : new + 1]:
+            logits = np.full_like(logits, -np.inf)
+            logits[:, forced] = 0
             return logits
-        for row, padded in zip(logits, history):
-            tokens = padded[padded >= 0]
-            if self.repetition_penalty != 1:
-                self._penalise(row, np.unique(tokens))
-            if self.no_repeat_ngram_size:
-                row[self._repeating(tokens)] = -np.inf
+        logits = logits.copy()
+        if self.repetition_penalty != 1 or self.no_repeat_ngram_size or self.bad_words:
+            for row, padded in zip(logits, history):
+                self._apply_to_row(row, padded[padded >= 0])
         if new < self.min_len:
             logits[:, ends] = -np.inf
         logits[:, self.suppress] = -np.inf
+        if new == len(self.first):
+            logits[:, self.begin_suppress] = -np.inf
         return logits
 
-    def _penalise(self, row: np.ndarray, tokens: np.ndarray) -> None:
-        """Apply `repetition_penalty` to these tokens' logits in `row` (vocab,), in place."""
-        penalty = self.repetition_penalty
-        with np.errstate(over="ignore"):
-            row[tokens] *= np.where(row[tokens] < 0, penalty, 1 / penalty)
+    def _apply_to_row(self, row: np.ndarray, tokens: np.ndarray) -> None:
+        """Change the logits in `row` (vocab,) in place, given the tokens so far (L,)."""
+        if self.repetition_penalty != 1:
+            seen, penalty = np.unique(tokens), self.repetition_penalty
+            with np.errstate(over="ignore"):
+                row[seen] *= np.where(row[seen] < 0, penalty, 1 / penalty)
+        if self.no_repeat_ngram_size:
+            row[self._ends_of_ngrams(tokens)] = -np.inf
+        row[self._ends_of_bad_words(tokens.tolist())] = -np.inf
 
-    def _repeating(self, tokens: np.ndarray) -> np.ndarray:
+    def _ends_of_ngrams(self, tokens: np.ndarray) -> np.ndarray:
         """Return the tokens that would repeat an n-gram of `tokens` (L,)."""
         n = self.no_repeat_ngram_size
         if len(tokens) < n:
             return tokens[:0]
         ngrams = np.lib.stride_tricks.sliding_window_view(tokens, n)
         return ngrams[(ngrams[:, :-1] == tokens[len(tokens) - n + 1 :]).all(1), -1]
+
+    def _ends_of_bad_words(self, tokens: list[int]) -> list[int]:
+        """Return the tokens that would complete a bad word after `tokens`."""
+        return [
+            ids[-1]
+            for ids in self.bad_words
+            if len(tokens) >= len(ids) - 1 and tokens[len(tokens) - len(ids) + 1 :] == [*ids[:-1]]
+        ]
 
 
 def token_ids(name: str, ids: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from ..models.config import TransformerConfig
 from ..text.huggingface import ModelText
 from .search import generate, stream
+from .settings import options_of_directory
 
 __all__ = ["generate_text", "stream_text"]
 
@@ -21,39 +22,63 @@ def generate_text(
     to: str | None = None,
     **options: Any,
 ) -> Any:
-    """What a model writes after a prompt, or the translation of a text: a text, or a list for a
-    list of texts.
+    """Return the text that a model writes after a prompt, or its translation.
 
-    `prompt` is a text, a list of texts, or a chat (a list of messages such as `{"role": "user",
-    "content": "Hi"}`). For a model of many languages, `language` is the code of the source and `to`
-    that of the translation, such as "eng_Latn". Options are those of `generate`; what the folder's
-    generation_config.json forces or forbids holds unless they say otherwise.
+    Options that are not given are those of the model's directory, as in transformers'
+    `model.generate`: generation_config.json, or config.json if that is missing. Without a length
+    there, 20 tokens are generated. One warning names settings that are not supported.
+
+    Parameters
+    ----------
+    model : LanguageModel or Transformer
+    text : ModelText
+        Tokenizer of the model, from `nn.text.load`.
+    prompt : str, list of str, or chat
+        Text to continue or to translate, several of them, or a list of messages such as
+        `{"role": "user", "content": "Hi"}`.
+    language : str, optional
+        Code of the source's language, such as "eng_Latn", for a model of many languages.
+    to : str, optional
+        Code of the translation's language.
+    **options
+        Options of `generate`.
+
+    Returns
+    -------
+    str, or list of str for a list of texts
     """
-    options = {**_customs(model, text, to), **options}
+    _check(model, text)
+    if to is not None:
+        options = {"first": (_language_token(text, to),), **options}
     single = isinstance(prompt, str) or _is_chat(prompt)
     prompts = [prompt] if single else list(prompt)
     if isinstance(model.config, TransformerConfig):
         ids, *_ = text.batch(prompts, language=language)
-        found = generate(model, source=ids, **options)
+        tokens = generate(model, source=ids, **options_of_directory(model, options, 1))
     elif language is not None:
         raise ValueError(f"language: expected a model that translates, got {type(model).__name__}")
     else:
-        found = generate(model, [_ids(text, p) for p in prompts], **options)
-    texts = [text.decode(tokens) for tokens in found]
+        rows = [_ids(text, p) for p in prompts]
+        width = max(map(len, rows), default=1)
+        tokens = generate(model, rows, **options_of_directory(model, options, width))
+    texts = [text.decode(row) for row in tokens]
     return texts[0] if single else texts
 
 
 def stream_text(model: Any, text: ModelText, prompt: Any, **options: Any) -> Iterator[str]:
-    """What a language model writes after a prompt or a chat, in pieces as they come; options as in
-    `stream`.
+    """Return an iterator over the pieces of text that a language model writes.
+
+    `prompt` is a text or a chat. Options are those of `stream`; by default they are those of the
+    model's directory, as in `generate_text`.
     """
+    _check(model, text)
     if isinstance(model.config, TransformerConfig):
         raise ValueError(
             "stream_text: expected a model that goes on from a text, got one that translates"
         )
-    return text.stream(
-        stream(model, _ids(text, prompt), **{**_customs(model, text, None), **options})
-    )
+    ids = _ids(text, prompt)
+    options = options_of_directory(model, options, len(ids), streams=True)
+    return text.stream(stream(model, ids, **options))
 
 
 def _is_chat(prompt: Any) -> bool:
@@ -75,8 +100,8 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
     return ids
 
 
-def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
-    """Tokens that come first, and tokens that never come."""
+def _check(model: Any, text: Any) -> None:
+    """Raise an error for a model that does not generate, or for no tokenizer."""
     if not hasattr(model, "step"):
         raise ValueError(
             f"expected a model that writes or translates, got {type(model).__name__}, which does "
@@ -86,15 +111,13 @@ def _customs(model: Any, text: ModelText, to: str | None) -> dict[str, Any]:
         raise TypeError(
             f"text: expected a tokenizer as nn.text.load gives it, got {type(text).__name__}"
         )
-    options = dict(getattr(model.origin, "generation", {}))
-    if to is not None:
-        token = text.id(to)
-        if token is None:
-            raise ValueError(f"to: no token {to!r} in the vocabulary")
-        if to.startswith(">>"):  # Marian's
-            raise ValueError(f"to={to!r}: such a token is written before the text")
-        options["first"] = (token,)
-    pad = model.config.hidden_id
-    if isinstance(model.config, TransformerConfig) and pad is not None:
-        options["suppress"] = (*options.get("suppress", ()), pad)
-    return options
+
+
+def _language_token(text: ModelText, code: str) -> int:
+    """Return the token with which a translation into this language begins."""
+    token = text.id(code)
+    if token is None:
+        raise ValueError(f"to: no token {code!r} in the vocabulary")
+    if code.startswith(">>"):  # Marian's
+        raise ValueError(f"to={code!r}: such a token is written before the text")
+    return int(token)

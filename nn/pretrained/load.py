@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.io.atomic import read_together
-from minigrad.io.json import Settings, read_if_any, read_json
+from minigrad.io.json import read_if_any, read_json
 from minigrad.io.reading import FileCopies, listed
 from minigrad.io.shards import SafetensorsFolder
 from minigrad.runtime import in_parallel
@@ -18,6 +18,7 @@ from ..layers import init
 from ..models.base import Model
 from ..models.model_types import KINDS
 from .families import FAMILIES, HEADS
+from .generation_config import read_generation_config
 from .save import Origin, new_origin
 from .tables import Place, Rule, is_unused, named, new_name, places, read_table, rules_of, theirs_of
 
@@ -61,7 +62,6 @@ def load(
 
 def _load(folder: _Folder, dtype: str, generator: np.random.Generator | None) -> Any:
     """Make the model of a folder that was read, and fill it with its weights."""
-    options = _options(folder.settings, folder.generation, words=folder.config.vocabulary)
     kinds = [kind for kind, config in KINDS.values() if config is folder.family.kind]
     kind: Any = HEADS[folder.head] if folder.head else kinds[0]
     try:
@@ -73,34 +73,14 @@ def _load(folder: _Folder, dtype: str, generator: np.random.Generator | None) ->
     origin = folder.fill(model, generator)
     if not folder.native:
         origin = new_origin(folder.name, model, folder.head, folder.settings)
-    origin.generation = options
+    if not folder.head:
+        origin.generation = read_generation_config(
+            folder.generation, folder.settings, model.config.vocabulary
+        )
     if (path := Path(folder.generation.where)).is_file():
         origin.files = FileCopies(path.parent, [path.name])
     model.origin = origin
     return model.eval()
-
-
-def _options(*sources: Settings, words: int) -> dict[str, Any]:
-    """What `generate` is to be told, by the last source that says it: the tokens that come first,
-    or never.
-    """
-    options: dict[str, Any] = {}
-    for source in sources:
-        if (forced := source.integer("forced_bos_token_id", None, low=0)) is not None:
-            options["first"] = (forced,)
-        bad = source.list("bad_words_ids", list, None) or []
-        if not all(isinstance(i, int) for ids in bad for i in ids):
-            source.fail("bad_words_ids", "lists of token ids")
-        never = [ids[0] for ids in bad if len(ids) == 1] + (
-            source.list("suppress_tokens", int, None) or []
-        )
-        if never:
-            options["suppress"] = tuple(never)
-        if outside := [i for ids in options.values() for i in ids if not 0 <= i < words]:
-            raise ValueError(
-                f"{source.where}: expected token ids from 0 to {words - 1}, got {outside[0]!s:.30}"
-            )
-    return options
 
 
 _TOLD = ("eos_id=eos_token_id", "bos_id=decoder_start_token_id")

@@ -29,7 +29,7 @@ class Origin:
 
     `settings` are those of its config.json; `places` tells, by the names of the file, which
     parameters its arrays hold, `kept` has those that the model does not use, `files` those beside
-    the weights. `generation` are options for `generate`.
+    the weights. `generation` holds the settings that `read_generation_config` returns.
     """
 
     family: str
@@ -38,7 +38,7 @@ class Origin:
     places: dict[str, Place]
     kept: dict[str, np.ndarray] = field(default_factory=dict)
     files: FileCopies = field(default_factory=lambda: FileCopies("."))
-    generation: dict[str, Any] = field(default_factory=dict)
+    generation: Settings | None = None
 
 
 def save(

@@ -54,7 +54,18 @@ def test_the_same_rules_for_every_way() -> None:
             logits[3] = -np.inf
         return logits if new > 1 else np.where(np.arange(VOCAB) == [8, 9][new], 0, -np.inf)
 
+    def words_and_ends(logits: np.ndarray, tokens: list[int], new: int) -> np.ndarray:
+        logits[4] = -np.inf
+        for before in (1, 7, 10):
+            if tokens[-1] == before:
+                logits[2:8] = -np.inf
+        if new == 0:
+            logits[[8, 9]] = -np.inf
+        return logits if new < 11 else np.where(np.arange(VOCAB) == 6, 0, -np.inf)
+
+    words = [[4], *([before, t] for before in (1, 7, 10) for t in range(2, 8))]
     for options, rule in [
+        ({"bad_words": words, "begin_suppress": [8, 9], "last": [6]}, words_and_ends),
         ({"repetition_penalty": 1.7}, penalty), ({"no_repeat_ngram_size": 2}, no_pair_twice),
         ({"suppress": [4, 7], "min_len": 6, "first": [8, 9]}, others),
     ]:  # fmt: skip
@@ -162,9 +173,9 @@ def test_no_repeat_ngram_size_in_a_padded_batch_equals_each_row_alone(size: int)
     options = {"max_len": 5, "eos": None, "no_repeat_ngram_size": size}
     alone = [nn.generate(m, row, **options) for row in rows]
     assert nn.generate(m, rows, **options) == alone
-    last = nn.Rules(no_repeat_ngram_size=1)
+    once = nn.Rules(no_repeat_ngram_size=1)
     history = np.array([[-1, -1, 4]])
-    assert np.isfinite(last.apply(np.zeros((1, VOCAB)), history, 0, ())[0, -1])
+    assert np.isfinite(once.apply(np.zeros((1, VOCAB)), history, 0, False, ())[0, -1])
 
 
 def test_generate_leaves_out_padding_in_a_prompt() -> None:
@@ -187,9 +198,13 @@ def test_rules_take_any_iterable_of_token_ids(convert: Any) -> None:
     options: dict[str, Any] = {"suppress": convert(free), "first": convert([5])}
     assert nn.generate(m, [1, 2], max_len=4, eos=None, **options) == expected
     assert expected[0] == 5 and not set(expected[1:]) & set(free)
-    for name in ("suppress", "first", "eos"):
+    for name in ("suppress", "begin_suppress", "first", "last", "eos"):
         for wrong in (np.array(3.0), [True], [1.5], "ab", [[1]], True):
             with pytest.raises(TypeError, match=f"{name} must "):
                 nn.generate(m, [1, 2], **{name: wrong})
         with pytest.raises(ValueError, match=f"{name} must hold token ids from 0 to 11, got 12"):
             nn.generate(m, [1, 2], **{name: [12]})
+    with pytest.raises(ValueError, match="bad_words must hold sequences of at least one token"):
+        nn.generate(m, [1, 2], bad_words=[[1], []])
+    with pytest.raises(ValueError, match="bad_words must hold token ids from 0 to 11, got 12"):
+        nn.generate(m, [1, 2], bad_words=[[1, 12]])

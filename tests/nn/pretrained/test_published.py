@@ -210,7 +210,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "10^12 layers": ({"n_layer": 10**12}, "config.json: n_layer must be at most 28, the number of arrays in model.safetensors"),
     "10^12 heads": ({"n_head": 10**12, "n_embd": 10**12}, "config.json: n_embd must be a size of an array in model.safetensors"),
     "a token beyond the vocabulary": ({"eos_token_id": 30}, "config.json: eos_token_id must be less than the 30 tokens, got 30"),
-    "one that is forced": ({"forced_bos_token_id": 30}, "config.json: expected token ids from 0 to 29, got 30"),
+    "one that is forced": ({"forced_bos_token_id": 30}, "config.json: forced_bos_token_id must hold token ids from 0 to 29, got 30"),
     "a layer too many": ({"n_layer": 3}, "model.safetensors: the weights do not fit config.json: missing: transformer.h.2.attn.c_attn.bias, .* and 4 more"),
     "a layer too few": ({"n_layer": 1}, "model.safetensors: the weights do not fit config.json: unknown: transformer.h.1.attn.c_attn.bias"),
     "another width": ({"n_inner": 16}, r"misshaped: transformer.h.0.mlp.c_fc.bias \(expected \(16,\), got \(32,\)\)"),
@@ -515,7 +515,7 @@ def test_settings_for_generation(tmp_path: Path) -> None:
     (path / "generation_config.json").write_bytes(data)
     model = nn.load(path)
     assert model.config.end_ids == (2, 9)
-    assert model.origin.generation == {"first": (5,), "suppress": (8,)}
+    assert model.origin.generation == {"eos_token_id": (2, 9), "suppress_tokens": (8,)}
     nn.save(tmp_path / "again", model)
     assert (tmp_path / "again/generation_config.json").read_bytes() == data
     (folder(tmp_path / "y", "marian") / "generation_config.json").write_text(

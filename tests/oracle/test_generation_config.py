@@ -1,0 +1,261 @@
+"""The settings of a directory against `model.generate()` of transformers without arguments."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from published import MODELS, VOCAB, make
+
+import nn
+from nn.generation import settings as unsupported
+from nn.generation.settings import options_of_directory
+from nn.text.huggingface import ModelText
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
+transformers = pytest.importorskip(
+    "transformers", reason="Hugging Face's models are the oracle; it is not installed"
+)
+
+GENERATIVE = ("LMHeadModel", "ForCausalLM", "MTModel", "ForConditionalGeneration")
+FAMILIES = [n for n, (kind, *_) in MODELS.items() if kind.endswith(GENERATIVE) and "," not in n]
+WITHOUT_EFFECT = {
+    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
+    "assistant_lookbehind", "cache_config", "cache_implementation", "compile_config",
+    "continuous_batching_config", "disable_compile", "is_assistant", "low_memory",
+    "max_cache_len", "max_matching_ngram_size", "num_assistant_tokens",
+    "num_assistant_tokens_schedule", "output_attentions", "output_hidden_states", "output_logits",
+    "output_scores", "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values",
+    "return_dict_in_generate", "speculation_type", "target_lookbehind", "transformers_version",
+    "use_cache", "use_mtp", "_from_model_config",
+}  # fmt: skip
+"""Settings of caches, outputs and speculative decoding, none of which changes the likeliest tokens."""
+OF_MODEL = {"pad_token_id", "bos_token_id", "decoder_start_token_id"}
+
+
+class Numbers(ModelText):
+    """A tokenizer whose texts are token ids: "5 6 7"."""
+
+    def __init__(self, pad_id: int) -> None:
+        self.pad_id, self.bos_id, self.eos_id = pad_id, None, None
+
+    def encode(self, text: Any, *args: Any, **options: Any) -> list[int]:
+        return [int(word) for word in text.split()]
+
+    def batch(self, texts: Any, *args: Any, **options: Any) -> Any:
+        rows = [self.encode(text) for text in texts]
+        return nn.text.padded(rows, self.pad_id), None, None
+
+    def decode(self, ids: Any, special: bool = False) -> str:
+        return " ".join(map(str, ids))
+
+
+def draw_settings(rng: np.random.Generator, eos: int, width: int) -> dict[str, Any]:
+    """Return random entries of generation_config.json; `width` is the prompt's length."""
+    settings: dict[str, Any] = {}
+    words = rng.choice(np.arange(3, VOCAB - 2), 12, replace=False).tolist()
+
+    def maybe(name: str, value: Any, chance: float = 0.3) -> None:
+        if rng.random() < chance:
+            settings[name] = value
+
+    maybe("eos_token_id", [eos, words[0], words[1]] if rng.random() < 0.7 else eos, 0.9)
+    maybe("max_length", width + int(rng.integers(2, 9)), 0.5)
+    maybe("max_new_tokens", int(rng.integers(2, 9)), 0.4)
+    maybe("min_length", width + int(rng.integers(0, 4)), 0.2)
+    maybe("min_new_tokens", int(rng.integers(0, 4)), 0.2)
+    maybe("num_beams", int(rng.integers(1, 5)), 0.6)
+    maybe("early_stopping", [False, True, "never"][rng.integers(3)], 0.5)
+    maybe("length_penalty", float(rng.choice([-1.0, 0.0, 0.6, 2.0])), 0.5)
+    maybe("repetition_penalty", float(rng.choice([0.7, 1.3])))
+    maybe("no_repeat_ngram_size", int(rng.integers(0, 4)))
+    bad = [[words[2]], [words[3], words[4]], words[5:8], [eos]]
+    maybe("bad_words_ids", [bad[i] for i in rng.permutation(4)[: rng.integers(1, 5)]])
+    if rng.random() < 0.3:  # frequent tokens, so that the ban matters
+        settings["bad_words_ids"] = [[i, j] for i in range(3, 20) for j in range(3, 36)]
+    maybe("forced_bos_token_id", words[8])
+    maybe("forced_eos_token_id", eos if rng.random() < 0.5 else [eos, words[0]])
+    maybe("suppress_tokens", words[9:11])
+    maybe("begin_suppress_tokens", list(range(20, 40)))
+    maybe("temperature", 0.7, 0.2)
+    maybe("top_p", 0.9, 0.2)
+    if settings.get("num_beams", 1) == 1 and rng.random() < 0.2:
+        settings |= {"do_sample": True, "top_k": 1}
+    greedy = settings.get("num_beams", 1) == 1 and "do_sample" not in settings
+    if "forced_eos_token_id" in settings and not greedy:  # several would be equally likely
+        settings["forced_eos_token_id"] = eos
+    return settings
+
+
+def configure(theirs: Any, directory: Path, settings: dict[str, Any], in_config: bool) -> None:
+    """Write settings to a directory, and give the model of transformers those it reads there."""
+    path = directory / "generation_config.json"
+    path.unlink(missing_ok=True)
+    config = theirs.config.to_dict()
+    if in_config:
+        config |= settings
+    else:  # config.json has other copies
+        config |= {"num_beams": 3, "max_length": 4, "suppress_tokens": [7], "bad_words_ids": [[8]]}
+        config |= {"forced_eos_token_id": 5, "forced_bos_token_id": 6, "no_repeat_ngram_size": 1}
+        kept = {k: config[k] for k in OF_MODEL if config.get(k) is not None}
+        path.write_text(json.dumps(settings | kept))
+    (directory / "config.json").write_text(json.dumps(config))
+    options = {"config_file_name": "config.json", "_from_model_config": True} if in_config else {}
+    theirs.generation_config = transformers.GenerationConfig.from_pretrained(directory, **options)
+
+
+def until_end(row: list[int], ends: Any) -> list[int]:
+    """Return the tokens up to the first of `ends`, which is included."""
+    ends = [ends] if isinstance(ends, int) else ends or []
+    last = next((i for i, token in enumerate(row) if token in ends), len(row))
+    return row[: last + 1]
+
+
+def compare(name: str, directory: Path, seeds: range) -> tuple[int, list[str]]:
+    """Return the number of compared rows, and a line for each that differs."""
+    theirs = make(transformers, torch, name)
+    theirs.save_pretrained(directory)
+    config, count, wrong = theirs.config, 0, []
+    translates = config.is_encoder_decoder
+    pad = config.pad_token_id if translates else 0
+    text = Numbers(pad)
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        width = int(rng.integers(1, 5))
+        rows = rng.integers(3, VOCAB - 2, (3, width))
+        start = 1 if translates else width
+        settings = draw_settings(rng, config.eos_token_id or 0, start)
+        if name == "m2m_100":  # positions in its decoder skip generated padding
+            settings["suppress_tokens"] = [pad, *settings.get("suppress_tokens", [])]
+        configure(theirs, directory, settings, in_config=seed % 4 == 0)
+        ids = torch.tensor(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about settings without effect
+            made = theirs.generate(ids, attention_mask=torch.ones_like(ids))
+        ends = theirs.generation_config.eos_token_id
+        expected = [until_end(row[start:], ends) for row in made.tolist()]
+        ours, prompts = nn.load(directory), [" ".join(map(str, row)) for row in rows]
+        found = [[int(i) for i in t.split()] for t in nn.generate_text(ours, text, prompts)]
+        count += len(rows)
+        if expected != found:
+            wrong.append(f"{name} {seed}: expected {expected}, got {found} by {settings}")
+    return count, wrong
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_generate_text_without_options_equals_generate_of_transformers(
+    tmp_path: Path, name: str
+) -> None:
+    count, wrong = compare(name, tmp_path, range(4))
+    assert count == 12 and not wrong, "\n".join(wrong[:3])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart", "marian", "mbart"])
+def test_generate_text_of_a_saved_model_equals_generate_of_transformers(
+    tmp_path: Path, name: str
+) -> None:
+    """The settings are those that `save_pretrained` writes, such as `forced_eos_token_id`."""
+    kind, config, settings = MODELS[name]
+    own = {k: v for k, v in settings.items() if k != "forced_eos_token_id"}
+    torch.manual_seed(1)
+    theirs = getattr(transformers, kind)(getattr(transformers, config)(**own)).eval()
+    theirs.save_pretrained(tmp_path)
+    ids = torch.tensor([[5, 6, 7]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = theirs.generate(ids, attention_mask=torch.ones_like(ids))[0].tolist()
+    start = 1 if theirs.config.is_encoder_decoder else 3
+    expected = until_end(made[start:], theirs.generation_config.eos_token_id)
+    text = nn.generate_text(nn.load(tmp_path), Numbers(1), "5 6 7")
+    assert [int(i) for i in text.split()] == expected
+
+
+def language_model(directory: Path, **settings: Any) -> Any:
+    """Return a small GPT-2 from a directory with this generation_config.json."""
+    make(transformers, torch, "gpt2", n_layer=1).save_pretrained(directory)
+    (directory / "generation_config.json").write_text(json.dumps(settings))
+    return nn.load(directory)
+
+
+def test_arguments_of_generate_text_override_the_directory(tmp_path: Path) -> None:
+    settings = {"eos_token_id": 2, "num_beams": 3, "length_penalty": 0.5, "max_length": 9}
+    settings |= {"suppress_tokens": [5], "repetition_penalty": 1.5, "min_new_tokens": 2}
+    model, text, prompt = language_model(tmp_path, **settings), Numbers(0), "5 6 7"
+    ids = [5, 6, 7]
+    rules = {"suppress": [5], "repetition_penalty": 1.5, "min_len": 2, "eos": 2}
+    for arguments, beam in (
+        ({}, {"num_beams": 3, "length_penalty": 0.5, "max_len": 6}),
+        ({"max_len": 3}, {"num_beams": 3, "length_penalty": 0.5, "max_len": 3}),
+        ({"num_beams": 1}, {"max_len": 6}),
+        ({"num_beams": 1, "suppress": []}, {"max_len": 6, "suppress": []}),
+        (
+            {"length_penalty": 2.0, "eos": None},
+            {"num_beams": 3, "length_penalty": 2.0, "max_len": 6, "eos": None},
+        ),
+    ):
+        expected = nn.generate(model, ids, **{**rules, **beam})
+        assert nn.generate_text(model, text, prompt, **arguments) == text.decode(expected)
+    greedy = nn.generate(model, ids, max_len=6, **rules)
+    with pytest.warns(UserWarning, match="generation_config.json: num_beams not supported"):
+        assert list(nn.stream_text(model, text, prompt))[-1].split()[-1] == str(greedy[-1])
+
+
+def test_generate_text_draws_by_the_settings_of_the_directory(tmp_path: Path) -> None:
+    model = language_model(tmp_path, do_sample=True, temperature=0.5, top_p=0.8)
+    chosen = options_of_directory(model, {}, 3)
+    assert (chosen["top_k"], chosen["top_p"], chosen["temperature"]) == (50, 0.8, 0.5)
+    drawn = {nn.generate_text(model, Numbers(0), "5 6 7") for _ in range(5)}
+    assert len(drawn) > 1
+    likeliest = nn.generate_text(model, Numbers(0), "5 6 7", do_sample=False)
+    assert likeliest == Numbers(0).decode(nn.generate(model, [5, 6, 7], max_len=20, eos=None))
+    with pytest.warns(UserWarning, match="do_sample not supported"):
+        nn.generate_text(model, Numbers(0), "5 6 7", num_beams=2)
+
+
+def test_unsupported_settings_are_named_in_one_warning(tmp_path: Path) -> None:
+    settings = {"min_p": 0.1, "num_beam_groups": 1, "guidance_scale": 1.5, "typical_p": 0.9}
+    model = language_model(tmp_path, max_new_tokens=2, stop_strings=["a"], **settings)
+    for arguments, names in (
+        ({}, "guidance_scale, stop_strings"),
+        ({"do_sample": True}, "guidance_scale, stop_strings, min_p, typical_p"),
+        ({"num_beams": 2}, "guidance_scale, stop_strings"),
+    ):
+        with pytest.warns(UserWarning) as caught:
+            nn.generate_text(model, Numbers(0), "5 6 7", **arguments)
+        assert len(caught) == 1 and f": {names} not supported" in str(caught[0].message)
+        assert str(tmp_path / "generation_config.json") in str(caught[0].message)
+
+
+def test_every_setting_of_transformers_is_read_named_or_without_effect() -> None:
+    tables = [value for name, value in vars(unsupported).items() if name.startswith("UNSUPPORTED")]
+    named = {name for table in tables for name in table}
+    read = {*unsupported.READ, *OF_MODEL}
+    every = set(transformers.GenerationConfig().to_dict())
+    assert every - named - read - WITHOUT_EFFECT == set()
+    assert not read & named
+
+
+def test_max_length_that_the_prompt_fills_raises(tmp_path: Path) -> None:
+    model = language_model(tmp_path, max_length=3)
+    with pytest.raises(ValueError, match="max_length must be above the 3 tokens of the prompt"):
+        nn.generate_text(model, Numbers(0), "5 6 7")
+    assert len(nn.generate_text(model, Numbers(0), "5 6 7", max_len=2).split()) == 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"num_beams": 0}, {"max_new_tokens": "5"}, {"do_sample": 1}, {"early_stopping": "always"},
+        {"suppress_tokens": [VOCAB]}, {"bad_words_ids": [[1], 2]}, {"bad_words_ids": [["a"]]}, {"bad_words_ids": [[]]},
+        {"forced_eos_token_id": [2, -1]}, {"eos_token_id": True}, {"top_p": 1.5},
+        {"length_penalty": 100}, {"temperature": -1.0},
+    ],
+)  # fmt: skip
+def test_load_with_wrong_generation_settings_raises(tmp_path: Path, entry: dict[str, Any]) -> None:
+    (name,) = entry
+    with pytest.raises(ValueError, match=f"generation_config.json: .*{name}"):
+        language_model(tmp_path, **entry)
