@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nn.text.corpus as corpus
+from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 from nn.text import IndexedPairs, PairBatches
 
 sides = st.lists(st.integers(0, 69), min_size=1, max_size=6)
@@ -26,7 +27,7 @@ id_pairs = st.lists(st.tuples(sides, sides), min_size=1, max_size=40)
 )
 def test_what_is_written_is_read(pairs: list, vocab_size: int, block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "_BLOCK", block)
+        patch.setattr(corpus, "BLOCK", block)
         path = Path(name) / "pairs"
         found = IndexedPairs.write(path, iter(pairs), vocab_size)
         assert [(a.tolist(), b.tolist()) for a, b in found] == pairs and len(found) == len(pairs)
@@ -85,22 +86,31 @@ def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for n in range(len(whole)):
         path.write_bytes(whole[:n])
-        with pytest.raises(ValueError, match="pairs: not a (whole )?file of indexed pairs"):
+        with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
             IndexedPairs(path)
-    path.write_bytes(b"x" + whole[1:])
+    path.write_bytes(b"MGPAIRS2" + whole)
+    with pytest.raises(ValueError, match=r"pairs, .* \(it is one of version 0.2; write it again\)"):
+        IndexedPairs(path)
+    path.write_bytes(whole)
+    file = SafetensorsFile(path)
+    arrays = {name: file.read(name) for name in file}
+    for name, metadata in [
+        ("starts", {}),
+        ("source_lengths", {}),
+        ("", {"longest": "3"}),
+        ("", {"index_crc32": "3"}),
+    ]:
+        changed = {**arrays, name: arrays[name] + 1} if name else arrays
+        write_safetensors(path, changed, {**file.metadata, **metadata})
+        with pytest.raises(ValueError, match="pairs: the index of pairs was changed"):
+            IndexedPairs(path)
+    for metadata in ({}, {**file.metadata, "longest": "x"}):
+        write_safetensors(path, arrays, metadata)
+        with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
+            IndexedPairs(path)
+    write_safetensors(path, {"ids": arrays["ids"]}, file.metadata)
     with pytest.raises(ValueError, match="pairs: not a file of indexed pairs"):
         IndexedPairs(path)
-    for place, value in [
-        (16, 6),
-        (32, 3),
-        (80, 1),
-        (88, 1),
-    ]:  # ids in all, width, a start, a length
-        path.write_bytes(whole[:place] + bytes([value]) + whole[place + 1 :])
-        with pytest.raises(
-            ValueError, match="pairs: (not a whole file|the index of pairs was changed)"
-        ):
-            IndexedPairs(path)
     with pytest.raises(IndexError, match="expected a pair from 0 to 1, got 2"):
         path.write_bytes(whole)
         IndexedPairs(path)[2]
@@ -109,7 +119,7 @@ def test_files_that_are_not_whole_are_refused(tmp_path: Path) -> None:
 
 
 def test_memory_stays_that_of_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus, "_BLOCK", 256)
+    monkeypatch.setattr(corpus, "BLOCK", 256)
     peaks: dict[str, list[int]] = {"write": [], "read": []}
     few, many = 2_000, 12_000
     for n in (few, many):

@@ -165,10 +165,7 @@ def test_damaged_data_files(tmp_path: Path, tell: Tell) -> None:
         data = ("\n".join(lines) + "\n").encode()
         (whole / name).write_bytes(data)
         (whole / f"{name}.gz").write_bytes(gzip.compress(data, mtime=0))
-    pairs = IndexedPairs.write(
-        whole / "pairs", [([i, i + 1], [7] * (i % 5 + 1)) for i in range(40)], 99
-    )
-    ids = (48, 48 + 2 * pairs.num_ids)
+    IndexedPairs.write(whole / "pairs", [([i, i + 1], [7] * (i % 5 + 1)) for i in range(40)], 99)
     readers = {
         "p.tsv": lambda d: read_pairs(d / "p.tsv"), "p.tsv.gz": lambda d: read_pairs(d / "p.tsv.gz"),
         "a.txt": lambda d: read_pairs(d / "a.txt", d / "b.txt"), "b.txt.gz": lambda d: read_pairs(d / "a.txt", d / "b.txt.gz"),
@@ -184,11 +181,10 @@ def test_damaged_data_files(tmp_path: Path, tell: Tell) -> None:
                 str(directory),
             )
     read = lambda d: [(a.tolist(), b.tolist()) for a, b in IndexedPairs(d / "pairs")]
-    expected, size = read(whole), (whole / "pairs").stat().st_size
-    bits = (
-        file_damage("pairs", rng, (0, 48))
-        + file_damage("pairs", rng, (ids[1] + -ids[1] % 8, size))[-40:]
-    )
+    expected, data = read(whole), (whole / "pairs").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")  # the ids follow 41 starts and 40 lengths
+    index = (start, start + 8 * 41 + 4 * 40)
+    bits = file_damage("pairs", rng, (0, start)) + file_damage("pairs", rng, index)[-40:]
     for what, directory in each(tmp_path / "pairs", whole, bits):
         judge.case(
             what,
