@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -43,7 +42,7 @@ _LARGEST_HEADER = 100_000_000
 _MOST_ARRAYS = 100_000
 _MOST_AXES = 64  # as in NumPy
 _LONGEST_NAME = 1000
-_BLOCK = 1 << 18  # numbers that are looked at at once
+_BLOCK = 1 << 17  # values that are read at once
 
 
 class Entry(NamedTuple):
@@ -121,26 +120,22 @@ class SafetensorsFile(Mapping[str, Entry]):
         return array
 
     def is_finite(self, name: str) -> bool:
-        """Whether an array has neither NaN nor infinite numbers; the file's pages are let go of
-        block by block.
-        """
+        """Return whether an array has no NaN and no infinity, reading it block by block."""
         entry, code = self._entries[name], np.dtype(self._code(name))
-        if code.kind not in "fc" or entry.start == entry.end:
-            return entry.dtype != "BF16" or bool(np.isfinite(self.read(name)).all())
-        with self.path.open("rb") as file:
-            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if len(pages) < self._offset + entry.end:
-            raise ValueError(f"{self.path}: the file became shorter while it was read")
-        numbers = np.frombuffer(
-            pages, np.uint8, entry.end - entry.start, self._offset + entry.start
-        ).view(code)
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(numbers), _BLOCK):
-                part = numbers[start : start + _BLOCK]
-                if not (np.isfinite(np.dot(part, part)) or np.isfinite(part).all()):
+        if entry.dtype == "BF16":
+            return bool(np.isfinite(self.read(name)).all())
+        if code.kind not in "fc":
+            return True
+        left = math.prod(entry.shape)
+        with self.path.open("rb") as file, np.errstate(over="ignore", invalid="ignore"):
+            file.seek(self._offset + entry.start)
+            while left:
+                block = np.fromfile(file, code, min(left, _BLOCK))
+                if not len(block):
+                    raise ValueError(f"{self.path}: the file became shorter while it was read")
+                if not (np.isfinite(np.dot(block, block)) or np.isfinite(block).all()):
                     return False
-                if hasattr(mmap, "MADV_DONTNEED"):
-                    pages.madvise(mmap.MADV_DONTNEED)
+                left -= len(block)
         return True
 
     def _code(self, name: str) -> str:

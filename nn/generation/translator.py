@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.core.errors import MissingExtraError
 from minigrad.io import read_json, write_json
 from minigrad.io.json import Settings, checksum
 from minigrad.optim.settings import checked_count
@@ -18,6 +17,7 @@ from ..models.model_types import model_to_dict
 from ..models.transformer import Transformer
 from ..models.weights import load_model
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
+from ..text.tokenize import library_errors
 from .beam import beam_search, check_beam
 from .inference import for_inference
 from .search import attention_maps, greedy_search
@@ -210,12 +210,8 @@ class Translator:
 
 
 def _tokenizer(settings: Settings) -> Tokenizer:
-    try:
+    with library_errors(settings.where):
         return tokenizer_named(**settings)
-    except (MissingExtraError, OSError):
-        raise
-    except Exception as error:  # the library of a tokenizer has errors of its own
-        raise ValueError(f"{settings.where}: {error}") from None
 
 
 def _vocabulary(settings: Settings, side: str) -> Vocabulary:

@@ -162,7 +162,12 @@ class ModelText:
         if self.vocab_size is not None and largest >= self.vocab_size:
             told = f"{self.tokens([largest])[0]!r:.60} has the id {largest}, but the model, by config.json,"
             raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
-        return rows, [e.type_ids for e in found]
+        types = [e.type_ids for e in found]
+        if (highest := max(map(max, filter(None, types)), default=0)) > 1:
+            raise ValueError(
+                f"{self.settings.where}: post_processor: expected type_id 0 or 1, got {highest}"
+            )
+        return rows, types
 
     def _from(self, language: str, encoding: Any) -> list[int]:
         """The ids of an encoding with the token of this language in place of another one's."""

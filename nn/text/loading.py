@@ -12,7 +12,7 @@ from typing import Any
 from minigrad.extras import require
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.reading import FileCopies, found_file, printable, read_text
+from minigrad.io.reading import FileCopies, found_file, listed, printable, read_text
 
 from .huggingface import SPECIAL, ModelText
 from .legacy_tokenizers import byte_level_tokenizer, wordpiece_tokenizer
@@ -97,40 +97,22 @@ def _tokenizer(path: Path, settings: Settings, library: Any) -> Any:
 
 
 def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
-    """What the library takes without a word: one id for two tokens, and special tokens under ids of
-    others.
-    """
+    """Check what the library accepts: ids of two tokens, and special tokens with wrong ids."""
     for part in ("normalizer", "decoder"):
         _check_growth(settings, part)
-    words, by_id = settings["model"].get("vocab"), dict[int, str]()
+    vocab, by_id = settings["model"].get("vocab"), dict[int, str]()
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
-    for word, i in [*(words.items() if isinstance(words, dict) else ()), *added]:
+    for word, i in [*(vocab.items() if isinstance(vocab, dict) else ()), *added]:
         if by_id.setdefault(i, word) != word:
             raise ValueError(
                 f"{settings.where}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}"
             )
-    step = settings.get("post_processor") or {}
-    for template in [step, *step.get("processors", ())]:
-        parts = [
-            part
-            for side in ("single", "pair")
-            for part in template.get(side, ())
-            if isinstance(part, dict)
-        ]
-        if types := [t for part in parts for what in part.values() if (t := what["type_id"]) > 1]:
+    for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
+        if encoding.ids != [tokenizer.token_to_id(token) for token in encoding.tokens]:
             raise ValueError(
-                f"{settings.where}: post_processor: expected type_id 0 or 1, got {types[0]}"
+                f"{settings.where}: post_processor: special_tokens: expected the tokens "
+                f"{listed(encoding.tokens)} with their ids of the vocabulary"
             )
-        special = template.get("special_tokens", {}) if parts else {}
-        used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
-        odd = [
-            t["id"]
-            for t in special.values()
-            if t["ids"] != [tokenizer.token_to_id(word) for word in t["tokens"]]
-        ]
-        if wrong := sorted(used - set(special)) + odd:
-            wanted = f"expected {wrong[0]!r:.60} with the id of the vocabulary"
-            raise ValueError(f"{settings.where}: post_processor: special_tokens: {wanted}")
 
 
 def _check_growth(settings: Settings, part: str) -> None:

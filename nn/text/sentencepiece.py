@@ -9,7 +9,9 @@ from typing import Any
 
 from minigrad.extras import require
 from minigrad.io.json import read_json
-from minigrad.io.reading import found_file
+from minigrad.io.reading import read_bytes
+
+from .tokenize import library_errors
 
 __all__ = ["marian_tokenizer"]
 
@@ -17,11 +19,10 @@ __all__ = ["marian_tokenizer"]
 def _model_in(path: Path) -> Any:
     """The SentencePiece model in a file, which was tried."""
     library = require("sentencepiece", "a tokenizer with source.spm")
-    try:
-        model = library.SentencePieceProcessor(model_proto=found_file(path).read_bytes())
+    data = read_bytes(path)
+    with library_errors(f"{path}: not a SentencePiece model"):
+        model = library.SentencePieceProcessor(model_proto=data)
         model.encode("one")
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"{path}: not a SentencePiece model ({error})") from None
     if any(map(model.is_byte, range(model.get_piece_size()))):
         raise ValueError(
             f"{path}: expected a model without pieces for bytes (they are not supported)"

@@ -214,7 +214,7 @@ def library_errors(message: str, directory: Path | None = None) -> Iterator[None
             raise
         if directory is not None and str(error).startswith(str(directory)):
             raise ValueError(str(error)) from None
-        raise ValueError(f"{message} ({printable(error, 300)})") from None
+        raise ValueError(f"{message}: {printable(error, 300)}") from None
 
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:
