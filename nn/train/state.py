@@ -142,6 +142,8 @@ def _check_settings(state: dict[str, Any], trainer: Any, path: Path) -> None:
     """Refuse settings that differ from those the run began with; warn of other batches."""
     now = parameters_of(trainer.model, trainer.optimizer)
     before = state.get("parameters", now)  # version 0.2 wrote none of these settings
+    if not isinstance(before, list):
+        raise ValueError(f"{path}: parameters: expected a list of names, got {before!r:.60}")
     for i, (was, name) in enumerate(zip_longest(before, now, fillvalue="none")):
         if was != name:
             raise ValueError(
