@@ -46,6 +46,10 @@ _PLAIN = Mode(True, None, False, None)
 MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
 
 
+DEFINITIONS: ContextVar[frozenset[str]] = ContextVar("minigrad.definitions", default=frozenset())
+"""Names of the kernels that give way to their definitions: see `minigrad.use_definitions`."""
+
+
 class set_grad_enabled(ContextDecorator):
     """Record operations, or not, within a `with` block or in the function that this decorates."""
 

@@ -36,9 +36,10 @@ from typing import Any
 
 import numpy as np
 
+from .changes import tick
 from .forms import spoken
 from .graph import Backward, Edge, Node
-from .modes import MODE, enable_grad
+from .modes import DEFINITIONS, MODE, enable_grad
 from .nested import untracked_options
 from .tensor import Tensor, unwrap, wrap
 
@@ -217,9 +218,12 @@ _FAILURES = (ValueError, TypeError, IndexError)  # LinAlgError is a ValueError
 def _caller(op: Op) -> Callable[..., Tensor]:
     """The function that an op is for its users."""
     forward, arity, saves, get_mode = op.forward, len(op.operands), op.saves, MODE.get
+    definition, get_replaced = op.definition, DEFINITIONS.get
     record, has_axis = _recorder(op), not {"axis", "keepdims"}.isdisjoint(op.options)
 
     def call(*args: Any, **options: Any) -> Tensor:
+        if definition is not None and op.name in get_replaced():
+            return definition(*args, **options)
         if options and has_axis:
             options = spoken(op.name, options)
         if len(args) != arity and not op.variadic:
@@ -314,12 +318,59 @@ def _recorder(op: Op) -> Callable[..., Node | None]:
                     "numbers"
                 )
             return None
-        node = Node(op, tuple(edges), tuple(inputs), y)
+        node = Node.__new__(Node)  # and Node.__init__, without the time that a call takes
+        node.seq = tick()
+        node.op = op
+        node.edges = tuple(edges)
+        node.inputs = tuple(inputs)
+        node.shape = y.shape
+        node.dtype = y.dtype
+        node.notes = node.grad = None
         if mode.watch is not None:
             mode.watch.recorded(node)
         return node
 
     return record
+
+
+# -- half precision
+# --------------------------------------------------------------------------------------------
+
+
+def _widened(x: Any) -> Any:
+    return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float16 else x
+
+
+def in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward function that is given float32 in place of float16, and whose result is rounded to
+    float16.
+    """
+
+    @functools.wraps(forward)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        if (
+            type(args[0]) is np.ndarray and args[0].dtype.char in "fd"
+        ):  # as nearly always: nothing to look up
+            return forward(*args, **options)
+        kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
+        if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
+            return forward(*args, **options)
+        with np.errstate(over="ignore"):  # what float16 does not hold is infinite
+            answer = forward(*map(_widened, args), **options)
+            y, *saved = answer if isinstance(answer, tuple) else (answer,)
+            return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
+
+    return wrapper
+
+
+def rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that is given float32 in place of float16; the engine rounds what it returns."""
+
+    @functools.wraps(vjp)
+    def wrapper(g: Any, *args: Any) -> Any:
+        return vjp(_widened(g), *map(_widened, args)) if g.dtype.char == "e" else vjp(g, *args)
+
+    return wrapper
 
 
 # -- helpers for rules and definitions

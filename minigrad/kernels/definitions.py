@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
+from ..core.modes import DEFINITIONS
+from ..core.op import in_single, rule_in_single
 from ..core.registry import op
 from ..core.tensor import Tensor
 
@@ -17,8 +15,6 @@ __all__ = ["use_definitions"]
 
 KERNELS: dict[str, Callable[..., Tensor]] = {}
 """Every kernel by its name: the function that `use_definitions` switches."""
-
-_replaced: ContextVar[frozenset[str]] = ContextVar("minigrad.definitions", default=frozenset())
 
 
 def kernel(
@@ -36,56 +32,14 @@ def kernel(
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        joint = None if vjp is None else _rule_in_single(vjp)
-        fused = op(definition=definition, vjp=joint, **rules)(
-            _in_single(forward) if vjp is not None and single else forward
+        joint = None if vjp is None else rule_in_single(vjp)
+        call = op(definition=definition, vjp=joint, **rules)(
+            in_single(forward) if vjp is not None and single else forward
         )
-        name = fused.op.name  # type: ignore[attr-defined]
-
-        @functools.wraps(fused)
-        def call(*args: Any, **options: Any) -> Tensor:
-            return (definition if name in _replaced.get() else fused)(*args, **options)
-
-        KERNELS[name] = call
+        KERNELS[call.op.name] = call  # type: ignore[attr-defined]
         return call
 
     return declare
-
-
-def _widened(x: Any) -> Any:
-    return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float16 else x
-
-
-def _in_single(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward function that is given float32 in place of float16, and whose result is rounded to
-    float16.
-    """
-
-    @functools.wraps(forward)
-    def wrapper(*args: Any, **options: Any) -> Any:
-        if (
-            type(args[0]) is np.ndarray and args[0].dtype.char in "fd"
-        ):  # as nearly always: nothing to look up
-            return forward(*args, **options)
-        kinds = [x.dtype.char for x in args if type(x) is np.ndarray]
-        if "e" not in kinds or "f" in kinds or "d" in kinds:  # float16 alone
-            return forward(*args, **options)
-        with np.errstate(over="ignore"):  # what float16 does not hold is infinite
-            answer = forward(*map(_widened, args), **options)
-            y, *saved = answer if isinstance(answer, tuple) else (answer,)
-            return (y.astype(np.float16), *saved) if saved else y.astype(np.float16)
-
-    return wrapper
-
-
-def _rule_in_single(vjp: Callable[..., Any]) -> Callable[..., Any]:
-    """A rule that is given float32 in place of float16; the engine rounds what it returns."""
-
-    @functools.wraps(vjp)
-    def wrapper(g: Any, *args: Any) -> Any:
-        return vjp(_widened(g), *map(_widened, args)) if g.dtype.char == "e" else vjp(g, *args)
-
-    return wrapper
 
 
 @contextmanager
@@ -101,8 +55,8 @@ def use_definitions(*names: str) -> Iterator[None]:
             f"use_definitions: no kernel is named {', '.join(unknown)}; there are "
             f"{', '.join(KERNELS)}"
         )
-    token = _replaced.set(_replaced.get() | (set(names) or set(KERNELS)))
+    token = DEFINITIONS.set(DEFINITIONS.get() | (set(names) or set(KERNELS)))
     try:
         yield
     finally:
-        _replaced.reset(token)
+        DEFINITIONS.reset(token)
