@@ -61,12 +61,14 @@ class Op:
         variadic: bool = False,
         definition: Callable[..., Any] | None = None,
         doc: str | None = None,
+        optional: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.forward = forward
         self.operands = operands  # of a variadic op: one name, for all of them
         self.options = options or {}  # name -> default
         self.positional_options = _positional(forward)[len(operands) :]
+        self.optional = optional  # operands that may be left out, and are None then
         self.rules = rules
         self.vjp = vjp
         self.joint = vjp is not None
@@ -116,12 +118,8 @@ class Op:
     def sorted_out(
         self, args: tuple[Any, ...], options: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The operands, and the options with those among them that were given by position."""
+        """Return all operands, and all options, whether given by position or by name."""
         arity = len(self.operands)
-        if len(args) < arity:
-            raise TypeError(
-                f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands"
-            )
         by_position = dict(zip(self.positional_options, args[arity:]))
         if len(args) > arity + len(by_position):
             raise TypeError(
@@ -131,7 +129,15 @@ class Op:
             )
         if repeated := by_position.keys() & options.keys():
             raise TypeError(f"{self.name}: {', '.join(sorted(repeated))} was given twice")
-        return args[:arity], by_position | options
+        options = by_position | options
+        operands = args[:arity]
+        for name in self.operands[len(args) :]:
+            if name not in options and name not in self.optional:
+                raise TypeError(
+                    f"{self.name}: expected {', '.join(self.operands)}, got {len(args)} operands"
+                )
+            operands += (options.pop(name, None),)
+        return operands, options
 
     def origins(self, rule: Rule, node: Node) -> list[Any]:
         """For each value that `rule` reads: the node that it came from, a tuple of them, or None."""

@@ -101,11 +101,13 @@ def _from_signature(
     positional = code.co_posonlyargcount or (0 if variadic else len(names))
     operands = (code.co_varnames[len(names)],) if variadic else names[:positional]
     options: dict[str, Any] = dict.fromkeys(names if variadic else names[positional:])
-    if plain.__defaults__:
-        options.update(zip(names[code.co_argcount - len(plain.__defaults__) :], plain.__defaults__))
+    defaults = plain.__defaults__ or ()
+    defaults = dict(zip(names[code.co_argcount - len(defaults) :], defaults))
+    optional = tuple(name for name in operands if name in defaults)
+    options.update({name: value for name, value in defaults.items() if name not in optional})
     options.update(plain.__kwdefaults__ or {})
     name, doc = forward.__name__.strip("_"), forward.__doc__
-    return Op(name, forward, operands, rules, options, vjp, variadic, definition, doc)
+    return Op(name, forward, operands, rules, options, vjp, variadic, definition, doc, optional)
 
 
 def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:

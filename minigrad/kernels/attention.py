@@ -15,11 +15,11 @@ import numpy as np
 from ..core.graph import unbroadcast
 from ..core.registry import function, op
 from ..core.tensor import Tensor
-from ..ops.axes import booleans, check_broadcast, number, shape_of
+from ..ops.axes import check_broadcast, number
 from ..ops.linalg import matmul
 from ..ops.shape import broadcast_to, expand_dims, swapaxes
 from ..ops.softmax import softmax
-from .blocks import BLOCK, needs_shift, ones, row_blocks
+from .blocks import BLOCK, needs_shift, ones
 from .definitions import kernel
 from .dropout import dropout_mask
 
@@ -128,7 +128,8 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
 
 def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
     """Slices of the batch whose weights fit the cache."""
-    return row_blocks(shape[0], math.prod(shape[1:]), 2 * BLOCK)
+    step = max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
+    return [slice(start, start + step) for start in range(0, shape[0], step)]
 
 
 def _attention_vjp(
@@ -252,7 +253,8 @@ def scaled_dot_product_attention(
     ----------
     Vaswani et al. (2017), section 3.2.1. Grouped heads: Ainslie et al. (2023), arXiv:2305.13245.
     """
-    q, k, v = shape_of(query), shape_of(key), shape_of(value)
+    query, key, value = (x if isinstance(x, Tensor) else np.asarray(x) for x in (query, key, value))
+    q, k, v = query.shape, key.shape, value.shape
     fits = len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and k[1:3] == v[1:3]
     if not fits or q[3] != k[3] or not k[1] or q[1] % k[1]:
         raise ValueError(
@@ -272,7 +274,7 @@ def scaled_dot_product_attention(
             )
     if scale is None:
         scale = 1 / math.sqrt(q[3])
-    else:
+    elif type(scale) is not float:
         scale = number("scaled_dot_product_attention", "scale", scale)
     drop_mask, drop_scale = dropout_mask(shape, dropout, generator) if dropout else (None, 1.0)
     return _attention(
@@ -282,12 +284,17 @@ def scaled_dot_product_attention(
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return a boolean mask with four axes that broadcasts to `shape`, (N, h, L_q, L_kv)."""
-    mask = booleans("mask", mask, "True = may attend")
+    mask = np.asarray(mask)
+    if mask.dtype != bool:
+        raise TypeError(f"mask: expected booleans, True = may attend, got dtype {mask.dtype}")
     if mask.ndim not in (2, 4):
         raise ValueError(
             "mask must have two axes (L_q, L_kv), or four that broadcast to (N, h, L_q, L_kv), "
             f"got shape {mask.shape}. Write mask[:, None] for a mask of each sequence "
             "(N, L_q, L_kv), mask[:, None, None] for a padding mask (N, L_kv)"
         )
-    check_broadcast("attention", "mask", mask, shape, "(N, h, L_q, L_kv)")
-    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+    if any(m not in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1])):
+        raise ValueError(
+            f"attention: mask must broadcast to (N, h, L_q, L_kv), {shape}, got {mask.shape}"
+        )
+    return _four_axes(mask)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.modes import is_grad_enabled
+from ..core.modes import MODE
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
 from ..ops import reduction as reductions
@@ -172,7 +172,7 @@ def _blocks_of_logits(rows: int, weight: np.ndarray) -> Sequence[slice]:
 
 @kernel(vjp=_linear_cross_entropy_vjp, definition=linear_cross_entropy_definition)
 def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
-    rows = as_rows(x)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     classes = weight.shape[0]
     loss = 0.0
     gx: Any = None
@@ -243,29 +243,36 @@ def linear_cross_entropy(
         As in `cross_entropy`.
     reduction : {"mean", "sum"}
     """
-    check_choice("linear_cross_entropy", "reduction", reduction, "mean", "sum")
-    dtype = np.asarray(unwrap(x)).dtype
-    if len(shape_of(linear_weight)) != 2 or shape_of(linear_weight)[1:] != shape_of(x)[-1:]:
+    if reduction not in ("mean", "sum"):
         raise ValueError(
-            f"linear_cross_entropy: linear_weight must have shape (C, {shape_of(x)[-1]}), got "
-            f"{shape_of(linear_weight)}"
+            f"linear_cross_entropy: expected reduction 'mean' or 'sum', got {reduction!r}"
         )
-    classes = shape_of(linear_weight)[:1]
-    if linear_bias is not None and shape_of(linear_bias) != classes:
+    x, linear_weight, linear_bias = (
+        t if t is None or isinstance(t, Tensor) else np.asarray(t)
+        for t in (x, linear_weight, linear_bias)
+    )
+    if linear_weight.ndim != 2 or linear_weight.shape[1:] != x.shape[-1:]:
         raise ValueError(
-            f"linear_cross_entropy: linear_bias must have shape {classes}, got "
-            f"{shape_of(linear_bias)}"
+            f"linear_cross_entropy: linear_weight must have shape (C, {x.shape[-1]}), got "
+            f"{linear_weight.shape}"
+        )
+    classes = linear_weight.shape[:1]
+    if linear_bias is not None and linear_bias.shape != classes:
+        raise ValueError(
+            f"linear_cross_entropy: linear_bias must have shape {classes}, got {linear_bias.shape}"
         )
     goal = Targets(
         "linear_cross_entropy",
-        shape_of(x)[:-1] + classes,
+        x.shape[:-1] + classes,
         target,
         weight,
         ignore_index,
         label_smoothing,
-        dtype,
+        x.dtype,
     )
     divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
     operands = (x, linear_weight, linear_bias)
-    tracked = is_grad_enabled() and any(isinstance(t, Tensor) and t.requires_grad for t in operands)
+    tracked = MODE.get().record and any(
+        isinstance(t, Tensor) and t._node is not None for t in operands
+    )
     return _linear_cross_entropy(*operands, goal, divisor, tracked)

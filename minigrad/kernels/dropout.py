@@ -11,7 +11,6 @@ from ..core.random import random_words
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from ..ops.activations import relu
-from ..ops.axes import shape_of
 from .blocks import BLOCK, row_blocks
 from .definitions import kernel
 
@@ -65,9 +64,10 @@ def dropout(
     division is by what it was rounded to, so the expectation is exact. With `training=False` x is
     returned as it is.
     """
+    x = x if isinstance(x, Tensor) else Tensor(x)
     if not training or p == 0:
-        return x if isinstance(x, Tensor) else Tensor(x)
-    mask, scale = dropout_mask(shape_of(x), p, generator)
+        return x
+    mask, scale = dropout_mask(x.shape, p, generator)
     return _dropout(x, mask=mask, scale=scale)
 
 
@@ -96,5 +96,6 @@ def relu_dropout(
     """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
     if not training or p == 0:
         return relu(x)
-    mask, scale = dropout_mask(shape_of(x), p, generator)
+    x = x if isinstance(x, Tensor) else Tensor(x)
+    mask, scale = dropout_mask(x.shape, p, generator)
     return _relu_dropout(x, mask=mask, scale=scale)

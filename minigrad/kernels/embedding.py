@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor
-from ..ops.axes import shape_of
+from ..ops import indexing
 from ..ops.elementwise import where
 from ..ops.indexing import as_indices, getitem, integers
 from .definitions import kernel
@@ -75,13 +75,17 @@ def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tens
     """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no
     gradient.
     """
-    if len(shape_of(weight)) != 2:
-        raise ValueError(f"embedding: weight must have shape (n, d), got {shape_of(weight)}")
-    indices, length = integers("embedding", indices), shape_of(weight)[0]
+    weight = weight if isinstance(weight, Tensor) else np.asarray(weight)
+    if weight.ndim != 2:
+        raise ValueError(f"embedding: weight must have shape (n, d), got {weight.shape}")
+    if isinstance(indices, np.ndarray) and indices.dtype == indexing.INTP:
+        indices = indices.copy()  # the caller may fill the array with the next batch
+    else:
+        indices = as_indices(integers("embedding", indices).copy())
+    length = weight.shape[0]
     if indices.size and not (indices.min() >= 0 and indices.max() < length):
         raise IndexError(
             f"embedding: expected indices from 0 to {length - 1}, got {indices.min()} to "
             f"{indices.max()}"
         )
-    indices = as_indices(indices.copy())  # the caller may fill the array with the next batch
     return _embedding(weight, indices=indices, padding_idx=padding_idx)

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor
-from ..ops.activations import erf, polynomial, ratio
-from ..ops.axes import check_choice
+from ..ops.activations import erf, ratio
 from ..ops.elementwise import tanh
 from .blocks import BLOCK, row_blocks
 from .definitions import kernel
@@ -47,12 +46,12 @@ def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
         y += 1
         y *= 0.5
         return y
-    square = x * x
-    y = (
-        ratio(_LOG_ODDS, square)
-        if approximate == "none"
-        else polynomial((-2 * _SLOPE * _CUBIC, -2 * _SLOPE), square)
-    )
+    y = x * x
+    if approximate == "none":
+        y = ratio(_LOG_ODDS, y)
+    else:
+        y *= -2 * _SLOPE * _CUBIC
+        y += -2 * _SLOPE
     y *= x
     with np.errstate(over="ignore"):  # of the result nothing is left
         np.exp(y, out=y)
@@ -82,7 +81,8 @@ def _gelu(x, /, approximate):
     x = np.asarray(x)
     flat = np.ascontiguousarray(x if x.dtype.kind == "f" else x.astype(float)).reshape(-1)
     y, slope = np.empty_like(flat), np.empty_like(flat)
-    for block in row_blocks(flat.size, 1):
+    for start in range(0, flat.size, BLOCK):
+        block = slice(start, start + BLOCK)
         near = np.clip(flat[block], -_FLAT, _FLAT)
         cdf = _cdf(near, approximate)
         np.multiply(flat[block], cdf, out=y[block])
@@ -105,5 +105,6 @@ def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
 @function(methods="gelu")
 def gelu(x: Any, *, approximate: str = "none") -> Tensor:
     """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
-    check_choice("gelu", "approximate", approximate, "none", "tanh")
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
     return _gelu(x, approximate=approximate)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.linalg import matmul
 from ..ops.shape import swapaxes
-from .blocks import as_rows, ones, row_blocks
+from .blocks import BLOCK, as_rows, ones
 from .definitions import kernel
 
 __all__ = ["linear"]
@@ -32,21 +32,26 @@ def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any, grad_buffers: Any) -> t
 
 
 @kernel(vjp=_linear_vjp, definition=linear_definition)
-def _linear(x, weight, bias, /):
+def linear(x, weight, bias=None, /):
+    """Compute x @ weight.T + bias.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., in)
+    weight : Tensor, shape (out, in)
+    bias : Tensor, shape (out,), optional
+
+    Returns
+    -------
+    Tensor, shape (..., out)
+    """
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError("expected x (..., in) and weight (out, in), with bias (out,) or None")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must have shape {weight.shape[:1]}, got {bias.shape}")
-    y = as_rows(x) @ weight.T
+    y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T
     if bias is not None:
-        for block in row_blocks(*y.shape):
-            y[block] += bias
-    return y.reshape(*x.shape[:-1], weight.shape[0])
-
-
-@function()
-def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """x @ weight.T + bias: (..., in) to (..., out), for weight (out, in) as in PyTorch and bias
-    (out,).
-    """
-    return _linear(x, weight, bias)
+        rows = max(1, BLOCK // max(1, len(weight)))  # which stay in the cache
+        for start in range(0, len(y), rows):
+            y[start : start + rows] += bias
+    return y.reshape(*x.shape[:-1], len(weight))

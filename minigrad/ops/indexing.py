@@ -88,6 +88,8 @@ def plain_index(index: Any) -> Any:
                 for part in index
             ]
         )
+    if isinstance(index, slice):
+        return index
     if isinstance(index, list):
         return np.array(index) if index else np.zeros(0, INTP)
     index = unwrap(index)
@@ -128,7 +130,7 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
 
 def integers(name: str, indices: Any) -> np.ndarray:
     """Indices as an array of integers; no indices at all are integers too."""
-    indices = np.asarray(unwrap(indices))
+    indices = indices.data if isinstance(indices, Tensor) else np.asarray(indices)
     if indices.dtype.kind not in "iu":
         if indices.size or indices.dtype.kind not in "fb":
             raise TypeError(f"{name}: expected integer indices, got dtype {indices.dtype}")

@@ -8,8 +8,7 @@ import numpy as np
 
 from ..core.nested import needs_gradient
 from ..core.tensor import Tensor, unwrap
-from . import reduction
-from .indexing import as_indices
+from . import indexing, reduction
 from .shape import astype
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -29,12 +28,13 @@ class Targets:
         dtype: Any,
     ) -> None:
         classes = shape[-1]
-        if needs_gradient([weight, smoothing]):
+        constants = [x for x in (weight, smoothing) if isinstance(x, Tensor)]
+        if constants and needs_gradient(constants):
             raise TypeError(
                 f"{name}: the weights of classes and label_smoothing have no gradient; use "
                 ".detach()"
             )
-        targets = np.asarray(unwrap(targets))
+        targets = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
         if targets.shape != shape[:-1]:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
                 raise ValueError(
@@ -52,15 +52,15 @@ class Targets:
             raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
         flat = targets.reshape(-1)
         valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
-        self.index = as_indices(np.where(valid, flat, 0))  # (rows,)
-        if self.index.size and not (self.index.min() >= 0 and self.index.max() < classes):
+        index = np.where(valid, flat, 0)  # (rows,)
+        if index.size and not (index.min() >= 0 and index.max() < classes):
             allowed = f"0 to {classes - 1}" + (
                 "" if ignore_index is None else f" or {ignore_index}"
             )
             raise IndexError(
-                f"{name}: expected targets from {allowed}, got {self.index.min()} to "
-                f"{self.index.max()}"
+                f"{name}: expected targets from {allowed}, got {index.min()} to {index.max()}"
             )
+        self.index = index.astype(indexing.INTP, copy=False)
         self.shape = targets.shape
         self.ignored = None if valid.all() else ~valid  # (rows,)
         chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]

@@ -132,7 +132,10 @@ class MultiHeadAttention(Module):
         q = mg.split_heads(self.q_proj(query), num_heads=self.num_heads)
         if self.q_norm is not None:
             q = self.q_norm(q)
-        k, v = key if isinstance(key, KeysAndValues) else self.keys_and_values(key, value)
+        if isinstance(key, KeysAndValues):
+            k, v = key.keys, key.values
+        else:
+            k, v = self._project_memory(key, value)
         if self.rotary is not None:
             q, k = self.rotary(q, positions), self.rotary(k, positions)
         return q, k, v
@@ -142,11 +145,14 @@ class MultiHeadAttention(Module):
 
         A memory that many decoding steps attend to is thus projected once.
         """
+        return KeysAndValues(*self._project_memory(key, value))
+
+    def _project_memory(self, key: Any, value: Any = None) -> tuple[Any, Any]:
         k = mg.split_heads(self.k_proj(key), num_heads=self.num_kv_heads)
         if self.k_norm is not None:
             k = self.k_norm(k)
         values = self.v_proj(key if value is None else value)
-        return KeysAndValues(k, mg.split_heads(values, num_heads=self.num_kv_heads))
+        return k, mg.split_heads(values, num_heads=self.num_kv_heads)
 
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
         """Attend in each head and join the heads: (N, L_q, h·d_k)."""

@@ -44,15 +44,16 @@ class FeedForward(Module):
         self.linear2 = Linear(d_ff, d_model, bias, dtype=dtype, generator=generator)
 
     def forward(self, x: Any) -> Tensor:
+        training = self.training
         h = self.linear1(x)
         if self.activation == "relu" and self.gate is None:
             return self.linear2(
-                mg.relu_dropout(h, p=self.dropout, training=self.training, generator=self.generator)
+                mg.relu_dropout(h, p=self.dropout, training=training, generator=self.generator)
             )
         h = self.function(h)
         if self.gate is not None:
             h = h * self.gate(x)
-        return self.linear2(mg.dropout(h, self.dropout, self.training, generator=self.generator))
+        return self.linear2(mg.dropout(h, self.dropout, training, generator=self.generator))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation!r}, dropout={self.dropout}"

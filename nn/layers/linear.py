@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -259,14 +260,10 @@ class LogSoftmax(Activation, function=mg.log_softmax):
         super().__init__(axis=dim)
 
 
-def _gelu_tanh(x: Any) -> Tensor:
-    return mg.gelu(x, approximate="tanh")
-
-
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "relu": mg.relu,
     "gelu": mg.gelu,
-    "gelu_tanh": _gelu_tanh,
+    "gelu_tanh": partial(mg.gelu, approximate="tanh"),
     "silu": mg.silu,
     "elu": mg.elu,
     "leaky_relu": mg.leaky_relu,

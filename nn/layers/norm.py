@@ -11,7 +11,6 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
-from minigrad.ops.axes import shape_of
 from minigrad.ops.reduction import centring_mean
 
 from .module import Module, Parameter
@@ -31,14 +30,14 @@ def normalize_trailing_axes(
 
     `parameters` are None or have the shape `shape`.
     """
-    size = shape_of(x)
+    size = x.shape if isinstance(x, Tensor) else np.shape(x)
     if not shape or size[-len(shape) :] != shape:
         raise ValueError(f"{name}: the last axes of x must have lengths {shape}, got shape {size}")
     if len(shape) == 1:
         return normalize(x, **parameters, eps=eps)
     for key, value in parameters.items():
-        if value is not None and shape_of(value) != shape:
-            raise ValueError(f"{name}: {key} must have shape {shape}, got {shape_of(value)}")
+        if value is not None and np.shape(value) != shape:
+            raise ValueError(f"{name}: {key} must have shape {shape}, got {np.shape(value)}")
     rows = mg.reshape(x, *size[: -len(shape)], math.prod(shape))
     flat = {key: None if p is None else mg.reshape(p, -1) for key, p in parameters.items()}
     return mg.reshape(normalize(rows, **flat, eps=eps), size)

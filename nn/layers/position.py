@@ -8,7 +8,6 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
-from minigrad.ops.axes import shape_of
 
 from . import init
 from .module import Module, Parameter
@@ -49,7 +48,8 @@ class _Positions(Module):
     def forward(self, x: Any, positions: Any = 0) -> Tensor:
         """x (N, L, d_model) plus its positions: where it starts, or integers (L,) or (N, L)."""
         single = not np.ndim(positions)
-        end = int(positions) + shape_of(x)[1] if single else int(np.max(positions)) + 1
+        x = x if isinstance(x, Tensor) else Tensor(x)
+        end = int(positions) + x.shape[1] if single else int(np.max(positions)) + 1
         if end > self.max_len:
             longer = f"a sequence of {end} positions is longer than the table of {self.max_len}"
             raise ValueError(

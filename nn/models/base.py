@@ -100,7 +100,7 @@ class Model(Module):
             mask = ids != self.config.hidden_id
         if mask is None or mask.all():
             return Batch(ids)
-        return Batch(ids, mask, positions_of(mask))
+        return Batch(ids, mask[:, None, None], positions_of(mask))
 
     def targets(self, *batch: Any) -> np.ndarray:
         """The targets of `loss` for this batch; those that are IGNORED count nothing."""
@@ -137,7 +137,7 @@ class Batch:
     Attributes
     ----------
     ids : array of int, shape (N, L), or images (N, C, H, W)
-    mask : array of bool, shape (N, L_kv), optional
+    mask : array of bool, shape (N, 1, 1, L_kv), optional
         True = a real token, of all tokens that attention sees. None: all are real.
     positions : int or array of int, shape (N, L)
         Position of the first token in every sequence, or of each token.
@@ -153,18 +153,13 @@ class Batch:
     targets: Any = None
     types: Any = None
 
-    @property
-    def key_mask(self) -> np.ndarray | None:
-        """The mask as attention takes it, (N, 1, 1, L_kv)."""
-        return None if self.mask is None else self.mask[:, None, None]
-
 
 class DecodingState:
     """What decoding step by step carries along.
 
     `caches` are those of the self-attentions. `memory` has, for each layer, what its
-    cross-attention attends to. `padding_mask` says what is real: of the memory (N, L_m), or in a
-    language model of all tokens so far (N, L); None where everything is.
+    cross-attention attends to. `padding_mask` is True at real tokens: of the memory (N, 1, 1, L_m),
+    or in a language model of all tokens so far (N, L). None: all are real.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class EncoderModel(Model):
 
     def _hidden(self, batch: Batch) -> Tensor:
         x = self.embedding(batch.ids, batch.positions, batch.types)
-        return self.encoder(x, batch.key_mask, positions=batch.positions)
+        return self.encoder(x, batch.mask, positions=batch.positions)
 
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
         """Return the vectors (N, L, d_model) of token ids (N, L)."""
@@ -144,7 +144,7 @@ class EncoderClassifier(_Classifier):
         x = self._hidden(batch)  # (N, L, d_model)
         if self.config.pool == "first":
             return x[:, 0]
-        real = np.ones(x.shape[:2], bool) if batch.mask is None else batch.mask
+        real = np.ones(x.shape[:2], bool) if batch.mask is None else batch.mask[:, 0, 0]
         weights = real / np.maximum(real.sum(-1, keepdims=True), 1)
         return mg.sum(x * weights[..., None].astype(x.dtype), 1)
 
@@ -161,7 +161,7 @@ class TokenClassifier(_Classifier):
         batch = super()._sequences(ids, padding_mask, types, targets)
         if batch.mask is None or targets is None:
             return batch
-        return replace(batch, targets=np.where(batch.mask, batch.targets, IGNORED))
+        return replace(batch, targets=np.where(batch.mask[:, 0, 0], batch.targets, IGNORED))
 
 
 class MaskedLanguageModel(_WithOutput):

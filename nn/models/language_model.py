@@ -54,7 +54,7 @@ class LanguageModel(Model):
 
     def _hidden(self, batch: Batch, caches: Any = None) -> Tensor:
         x = self.embedding(batch.ids, batch.positions)
-        x = self.layers(x, batch.key_mask, caches, batch.positions)
+        x = self.layers(x, batch.mask, caches, batch.positions)
         return x if self.config.output_scale == 1 else x * self.config.output_scale
 
     def _next_tokens(self, ids: Any, padding_mask: Any) -> Batch:
@@ -64,8 +64,8 @@ class LanguageModel(Model):
         if mask is None:
             return Batch(ids[:, :-1], targets=ids[:, 1:])
         positions = positions[:, :-1] if np.ndim(positions) else positions
-        targets = np.where(mask[:, 1:] & mask[:, :-1], ids[:, 1:], IGNORED)
-        return Batch(ids[:, :-1], mask[:, :-1], positions, targets)
+        both = mask[:, 0, 0, 1:] & mask[:, 0, 0, :-1]
+        return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, ids[:, 1:], IGNORED))
 
     def hidden(self, ids: Any, padding_mask: Any = None) -> Tensor:
         """Return what the output projection sees, (N, L, d_model)."""
@@ -110,5 +110,6 @@ class LanguageModel(Model):
                 mask = np.concatenate([mask, np.ones((len(ids), missing), bool)], 1)
             state.padding_mask, mask = mask, mask[:, : state.length]
             positions = positions_of(mask)
-            batch = Batch(ids, mask, positions[:, start:] if np.ndim(positions) else start)
+            positions = positions[:, start:] if np.ndim(positions) else start
+            batch = Batch(ids, mask[:, None, None], positions)
         return self.output(self._hidden(batch, state.caches)[:, -1]).data

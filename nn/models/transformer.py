@@ -41,7 +41,7 @@ class Transformer(Model):
 
     def _encode(self, source: Batch) -> Tensor:
         x = self.source_embedding(source.ids, source.positions)
-        return self.encoder(x, source.key_mask, positions=source.positions)
+        return self.encoder(x, source.mask, positions=source.positions)
 
     def _decode(self, target: Batch, memory: Any, memory_mask: Any, caches: Any = None) -> Tensor:
         x = self.target_embedding(target.ids, target.positions)
@@ -87,7 +87,7 @@ class Transformer(Model):
     def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
         """Return what the output projection sees, (N, L_t, d_model)."""
         batch, target = self._pair(source, target, padding_mask)
-        return self._decode(Batch(target), self._encode(batch), batch.key_mask)
+        return self._decode(Batch(target), self._encode(batch), batch.mask)
 
     def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
         """Return logits (N, L_t, target_vocab_size) of the token after each target position.
@@ -110,7 +110,7 @@ class Transformer(Model):
         """
         batch, target = self._pair(source, target, padding_mask)
         following = self._next_tokens(target)
-        hidden = self._decode(following, self._encode(batch), batch.key_mask)
+        hidden = self._decode(following, self._encode(batch), batch.mask)
         return self._cross_entropy(hidden, following.targets, label_smoothing, reduction)
 
     def targets(self, source: Any, target: Any) -> np.ndarray:
@@ -129,9 +129,7 @@ class Transformer(Model):
         """Logits (N, vocab) for the token after the next target ids (N, L), usually one each;
         `state` moves on.
         """
-        mask = state.padding_mask
         batch = Batch(checked_ids("tokens", tokens), positions=state.length)
         state.length += batch.ids.shape[1]
-        memory_mask = None if mask is None else mask[:, None, None]
-        hidden = self._decode(batch, state.memory, memory_mask, state.caches)
+        hidden = self._decode(batch, state.memory, state.padding_mask, state.caches)
         return self.output(hidden[:, -1]).data
