@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import each
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from opinfo import NO_GRADIENT, TABLE, Draw, OpInfo, Sample
 
@@ -121,6 +121,87 @@ def derivatives(info: OpInfo, sample: Sample) -> None:
     exact = {"complex_step": True, "rtol": 1e-11, "atol": 1e-13} if info.analytic else {}
     assert mg.gradcheck(f, xs, elementwise=sum(x.size for x in xs) <= 12, **exact)
     assert mg.gradgradcheck(f, xs, elementwise=False, directions=1, rtol=1e-5)
+
+
+@every
+@given(data=st.data())
+def test_every_op_at_its_branch_points(info: OpInfo, data: Any) -> None:
+    """Value, derivative and second derivative there lie between those on both sides."""
+    draw = Draw(data.draw, at_kinks=True)
+    sample = info.samples(draw)
+    if draw.has_kinks and arrays(sample):
+        between_both_sides(info, sample)
+
+
+def between_both_sides(info: OpInfo, sample: Sample) -> None:
+    """A derivative is between those beside it; a second derivative may also be between them and 0."""
+    f, xs = closed(info, sample), arrays(sample)
+    rng = np.random.default_rng(0)
+    us = tuple(rng.choice([-1, 1], x.shape) * rng.uniform(0.5, 1.5, x.shape) for x in xs)
+
+    def slope(*points: Any) -> list[Any]:
+        nothing = 0 * sum(p.sum() for p in points)  # so that a constant depends on them, too
+        return [y + nothing for y in tensors(mg.jvp(f, points, us)[1])]
+
+    def orders(shift: float) -> list[list[np.ndarray]]:
+        points = tuple(np.asarray(x + shift * u) for x, u in zip(xs, us))
+        values, slopes = mg.jvp(f, points, us)
+        curvatures = mg.jvp(slope, points, us)[1]
+        return [[y.data for y in tensors(ys)] for ys in (values, slopes, curvatures)]
+
+    step = 1e-4
+    with np.errstate(all="ignore"):
+        sides_of_orders = zip(orders(-step), orders(0), orders(step))
+    for order, sides in enumerate(sides_of_orders):
+        for left, at, right in zip(*sides, strict=True):
+            if not np.isfinite(at).all():  # as the cube root at 0
+                return
+            slack = 20 * step * (1 + np.abs(left) + np.abs(right))
+            beside = [left, right] if order < 2 else [left, right, 0 * left]
+            low, high = np.minimum.reduce(beside) - slack, np.maximum.reduce(beside) + slack
+            fits = (low <= at) & (at <= high)
+            assert fits.all(), (
+                f"{info.name}: derivative {order} at {xs} along {us} is {at}, "
+                f"beside it {left} and {right}"
+            )
+
+
+def _sinc_gradient(g: Any, x: Any) -> Any:
+    zero = x == 0
+    return g * np.where(
+        zero, 0, np.cos(x) / np.where(zero, 1, x) - np.sin(x) / np.where(zero, 1, x) ** 2
+    )
+
+
+def test_an_op_whose_second_derivative_is_wrong_at_zero_is_caught() -> None:
+    """The constant branch of a `where` has the right derivative at 0, and not its derivative."""
+    sinc = mg.custom_op(x=_sinc_gradient)(lambda x, /: np.sinc(x / np.pi))
+    info = OpInfo(
+        "sinc", sinc, lambda x: np.sinc(x / np.pi), lambda d: Sample([d.array(d.shape())])
+    )
+
+    @given(data=st.data())
+    @settings(database=None, phases=[Phase.generate])
+    def check(data: Any) -> None:
+        derivatives(info, info.samples(Draw(data.draw)))
+
+    with pytest.raises(mg.GradcheckError):
+        check()
+
+
+def test_an_op_whose_second_derivative_is_wrong_at_its_kink_is_caught() -> None:
+    """|x| x has the second derivative 2 sign(x): 0 at 0, or what is between -2 and 2."""
+    rule = lambda g, x: g * np.where(x == 0, 9 * x, 2 * np.abs(x))
+    f = mg.custom_op(x=rule)(lambda x, /: np.abs(x) * x)
+    info = OpInfo("f", f, lambda x: np.abs(x) * x, lambda d: Sample([d.array((3,), kinks=(0,))]))
+
+    @given(data=st.data())
+    @settings(database=None, phases=[Phase.generate])
+    def check(data: Any) -> None:
+        between_both_sides(info, info.samples(Draw(data.draw, at_kinks=True)))
+
+    with pytest.raises(AssertionError, match="derivative 2"):
+        check()
 
 
 def awkward(x: np.ndarray, layout: str) -> np.ndarray:

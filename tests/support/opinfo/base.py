@@ -39,8 +39,10 @@ class OpInfo:
 class Draw:
     """Draws arrays whose shape hypothesis chooses and whose values come from a seed."""
 
-    def __init__(self, draw: Callable[..., Any]) -> None:
+    def __init__(self, draw: Callable[..., Any], at_kinks: bool = False) -> None:
         self.draw = draw
+        self.at_kinks = at_kinks
+        self.has_kinks = False
         self.rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
 
     def shape(
@@ -59,14 +61,29 @@ class Draw:
         high: float = 3.0,
         kinks: tuple[float, ...] = (),
     ) -> np.ndarray:
+        """Numbers from `low` to `high`; a fifth of them are 0, 1, -1, or equal to another one.
+
+        Away from `kinks`, where finite differences hold; with `at_kinks` half of them are kinks.
+        """
         x = self.rng.uniform(low, high, shape)
+        special = [v for v in (0.0, 1.0, -1.0) if low <= v <= high] + x.ravel()[:1].tolist()
+        if special:
+            x = np.where(self.rng.random(shape) < 0.2, self.rng.choice(special, shape), x)
         for kink in kinks:
             x = np.where(np.abs(x - kink) < 0.05, kink + 0.1, x)
+        if kinks and self.at_kinks:
+            self.has_kinks = True
+            x = np.where(self.rng.random(shape) < 0.5, self.rng.choice(kinks, shape), x)
         return x
 
     def distinct(self, shape: tuple[int, ...]) -> np.ndarray:
-        """No two elements nearer than 0.05."""
+        """No two elements nearer than 0.05; with `at_kinks` two are equal."""
         n = math.prod(shape)
+        if self.at_kinks:
+            self.has_kinks = True
+            x = self.rng.permutation(n).astype(float)
+            lower = self.rng.integers(0, max(n - 1, 1))
+            return 0.1 * np.where(x == lower, lower + 1, x).reshape(shape)
         return (self.rng.permutation(n) * 0.1 + self.rng.uniform(0, 0.05, n) - n * 0.05).reshape(
             shape
         )

@@ -109,13 +109,15 @@ def binary(
     b: tuple[float, float] = (-3, 3),
     b_kinks: tuple[float, ...] = (),
     apart: bool = False,
+    a_kinks: tuple[float, ...] = (),
     **kwargs: Any,
 ) -> None:
     def samples(d: Draw) -> Sample:
         shape = d.shape(max_ndim=2)
-        x, w = d.array(shape, *a), d.array(d.partner(shape), *b, b_kinks)
+        x, w = d.array(shape, *a, a_kinks), d.array(d.partner(shape), *b, b_kinks)
         if apart:  # a whole number of steps in x, and half of one more in w
-            x, w = np.round(x * 5) / 5, np.round(w * 5) / 5 + 0.1
+            x, w = np.round(x * 5) / 5, np.round(w * 5) / 5 + (0 if d.at_kinks else 0.1)
+            d.has_kinks = True
         return Sample([x, w] if d.bool() or a != b or b_kinks else [w, x])
 
     mismatch = (

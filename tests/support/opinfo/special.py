@@ -24,7 +24,7 @@ unary(
 binary("logaddexp2", lambda a, b: np.log2(2.0**a + 2.0**b), analytic=False)
 binary("fmax", lambda a, b: (a + b + abs(a - b)) / 2, apart=True, analytic=False)
 binary("fmin", lambda a, b: (a + b - abs(a - b)) / 2, apart=True, analytic=False)
-binary("copysign", lambda a, b: np.abs(a) * np.sign(b), b=(0.3, 2), analytic=False)
+binary("copysign", lambda a, b: np.abs(a) * np.sign(b), b=(0.3, 2), a_kinks=(0,), analytic=False)
 binary("heaviside", lambda a, b: (a > 0) + 0.0 * b, a=(0.3, 2), analytic=False)
 add(
     "float_power",
