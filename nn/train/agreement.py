@@ -1,6 +1,4 @@
-"""What the ranks of a run must have in common: code, settings, data, weights. It is compared before
-the first step.
-"""
+"""Digests of what the ranks of a run, and a run and its continuation, must have in common."""
 
 from __future__ import annotations
 
@@ -14,94 +12,67 @@ from typing import Any
 import numpy as np
 
 import minigrad
-from minigrad.core.random import get_rng_state
 from minigrad.optim import Schedule
 
-from .settings import COUNTS
-from .state import generators_of
-
-__all__ = ["digest", "facts"]
-
-_STEPS = [1, 2, 10, 100, 1000, 10_000, 100_000]  # at which schedules are compared
+__all__ = ["describe", "digest", "environment", "rates"]
 
 
-def facts(trainer: Any) -> dict[str, Any]:
-    """What all ranks must have the same of, by name; long things as checksums."""
-    optimizer = trainer.optimizer.state_dict()
+def environment() -> dict[str, str]:
+    """Return versions, and digests of the code that runs."""
+    script = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
     return {
         "the code of minigrad": _code(),
-        "the script": _script(),
+        "the script": digest(script.read_text(encoding="utf-8") if script.is_file() else None),
         "Python": platform.python_version(),
         "NumPy": np.__version__,
-        **{
-            name: getattr(trainer, name)
-            for name in (*COUNTS, "step", "epoch", "batch", "best", "worse")
-        },
-        "processes of a rank": trainer.parallel.parts,
-        "the model": digest(repr(trainer.model)),
-        "the weights": digest(trainer.model.state_dict()),
-        "the optimizer": type(trainer.optimizer).__name__,
-        "clip_norm": trainer.optimizer.clip_norm,
-        **{
-            f"{k} of group {i}": v
-            for i, group in enumerate(optimizer["groups"])
-            for k, v in group.items()
-        },
-        "the optimizer's state": digest(optimizer["arrays"]),
-        "the objective": plain(trainer.objective),
-        "the schedule": _rates(trainer.schedule),
-        "the average": None if trainer.average is None else digest(plain(trainer.average)),
-        "score": trainer.score is not None,
-        "random numbers": digest(get_rng_state()),
-        "the model's generators": digest(
-            [g.bit_generator.state for g in generators_of(trainer.model)]
-        ),
-        "the batches": digest(plain(trainer.train)),
-        "the validation batches": digest(plain(trainer.valid)),
     }
 
 
-def _rates(schedule: Any) -> Any:
-    """The learning rates at some steps, which tell functions apart, as do the errors where they
-    have no rate.
-    """
+def _code() -> str:
+    package = Path(minigrad.__file__).parent
+    files = sorted([*package.rglob("*.py"), *(package.parent / "nn").rglob("*.py")])
+    return digest([file.read_bytes().hex() for file in files])
+
+
+def rates(schedule: Any) -> Any:
+    """Return the learning rates of a schedule at some steps, which differ for other functions."""
     if not isinstance(schedule, Schedule):
-        return plain(schedule)
-    rates: list[Any] = []
-    for step in _STEPS:
+        return describe(schedule)
+    found: list[Any] = []
+    for step in (1, 2, 10, 100, 1000, 10_000, 100_000):
         try:
-            rates.append(schedule.rates(step))
+            found.append(schedule.rates(step))
         except ValueError as error:  # past the end of the schedule
-            rates.append(str(error))
-    return rates
+            found.append(str(error))
+    return found
 
 
 def digest(value: Any) -> str:
-    """A checksum of arrays, numbers and texts, in lists, tuples and dictionaries."""
-    text = json.dumps(value, default=_json, skipkeys=True)
+    """Return a checksum of arrays, numbers and strings, in lists, tuples and dicts."""
+    text = json.dumps(value, default=_as_json, skipkeys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _json(value: Any) -> Any:
-    """Of what JSON cannot hold: an array's checksum, an object's fingerprint or kind."""
+def _as_json(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         bits = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=8)
         return [str(value.dtype), value.shape, bits.hexdigest()]
     return value.fingerprint() if hasattr(value, "fingerprint") else type(value).__name__
 
 
-def plain(value: Any) -> Any:
-    """Return the kind of an object, and its public attributes that are data.
+def describe(value: Any) -> Any:
+    """Return the class of an object, and its public attributes that are data.
 
     Long arrays and lists are represented by their length and 64 slices.
     """
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    public = {k: v for k, v in getattr(value, "__dict__", {}).items() if not k.startswith("_")}
-    return {
-        "kind": type(value).__name__,
-        **{k: _sample(v) for k, v in public.items() if _is_data(v)},
+    data = (bool, int, float, str, list, tuple, dict, np.ndarray, type(None))
+    attributes = {
+        name: _sample(attribute)
+        for name, attribute in getattr(value, "__dict__", {}).items()
+        if not name.startswith("_")
+        and (isinstance(attribute, data) or hasattr(attribute, "fingerprint"))
     }
+    return {"class": type(value).__name__, **attributes}
 
 
 def _sample(value: Any) -> Any:
@@ -118,21 +89,3 @@ def _sample(value: Any) -> Any:
     size = most // 64 + 1
     starts = np.linspace(0, len(value) - size, 64).astype(int).tolist()
     return [len(value), *(value[start : start + size] for start in starts)]
-
-
-def _is_data(value: Any) -> bool:
-    simple = (bool, int, float, str, list, tuple, dict, np.ndarray)
-    return value is None or isinstance(value, simple) or hasattr(value, "fingerprint")
-
-
-def _code() -> str:
-    """A checksum of the sources of minigrad and nn."""
-    package = Path(minigrad.__file__).parent
-    files = sorted([*package.rglob("*.py"), *(package.parent / "nn").rglob("*.py")])
-    return digest([file.read_bytes().hex() for file in files])
-
-
-def _script() -> str:
-    """A checksum of the program that was started."""
-    path = getattr(sys.modules["__main__"], "__file__", None)
-    return digest(Path(path).read_text(encoding="utf-8") if path and Path(path).is_file() else None)

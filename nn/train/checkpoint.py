@@ -31,7 +31,6 @@ from minigrad.launcher import launched
 
 from ..layers.module import Module
 from ..models.weights import save_weights
-from .settings import is_number
 
 try:
     import fcntl
@@ -289,7 +288,10 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         entry = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    whole = isinstance(entry, dict) and all(is_number(entry.get(n)) for n in ("step", "seconds"))
+    if not isinstance(entry, dict):
+        return None
+    numbers = (entry.get("step"), entry.get("seconds"))
+    whole = all(isinstance(n, (int, float)) and abs(n) < 1e15 for n in numbers)
     return entry if whole else None
 
 

@@ -1,78 +1,62 @@
-"""What a trainer's settings must be."""
+"""Checks of a trainer's arguments."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from minigrad.optim import ReduceLROnPlateau, Schedule
+from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 from minigrad.optim.settings import checked_count
 
-__all__ = ["as_schedule", "check_settings", "is_count", "is_number"]
+from ..layers.module import Module
 
-_OPTIONAL = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
-COUNTS = {
-    **dict.fromkeys(_OPTIONAL, 1),
-    "accumulate": 1,
-    "log_every": 1,
-    "keep_last": 0,
-    "skip_nonfinite": 0,
-}
-"""Settings that are whole numbers, and the least of each."""
+__all__ = ["as_schedule", "check_parameters", "checked_limit"]
 
 
-def check_settings(trainer: Any) -> None:
-    """An error for settings of a `Trainer` that cannot be."""
-    for name, low in COUNTS.items():
-        value = getattr(trainer, name)
-        if value is not None or name not in _OPTIONAL:
-            setattr(trainer, name, checked_count("Trainer", name, value, low))
-    if trainer.max_epochs is None and trainer.max_steps is None:
-        raise ValueError("Trainer: expected max_epochs or max_steps")
-    own = {id(p) for p in trainer.model.parameters()}
-    if others := [
-        p for group in trainer.optimizer.param_groups for p in group["params"] if id(p) not in own
-    ]:
-        raise ValueError(
-            f"Trainer: the optimizer has a parameter of shape {others[0].shape} that is not one "
-            "of the model's; "
-            "make it from model.parameters(), after the model has its final form"
-        )
+def checked_limit(name: str, value: Any) -> int | None:
+    """Return a whole number of at least 1, or None for no limit."""
+    return None if value is None else checked_count("Trainer", name, value)
 
 
-def as_schedule(schedule: Any, trainer: Any) -> Schedule | ReduceLROnPlateau | None:
-    """A schedule of the trainer's optimizer, from one or from a function step -> factor of the
-    learning rate.
+def check_parameters(model: Module, optimizer: Optimizer) -> None:
+    """Refuse an optimizer of parameters that are not the model's."""
+    own = {id(p) for p in model.parameters()}
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if id(p) not in own:
+                raise ValueError(
+                    f"Trainer: the optimizer has a parameter of shape {p.shape} that is not one "
+                    "of the model's; make it from model.parameters(), after the model has its "
+                    "final form"
+                )
+
+
+def as_schedule(
+    schedule: Any, optimizer: Optimizer, goal: str | None
+) -> Schedule | ReduceLROnPlateau | None:
+    """Return a schedule of `optimizer`, from one or from a function step -> factor.
+
+    `goal` is "max" or "min", as validations are compared; None if there are none.
     """
-    if schedule is None or isinstance(schedule, (Schedule, ReduceLROnPlateau)):
-        if schedule is not None and schedule.optimizer is not trainer.optimizer:
-            raise ValueError("Trainer: the schedule was made for another optimizer")
-        if isinstance(schedule, ReduceLROnPlateau):
-            _check_plateau(schedule, trainer)
-        return schedule
-    if not callable(schedule):
-        raise TypeError(
-            f"Trainer: schedule: expected a function step -> factor or a Schedule, got {schedule!r}"
-        )
-    return Schedule(trainer.optimizer, schedule)
-
-
-def _check_plateau(schedule: ReduceLROnPlateau, trainer: Any) -> None:
-    if trainer.valid is None and trainer.score is None:
-        raise ValueError("Trainer: a ReduceLROnPlateau needs validations: pass valid= or score=")
-    better, mode = ("score(model) larger", "max") if trainer.score else ("losses smaller", "min")
-    if schedule.mode != mode:
-        waits = {"min": "smaller", "max": "larger"}[schedule.mode]
-        raise ValueError(
-            f"Trainer: the schedule waits for {waits} values, but of {better} ones are better; "
-            f"pass mode={mode!r}"
-        )
-
-
-def is_count(value: Any, low: int = 0) -> bool:
-    """Whether a value from a file is a whole number of at least `low`, and of a sensible size."""
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value < 1 << 53
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value from a file is a number of a sensible size."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
+    if schedule is None:
+        return None
+    if not isinstance(schedule, (Schedule, ReduceLROnPlateau)):
+        if not callable(schedule):
+            raise TypeError(
+                "Trainer: schedule must be a function step -> factor or a Schedule, got "
+                f"{schedule!r}"
+            )
+        return Schedule(optimizer, schedule)
+    if schedule.optimizer is not optimizer:
+        raise ValueError("Trainer: the schedule was made for another optimizer")
+    if isinstance(schedule, ReduceLROnPlateau):
+        if goal is None:
+            raise ValueError(
+                "Trainer: a ReduceLROnPlateau needs validations: pass valid= or score="
+            )
+        if schedule.mode != goal:
+            raise ValueError(
+                f"Trainer: mode of the ReduceLROnPlateau must be {goal!r}, since "
+                f"{'larger scores' if goal == 'max' else 'smaller losses'} are better, got "
+                f"{schedule.mode!r}"
+            )
+    return schedule

@@ -1,7 +1,7 @@
-"""Training: steps, validation, and resuming where a run was cut off, exactly.
+"""Training: steps, validation, and exact resuming.
 
 A run that is killed or interrupted at any moment and resumed ends with the same weights, bit for
-bit, as one that never was. What it writes, and where, is said in `nn.train.checkpoint`.
+bit, as one that was not. `nn.train.checkpoint` describes the files of a run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ import numpy as np
 from minigrad.core.modes import no_grad
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
+from minigrad.optim.settings import checked_count
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
-from .agreement import digest, facts, plain
+from .agreement import describe, digest, environment, rates
 from .batches import as_batches
 from .checkpoint import RunDirectory, checked_values
 from .interrupts import Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
-from .settings import as_schedule, check_settings
+from .settings import as_schedule, check_parameters, checked_limit
 from .shared import SharedLosses
-from .state import restore, state_of
+from .state import RunState, compare_settings
 
 __all__ = ["Trainer"]
 
@@ -39,29 +40,63 @@ _END: Any = object()  # of an epoch; None is a batch of which a rank has no rows
 
 
 class Trainer:
-    """Trains a model on batches, for `max_epochs` epochs or `max_steps` steps, whichever ends
-    first.
+    """Trains a model on batches.
 
         Trainer(model, AdamW(model.parameters()), batches, max_epochs=10).fit()
 
-    - `batches`, `valid`: a list of batches (in a new order each epoch, unless `shuffle=False`), a function
-      epoch -> iterable, any other iterable, or an object with `epoch(number, start)` (see `Batches`).
-    - `objective`: None for `model.loss(*batch)`, a function (model, batch) -> mean loss, or an `Objective`.
-      A step follows the mean over the targets of `accumulate` batches.
-    - `schedule`: a function step -> factor of the learning rate, for steps 1, 2, ..., a `Schedule`, or a
-      `ReduceLROnPlateau`, which goes by what each validation gives.
-    - `parallel`: the processes among which each batch is split, or who shares steps (see `start_parallel`).
-    - After each epoch, or every `validate_every` steps, the loss on `valid` is taken in evaluation mode, and
-      `score(model)` if there is one (larger is better; else smaller losses are). The best weights are kept;
-      after `patience` validations without better ones, training stops. `on_validation(trainer, entry)` may
-      return a dict of more values to log: strings, booleans, None, numbers (NumPy's too; NaN and
-      infinity are logged as null), and lists and dicts of them.
-    - `average`: an object whose `update(model)` is called after each step, and in whose `applied(model)`
-      validation takes place (see `nn.train.averaging`).
-    - `run_dir`: where the last state (every `save_every` steps and after each validation), the best weights,
-      those of the last `keep_last` validations, and the metrics (every `log_every` steps) are written.
-    - `skip_nonfinite`: how many steps with a loss or gradient that is NaN or infinite are left out before
-      one is a FloatingPointError. Parameters and optimizer are as before such a step.
+    Training ends after `max_epochs` or `max_steps`, whichever comes first.
+
+    Parameters
+    ----------
+    model : Module
+    optimizer : Optimizer
+    batches : list, iterable, function or object
+        A list of batches (in a new order each epoch, unless `shuffle=False`), a function epoch ->
+        iterable, any other iterable, or an object with `epoch(number, start)` (see `Batches`).
+    objective : function or Objective, optional
+        A function (model, batch) -> mean loss, or an `Objective`; `model.loss(*batch)` by default.
+        A step follows the mean over the targets of `accumulate` batches.
+    valid : as batches, optional
+        Validation batches. After each epoch, or every `validate_every` steps, their loss is taken
+        in evaluation mode.
+    schedule : function, Schedule or ReduceLROnPlateau, optional
+        A function step -> factor of the learning rate, for steps 1, 2, ..., or a schedule of the
+        optimizer. A `ReduceLROnPlateau` follows the validations.
+    parallel : int or class, optional
+        The processes among which each batch is split, or who shares steps (see `start_parallel`).
+    max_epochs, max_steps : int, optional
+        One of them is needed.
+    accumulate : int
+        Batches of a step.
+    shuffle : bool
+        Whether a list of batches is shuffled.
+    validate_every : int, optional
+        Steps between validations; an epoch by default.
+    patience : int, optional
+        Training stops after so many validations without better weights.
+    score : function, optional
+        Takes the model and returns a number, larger is better, that judges a validation. The
+        validation loss, smaller is better, by default.
+    average : object, optional
+        Its `update(model)` is called after each step; validation takes place within its
+        `applied(model)` (see `nn.train.averaging`).
+    keep_last : int
+        The weights of so many last validations are kept in `run_dir`.
+    save_every : int, optional
+        Steps between saved states; a state is saved after each validation, too.
+    log_every : int
+        Steps between entries of the metrics.
+    skip_nonfinite : int
+        Steps with a loss or gradient that is NaN or infinite that are left out before one is a
+        FloatingPointError. Parameters, buffers and optimizer are as before such a step.
+    run_dir : path or RunDirectory, optional
+        Directory of the last state, the best weights and the metrics.
+    progress : bool
+        Whether progress is shown on standard error.
+    on_validation : function, optional
+        Called as `on_validation(trainer, entry)` at each validation. It may return a dict of more
+        values to log: strings, booleans, None, numbers (NumPy's too; NaN and infinity are logged
+        as null), and lists and dicts of them.
     """
 
     def __init__(
@@ -90,48 +125,80 @@ class Trainer:
         progress: bool = True,
         on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:
-        self.max_epochs, self.max_steps, self.accumulate = max_epochs, max_steps, accumulate
-        self.validate_every, self.patience, self.keep_last = validate_every, patience, keep_last
-        self.save_every, self.log_every, self.skip_nonfinite = save_every, log_every, skip_nonfinite
-        self.model, self.optimizer, self.score, self.average = model, optimizer, score, average
-        self.progress, self.on_validation = progress, on_validation
-        check_settings(self)
+        self.max_epochs = checked_limit("max_epochs", max_epochs)
+        self.max_steps = checked_limit("max_steps", max_steps)
+        self.validate_every = checked_limit("validate_every", validate_every)
+        self.patience = checked_limit("patience", patience)
+        self.save_every = checked_limit("save_every", save_every)
+        self.accumulate = checked_count("Trainer", "accumulate", accumulate)
+        self.log_every = checked_count("Trainer", "log_every", log_every)
+        self.keep_last = checked_count("Trainer", "keep_last", keep_last, 0)
+        self.skip_nonfinite = checked_count("Trainer", "skip_nonfinite", skip_nonfinite, 0)
+        if max_epochs is None and max_steps is None:
+            raise ValueError("Trainer: expected max_epochs or max_steps")
+        check_parameters(model, optimizer)
+        self.model, self.optimizer = model, optimizer
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
         self.objective = as_objective(objective, model)
-        self._buffered: list[Module] = []  # modules with buffers
-        self.initial_lr = [float(group["lr"]) for group in optimizer.param_groups]
-        self.schedule = as_schedule(schedule, self)
+        self.score, self.average, self.on_validation = score, average, on_validation
+        lr = [float(group["lr"]) for group in optimizer.param_groups]
+        goal = "max" if score is not None else None if valid is None else "min"
+        self.schedule = as_schedule(schedule, optimizer, goal)
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
         self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
         self._writes = self.parallel.rank == 0
-        self.run = (
-            run_dir
-            if run_dir is None or isinstance(run_dir, RunDirectory)
-            else RunDirectory(run_dir)
-        )
+        if run_dir is not None and not isinstance(run_dir, RunDirectory):
+            run_dir = RunDirectory(run_dir)
+        self.run = run_dir
         if self.run is not None:
             self.run.writes = self._writes
-        self.step = self.epoch = self.batch = 0  # how many are done, of the batches in this epoch
-        self.best: float | None = None  # the best score, or the smallest validation loss
-        self.best_step = self.worse = 0  # its step, and validations since
-        self.skipped = 0  # steps that were left out
-        self.validated = -1  # the step of the last validation
-        self.seconds = 0.0
-        self.loss_sum = self.loss_count = 0.0  # since the last entry of the metrics
+        self.state = RunState(model, optimizer, self.schedule, average, lr)
         self.history: list[dict[str, Any]] = []
+        self.seconds = 0.0
+        self.progress = progress
         self._line = ProgressLine(shown=False)
         self._began = self._logged = 0.0  # moments
+        self._buffered: list[Module] = []  # modules with buffers
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.state.counters.step
+
+    @property
+    def epoch(self) -> int:
+        """Whole epochs done."""
+        return self.state.counters.epoch
+
+    @property
+    def best(self) -> float | None:
+        """The best score, or the smallest validation loss."""
+        return self.state.counters.best
+
+    @property
+    def best_step(self) -> int:
+        """The step of the best validation."""
+        return self.state.counters.best_step
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of the first group."""
+        return float(self.optimizer.param_groups[0]["lr"])
 
     # -- the loop ------------------------------------------------------------------------------
 
     def fit(self, resume: bool = False) -> list[dict[str, Any]]:
-        """Train to the end, from the last state in `run_dir` if `resume` and there is one; the
-        metrics.
+        """Train to the end, and return the metrics.
 
-        Ctrl-C ends the step that is under way, writes the state, and raises KeyboardInterrupt;
-        pressed again it raises at once, and the run can be resumed from the state that was written
-        last. SIGTERM and SIGHUP do the same, and raise SystemExit with the code 143 or 129.
+        Ctrl-C ends after the current step: the state is written, and KeyboardInterrupt raised.
+        Pressed again it is raised at once, and the run can be resumed from the state written last.
+        SIGTERM and SIGHUP do the same, and raise SystemExit with the code 143 or 129.
+
+        Parameters
+        ----------
+        resume : bool
+            Go on from the last state in `run_dir` if there is one.
         """
         keep_freed_memory()
         with self.run or nullcontext():
@@ -145,8 +212,13 @@ class Trainer:
             try:
                 with self._shared, self._interrupts, line as self._line:
                     if self.parallel.size > 1:
-                        self.parallel.agree(facts(self))
-                    self._run()
+                        self.parallel.agree(self._facts())
+                    while not self._is_done():
+                        self._run_epoch()
+                    if self.state.counters.validated != self.step:  # max_steps came first
+                        self._log_loss()
+                        self._validate()
+                        self.save()
             except Stopped:
                 self.save()
                 self.parallel.barrier()
@@ -155,76 +227,75 @@ class Trainer:
         self.model.eval()
         return self.history
 
-    def _run(self) -> None:
-        while not self._is_done():
-            self._run_epoch()
-        if self.validated != self.step:  # max_steps came first
-            self._log_loss()
-            self._validate()
-            self.save()
-
     def _is_done(self) -> bool:
-        limits = (
-            (self.epoch, self.max_epochs),
-            (self.step, self.max_steps),
-            (self.worse, self.patience),
+        counters = self.state.counters
+        return any(
+            limit is not None and reached >= limit
+            for reached, limit in (
+                (counters.epoch, self.max_epochs),
+                (counters.step, self.max_steps),
+                (counters.worse, self.patience),
+            )
         )
-        return any(limit is not None and reached >= limit for reached, limit in limits)
 
     def _run_epoch(self) -> None:
-        """The steps of an epoch from `self.batch` on, or as many as there are to be."""
+        """Take the steps that are left of an epoch, or of the run."""
+        counters = self.state.counters
         self._buffered = [module for module in self.model.modules() if module._buffers]
         self._validate_if_due()  # a validation that was cut off is taken now
         batches = self._rest_of_epoch()
         while not self._is_done():
-            several = list(itertools.islice(batches, self.accumulate))
-            if not several:
+            if not (step_batches := list(itertools.islice(batches, self.accumulate))):
                 self._end_epoch()
                 return
-            loss, count, norm, stop = self._step(several)
-            self.batch += len(several)
-            self.step += 1
-            self.loss_sum, self.loss_count = self.loss_sum + loss * count, self.loss_count + count
+            loss, count, norm, stop = self._step(step_batches)
+            counters.batch += len(step_batches)
+            counters.step += 1
+            counters.loss_sum += loss * count
+            counters.loss_count += count
             self.seconds = time.perf_counter() - self._began
-            if self.step % self.log_every == 0:
+            if counters.step % self.log_every == 0:
                 self._log_loss(norm)
-            self._line.update(self.step, loss=f"{loss:.3f}", **self._figures())
-            if not self._validate_if_due() and self.save_every and self.step % self.save_every == 0:
+            self._line.update(counters.step, loss=f"{loss:.3f}", **self._figures())
+            save_due = self.save_every is not None and counters.step % self.save_every == 0
+            if not self._validate_if_due() and save_due:
                 self.save()
             if stop or (self._interrupts.noted and self.parallel.size == 1):
                 raise Stopped
 
     def _rest_of_epoch(self) -> Iterator[Any]:
-        """The batches that are left of this epoch."""
-        if self.batch == 0:
-            return self._shared.batches(self.train, self.epoch)
-        state = get_rng_state()
-        batches = self._shared.batches(
-            self.train, self.epoch, self.batch - 1
-        )  # one that was done: is it there?
+        """Return the batches that are left of this epoch."""
+        epoch, done = self.state.counters.epoch, self.state.counters.batch
+        if done == 0:
+            return self._shared.batches(self.train, epoch)
+        random = get_rng_state()
+        batches = self._shared.batches(self.train, epoch, done - 1)
         if next(batches, _END) is _END:
             raise ValueError(
-                f"the run was cut off after {self.batch} batches of epoch {self.epoch}, which has "
-                "fewer now: "
+                f"the run was cut off after {done} batches of epoch {epoch}, which has fewer now: "
                 "go on with the batches that it began with"
             )
-        set_rng_state(state)  # if batches draw random numbers, these were drawn already
+        set_rng_state(random)  # if batches draw random numbers, these were drawn already
         return batches
 
     def _end_epoch(self) -> None:
-        if self.batch == 0:
-            raise ValueError(f"epoch {self.epoch} has no batches")
-        self.epoch, self.batch = self.epoch + 1, 0
+        counters = self.state.counters
+        if counters.batch == 0:
+            raise ValueError(f"epoch {counters.epoch} has no batches")
+        counters.epoch, counters.batch = counters.epoch + 1, 0
         self._log_loss()
         self._validate_if_due()
 
     def _step(self, batches: list[Any]) -> tuple[float, float, float | None, bool]:
-        """One change of the parameters: the mean loss, what it was divided by, the gradients' norm,
-        whether to stop.
+        """Take one step: the gradients of the mean loss over these batches, then the update.
+
+        Returns the loss, the number of its targets, the norm of the gradients (None for a step that
+        was left out), and whether to stop.
         """
-        norm, buffers = None, self._copied_buffers()
-        with np.errstate(all="ignore"):  # what is not finite is one error
-            loss, count, stop = self._shared.backward(self.step + 1, self.train, batches)
+        counters, number = self.state.counters, self.step + 1
+        buffers = self._copy_buffers()
+        with np.errstate(all="ignore"):  # what is not finite is one error, below
+            loss, count, stop = self._shared.backward(number, self.train, batches)
         try:
             if not math.isfinite(loss):
                 raise FloatingPointError(
@@ -232,26 +303,25 @@ class Trainer:
                 )
             with np.errstate(all="ignore"):
                 norm = self.parallel.step()
-            if norm is not None and not math.isfinite(
-                norm
-            ):  # the optimizer leaves such steps out by itself
-                self.skipped, norm, loss, count = self.skipped + 1, None, 0.0, 0.0
-                self._restore_buffers(buffers)
+            left_out = norm is not None and not math.isfinite(norm)  # by the optimizer itself
         except FloatingPointError as error:
-            self._restore_buffers(buffers)
-            if self.skipped >= self.skip_nonfinite:
-                raise FloatingPointError(f"step {self.step + 1}: {error}") from None
-            self.skipped += 1
-            loss = count = 0.0
+            left_out = True
+            if counters.skipped >= self.skip_nonfinite:
+                self._restore_buffers(buffers)
+                raise FloatingPointError(f"step {number}: {error}") from None
         except OverflowError as error:
-            raise OverflowError(f"step {self.step + 1}: {error}") from None
+            raise OverflowError(f"step {number}: {error}") from None
+        if left_out:
+            self._restore_buffers(buffers)
+            counters.skipped += 1
+            loss, count, norm = 0.0, 0.0, None
         if isinstance(self.schedule, Schedule):
             self.schedule.step()
         if self.average is not None:
             self.average.update(self.model)
         return loss, count, norm, stop
 
-    def _copied_buffers(self) -> list[tuple[Module, str, np.ndarray | None]]:
+    def _copy_buffers(self) -> list[tuple[Module, str, np.ndarray | None]]:
         """Copy what the forward pass of a step may change, such as running statistics."""
         return [
             (module, name, None if (array := getattr(module, name)) is None else array.copy())
@@ -268,85 +338,79 @@ class Trainer:
     # -- validation ------------------------------------------------------------------------------
 
     def evaluate(self, batches: Any) -> float:
-        """The mean loss over all batches, in evaluation mode."""
+        """Return the mean loss over all batches, in evaluation mode."""
         return self._shared.mean(as_batches(batches, shuffle=False))
 
     def _validate_if_due(self) -> bool:
-        """Validate and save, at the end of an epoch or after `validate_every` steps; whether it was
-        done.
-        """
-        every = self.validate_every
-        due = self.step % every == 0 if every else self.batch == 0
-        if not due or self.step == 0 or self.validated == self.step:
+        """Validate and save at the end of an epoch or after `validate_every` steps; if done, True."""
+        counters, every = self.state.counters, self.validate_every
+        due = counters.step % every == 0 if every else counters.batch == 0
+        if not due or counters.step in (0, counters.validated):
             return False
         self._validate()
         self.save()
         return True
 
     def _validate(self) -> None:
-        """Judge the weights, and keep the best. Nothing of this trainer changes before the
-        judgement is there.
+        """Judge the weights, and keep the best.
+
+        The counters change only after the judgement, which may be interrupted.
         """
+        counters = self.state.counters
         if self.parallel.size > 1:
             self.parallel.agree({"step": self.step, "the weights": digest(self.model.state_dict())})
-        state = get_rng_state()
-        entry: dict[str, Any] = {"step": self.step, "epoch": self.epoch}
+        random = get_rng_state()
+        entry: dict[str, Any] = {"step": counters.step, "epoch": counters.epoch}
         try:
             with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                better = (
-                    value is None
-                    or self.best is None
-                    or (value > self.best if self.score else value < self.best)
-                )
+                better = value is None or counters.best is None
+                if value is not None and counters.best is not None:
+                    better = value > counters.best if self.score else value < counters.best
                 if self.run is not None and self._writes:
                     if better:
                         self.run.save_best(self.model, **entry)
                     if self.keep_last:
-                        self.run.save_checkpoint(self.model, self.step, self.keep_last)
+                        self.run.save_checkpoint(self.model, counters.step, self.keep_last)
         except Stopped:
-            set_rng_state(state)
+            set_rng_state(random)
             raise
-        self.validated = self.step
-        self.worse = 0 if better else self.worse + 1
-        self.best, self.best_step = (value, self.step) if better else (self.best, self.best_step)
+        counters.validated = counters.step
+        counters.worse = 0 if better else counters.worse + 1
+        if better:
+            counters.best, counters.best_step = value, counters.step
         if value is None:
             return
         if isinstance(self.schedule, ReduceLROnPlateau):
             self.schedule.step(value)
         self.seconds = time.perf_counter() - self._began
         self._log({**entry, "seconds": round(self.seconds, 2)})
-        self._line.milestone(
-            self.step, **{k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)}
-        )
+        figures = {name: f"{v:.4g}" for name, v in entry.items() if isinstance(v, float)}
+        self._line.milestone(counters.step, **figures)
         self._logged = time.perf_counter()
 
     def _judge(self, entry: dict[str, Any]) -> float | None:
-        """The score of these weights, else their loss, else None; what is known of them is put into
-        `entry`.
-        """
+        """Return the score of the weights, else their loss, else None; add both to `entry`."""
         if self.valid is None and self.score is None:
             return None
         if self.valid is not None:
             with np.errstate(all="ignore"):  # as in a step
-                entry["valid_loss"] = self.evaluate(self.valid)
-            if not math.isfinite(entry["valid_loss"]):
-                raise FloatingPointError(
-                    f"step {self.step}: the validation loss is {entry['valid_loss']}"
-                )
+                entry["valid_loss"] = self._checked("validation loss", self.evaluate(self.valid))
         if self.score is not None:
             self.model.eval()
             with no_grad(), np.errstate(all="ignore"):
                 score = float(self.score(self.model))
-                entry["score"] = self.parallel.sum([score if self._writes else 0.0])[
-                    0
-                ]  # the first rank's
+                shares = [score if self._writes else 0.0]
+                entry["score"] = self._checked("score", self.parallel.sum(shares)[0])
             self.model.train()
-            if not math.isfinite(entry["score"]):
-                raise FloatingPointError(f"step {self.step}: the score is {entry['score']}")
         if self.on_validation is not None:
             entry |= checked_values(self.on_validation(self, entry), {*entry, "seconds"})
         return float(entry["score" if self.score else "valid_loss"])
+
+    def _checked(self, name: str, value: float) -> float:
+        if not math.isfinite(value):
+            raise FloatingPointError(f"step {self.step}: the {name} is {value}")
+        return value
 
     # -- the state ------------------------------------------------------------------------------
 
@@ -370,7 +434,9 @@ class Trainer:
     def save(self) -> None:
         """Write the whole state into `last.safetensors`, if there is a run directory."""
         if self.run is not None and self._writes:
-            self.run.save_state(*state_of(self))
+            entries = {"entries": len(self.history)}
+            numbers = {**self.state.settings(), **self._settings(), **self.state.numbers()}
+            self.run.save_state(self.state.arrays(), {**numbers, **entries})
 
     def resume(self) -> bool:
         """Go back to the state in `last.safetensors`; False if there is none yet."""
@@ -378,46 +444,79 @@ class Trainer:
             raise ValueError("Trainer: resuming needs a run_dir")
         if not self.run.last.exists():
             return False
-        entries = restore(self, self.run)
-        cut = self.run.cut_metrics if self._writes else self.run.read_metrics
-        self.history = cut(entries)
+        parts, numbers = self.run.load_state()
+        self.state.restore(parts, numbers, self.run.last)
+        if self._writes:
+            compare_settings(numbers, self._settings(), self.run.last)
+        most = self.step * self.accumulate
+        if self.state.counters.batch > most:
+            raise ValueError(
+                f"{self.run.last}: batch must be at most {most}, got {self.state.counters.batch}"
+            )
+        entries = numbers.get("entries")
+        if type(entries) is not int or entries < 0:
+            raise ValueError(f"{self.run.last}: entries must be at least 0, got {entries!r:.60}")
+        self.history = (self.run.cut_metrics if self._writes else self.run.read_metrics)(entries)
         last = self.history[-1] if self.history else {}
-        self.seconds = float(
-            last.get("seconds", 0.0)
-        )  # not in the state: runs of one seed write the same bytes
+        # not in the state, since runs of one seed write the same bytes
+        self.seconds = float(last.get("seconds", 0.0))
         if self._writes:
             self.run.forget_after(self.step)
         return True
 
-    # -- the metrics ---------------------------------------------------------------------------
+    def _settings(self) -> dict[str, Any]:
+        """Return the settings that a resumed run should have in common with its beginning."""
+        ranks = [self.parallel.size, self.parallel.parts]
+        return {"accumulate": self.accumulate, "ranks": ranks, **self._data}
 
     @cached_property
-    def data(self) -> dict[str, str]:
-        """Digests of the batches and their settings, by their use."""
-        batches = {"training": self.train, "validation": self.valid}
-        return {use: digest(plain(source)) for use, source in batches.items()}
+    def _data(self) -> dict[str, str]:
+        return {
+            "training data": digest(describe(self.train)),
+            "validation data": digest(describe(self.valid)),
+        }
 
-    @property
-    def lr(self) -> float:
-        """The learning rate of the first group."""
-        return float(self.optimizer.param_groups[0]["lr"])
+    def _facts(self) -> dict[str, Any]:
+        """Return what all ranks must have in common, by name."""
+        limits = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
+        return {
+            **environment(),
+            **self._settings(),
+            **self.state.settings(),
+            **self.state.numbers(),  # with all of the optimizer's settings
+            **{name: getattr(self, name) for name in limits},
+            "log_every": self.log_every,
+            "keep_last": self.keep_last,
+            "skip_nonfinite": self.skip_nonfinite,
+            "the model": digest(repr(self.model)),
+            "the arrays": digest(self.state.arrays()),
+            "the optimizer": type(self.optimizer).__name__,
+            "the objective": describe(self.objective),
+            "the schedule": rates(self.schedule),
+            "score": self.score is not None,
+        }
+
+    # -- the metrics ---------------------------------------------------------------------------
 
     def _log_loss(self, norm: float | None = None) -> None:
-        """An entry for the steps since the last one."""
-        if self.loss_count == 0:
+        """Log an entry for the steps since the last one."""
+        counters = self.state.counters
+        if counters.loss_count == 0:
             return
         now = time.perf_counter()
         entry = {
-            "step": self.step,
-            "epoch": self.epoch,
-            "loss": self.loss_sum / self.loss_count,
+            "step": counters.step,
+            "epoch": counters.epoch,
+            "loss": counters.loss_sum / counters.loss_count,
             "lr": self.lr,
         }
-        entry |= {} if norm is None else {"grad_norm": norm}
-        entry |= {"skipped": self.skipped} if self.skipped else {}
-        rate = self.loss_count / max(now - self._logged, 1e-9)
+        if norm is not None:
+            entry["grad_norm"] = norm
+        if counters.skipped:
+            entry["skipped"] = counters.skipped
+        rate = counters.loss_count / max(now - self._logged, 1e-9)
         self._log({**entry, "targets_per_second": round(rate), "seconds": round(self.seconds, 2)})
-        self.loss_sum = self.loss_count = 0.0
+        counters.loss_sum = counters.loss_count = 0.0
         self._logged = now
 
     def _log(self, entry: dict[str, Any]) -> None:
@@ -426,16 +525,15 @@ class Trainer:
             self.run.log(entry)
 
     def _figures(self) -> dict[str, str]:
-        best = {} if self.best is None else {"best": f"{self.best:.4g}"}
-        rate = self.loss_count / max(time.perf_counter() - self._logged, 1e-9)
-        return {
-            **best,
-            "lr": f"{self.lr:.1e}",
-            **({"targets/s": f"{rate:,.0f}"} if self.loss_count else {}),
-        }
+        figures = {} if self.best is None else {"best": f"{self.best:.4g}"}
+        figures["lr"] = f"{self.lr:.1e}"
+        if count := self.state.counters.loss_count:
+            rate = count / max(time.perf_counter() - self._logged, 1e-9)
+            figures["targets/s"] = f"{rate:,.0f}"
+        return figures
 
     def _last_step(self) -> int | None:
-        """The step at which the run will end, where that can be known."""
+        """Return the step at which the run will end, if that is known."""
         ends = [] if self.max_steps is None else [self.max_steps]
         if self.max_epochs is not None and hasattr(self.train, "__len__"):
             ends.append(self.max_epochs * -(-len(self.train) // self.accumulate))

@@ -242,9 +242,9 @@ def test_what_differs_between_ranks_is_found(tmp_path: Path) -> None:
     """Settings, code, weights, random numbers and data, before the first step; all ranks say so."""
     out, _ = run(2, "mismatches", tmp_path)
     found = dict(line.split(": ", 1) for line in out.splitlines())
-    names = {"lr": "lr of group 0", "weights": "the weights", "dropout": "the model", "smoothing": "the objective",
-             "schedule": "the schedule", "random": "random numbers", "code": "the code of minigrad",
-             "pairs": "the batches", "batch": "the batches"}  # fmt: skip
+    names = {"lr": "optimizer", "weights": "the arrays", "dropout": "the model", "smoothing": "the objective",
+             "schedule": "the schedule", "random": "random", "code": "the code of minigrad",
+             "pairs": "training data", "batch": "training data"}  # fmt: skip
     assert found.keys() == ranks.CHANGES.keys()
     assert found.pop("function") == "step 1: the batch of rank 0 is not that of the other ranks"
     for change, text in found.items():
@@ -289,7 +289,7 @@ def test_going_on_with_another_number_of_ranks_says_what_changes(tmp_path: Path)
     again = ranks.trainer(tmp_path, "pairs", max_steps=3, accumulate=1, parallel=2)
     with pytest.warns(
         UserWarning,
-        match="begun on 1 ranks of 1 processes, goes on with 1 of 2: the batches stay, but",
+        match=r"ranks differ from those the run began with \(\[1, 1\], now \[1, 2\]\)",
     ):
         again.fit(resume=True)
     ranks.trainer(tmp_path, "pairs", max_steps=4, accumulate=1, parallel=2).fit(

@@ -24,10 +24,7 @@ from nn.train import checkpoint
 from nn.train.interrupts import Interrupts
 
 ROOT = Path(nn.__file__).parents[1]
-INSIDE = tuple(
-    str(ROOT / part)
-    for part in ("nn/train/", "minigrad/io/", "minigrad/serialization.py", "minigrad/signals.py")
-)
+INSIDE = tuple(str(ROOT / part) for part in ("nn/train/", "minigrad/io/", "minigrad/signals.py"))
 PARALLEL = (str(ROOT / "minigrad/parallel/"),)
 INTENSE = os.environ.get("HYPOTHESIS_PROFILE") == "intense"
 Line = tuple[str, int]

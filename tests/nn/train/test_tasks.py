@@ -15,7 +15,7 @@ import minigrad as mg
 import nn
 from minigrad import Tensor, optim
 from nn.train import ArrayBatches, WindowBatches
-from nn.train.agreement import facts
+from nn.train.agreement import rates
 
 RNG = np.random.default_rng(0)
 TEXT = RNG.integers(0, 11, 400)
@@ -196,7 +196,7 @@ def test_a_score_decides_what_is_best_and_when_to_stop(tmp_path: Path) -> None:
 
     t = trainer(tmp_path, score=bleu, patience=3, max_epochs=50)
     history = t.fit()
-    assert t.epoch == 5 and (t.best, t.worse) == (20.0, 3)
+    assert t.epoch == 5 and (t.best, t.state.counters.worse) == (20.0, 3)
     assert [e["score"] for e in history if "score" in e] == [10.0, 20.0, 15.0, 19.9, 20.0]
     assert all("valid_loss" in e for e in history if "score" in e)
     best = trainer()
@@ -233,11 +233,12 @@ def test_what_does_not_belong_together_is_refused() -> None:
         made(adam, schedule=plateau)
     with pytest.raises(
         ValueError,
-        match=r"the schedule waits for smaller values, but of score\(model\) larger ones",
+        match="mode of the ReduceLROnPlateau must be 'max', since larger scores are better, got 'min'",
     ):
         made(adam, schedule=plateau, score=lambda model: 0.0)
     with pytest.raises(
-        ValueError, match="the schedule waits for larger values, but of losses smaller ones"
+        ValueError,
+        match="mode of the ReduceLROnPlateau must be 'min', since smaller losses are better, got 'max'",
     ):
         made(adam, schedule=optim.ReduceLROnPlateau(adam, mode="max"), valid=batches)
     made(adam, schedule=plateau, valid=batches).fit()
@@ -268,6 +269,6 @@ def test_ranks_tell_schedules_of_every_kind_apart(kind: str, options: Any, other
         trainer = nn.Trainer(
             model, adam, [], objective=loss, schedule=schedule, valid=[], max_steps=1
         )
-        return json.loads(json.dumps(facts(trainer)["the schedule"]))
+        return json.loads(json.dumps(rates(trainer.schedule)))
 
     assert compared(options) == compared(options) != compared(others)

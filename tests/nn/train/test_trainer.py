@@ -141,9 +141,7 @@ def test_a_model_with_a_generator_of_its_own_is_resumed_exactly(
     arrays, metadata = load_arrays(tmp_path / "cut" / "last.safetensors")
     metadata["trainer"]["generators"] = [{"state": 3}]
     save_arrays(tmp_path / "cut" / "last.safetensors", arrays, metadata)
-    with pytest.raises(
-        ValueError, match="last.safetensors: generators: expected the states of the model's 1"
-    ):
+    with pytest.raises(ValueError, match="last.safetensors: generators does not fit this run"):
         made("cut").resume()
 
 
@@ -223,7 +221,8 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
         assert code in (
             (0, -kill, 128 + kill) if kill else (0,)
         )  # the last within `fit`, the run saved
-        assert kill == signal.SIGKILL or not list((tmp_path / "cut").glob(".*.part"))
+        killed = kill is not None and code == -kill  # before `fit` answers signals, too
+        assert killed or not list((tmp_path / "cut").glob(".*.part"))
     arrays, _ = load_arrays(tmp_path / "cut" / "last.safetensors")
     for name, array in weights(whole).items():
         np.testing.assert_array_equal(arrays[f"model.{name}"], array, err_msg=name)

@@ -1,0 +1,64 @@
+"""A run directory that version 0.2 wrote: it is resumed as if this version had written it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import write_state
+from runs import weights
+
+import minigrad as mg
+import nn
+from minigrad import optim
+from minigrad.io import load_arrays
+
+WRITTEN = Path(__file__).parent / "version_0_2"  # by `made(path, max_steps=7).fit()`
+
+
+def made(run_dir: Path, **limits: int) -> nn.Trainer:
+    """A run that version 0.2 could begin with the same lines."""
+    mg.manual_seed(0)
+    model = nn.LanguageModel(nn.LanguageModelConfig(7, 4, 2, 1, 4, dropout=0.1, max_len=8))
+    adam = optim.Adam(model.parameters(), lr=1e-2, eps=1e-3, clip_norm=1.0)
+    ids = np.random.default_rng(0).integers(0, 7, 120)
+    return nn.Trainer(
+        model,
+        adam,
+        nn.WindowBatches(ids, 7, 4),
+        valid=nn.WindowBatches(ids[:40], 7, 4, shuffle=False),
+        schedule=optim.inverse_sqrt_schedule(4),
+        average=nn.MovingAverage(model, 0.5),
+        run_dir=run_dir,
+        progress=False,
+        log_every=2,
+        **limits,
+    )
+
+
+def test_a_run_of_version_0_2_is_resumed_exactly(tmp_path: Path) -> None:
+    whole = made(tmp_path / "whole", max_epochs=3)
+    whole.fit()
+    shutil.copytree(WRITTEN, tmp_path / "cut")
+    assert load_arrays(WRITTEN / "last.safetensors")[1]["trainer"].get("parameters") is None
+    again = made(tmp_path / "cut", max_epochs=3)
+    again.fit(resume=True)
+    for name, array in weights(whole).items():
+        np.testing.assert_allclose(weights(again)[name], array, rtol=1e-3, atol=1e-5, err_msg=name)
+    validated = [
+        {e["step"] for e in t.history if "valid_loss" in e and e["step"] != 7}
+        for t in (whole, again)
+    ]
+    assert validated[0] == validated[1]
+    model = nn.load_run(WRITTEN / "last.safetensors")
+    assert type(model) is nn.LanguageModel
+
+
+def test_a_run_of_another_format_names_it(tmp_path: Path) -> None:
+    shutil.copytree(WRITTEN, tmp_path / "run")
+    arrays, metadata = load_arrays(WRITTEN / "last.safetensors")
+    write_state(tmp_path / "run", arrays, {**metadata["trainer"], "format": 7})
+    with pytest.raises(ValueError, match=r"last.safetensors: .*another version.* got 7"):
+        made(tmp_path / "run", max_epochs=3).fit(resume=True)
