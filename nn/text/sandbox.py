@@ -24,19 +24,20 @@ __all__ = ["BoundedSandbox"]
 
 STEP = 300
 """Units of an iteration, a call or an operator; a character that is read or written is one."""
+TOO_MUCH = "it takes too much work (loops, or repeated text, without a bound)"
 FORMATS = {"%", "format", "format_map", "strftime_now"}
 SIZED_BY_NUMBERS = {
-    "batch", "center", "expandtabs", "generate_lorem_ipsum", "indent", "ljust", "rjust", "round", "slice", "to_bytes",
-    "tojson", "truncate", "wordwrap", "zfill",
+    "batch", "center", "expandtabs", "generate_lorem_ipsum", "indent", "ljust", "repeat", "rjust", "round", "slice",
+    "to_bytes", "tojson", "truncate", "wordwrap", "zfill",
 }  # fmt: skip
 """Functions for which an integer argument is a width or a count."""
-MULTIPLYING = FORMATS | SIZED_BY_NUMBERS | {
-    "join", "lstrip", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "string", "strip", "sum",
+SQUARING = {"round", "striptags", "sum", "urlize"}
+"""Functions whose work is at most the square of the product of the sizes of their arguments."""
+MULTIPLYING = FORMATS | SIZED_BY_NUMBERS | SQUARING | {
+    "*", "join", "lstrip", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "string", "strip",
     "translate", "trim",
 }  # fmt: skip
-"""Functions whose work is at most the product of the sizes of their arguments."""
-SQUARING = {"round", "striptags", "sum", "urlize"}
-"""Functions whose work is at most the square of it."""
+"""Functions whose work is at most that product."""
 WIDE_FORMAT = re.compile(r"%[-+ #.0-9]*?(\d{6}|\*)|\{[^{}:]*:[^{}]*?(\d{6}|\{)")
 """Formats with a width of 100,000 or more, or with one that comes from an argument."""
 
@@ -67,7 +68,6 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self._work_left, self._largest = 3 * 10**7 + 2000 * size, 10**7 + 200 * size
         self.filters |= {"tojson": tojson}
         self.filters = {name: self._bounded(name, f) for name, f in self.filters.items()}
-        self.tests = {name: self._bounded(name, f, deep=True) for name, f in self.tests.items()}
         self.filters |= {"_measure": self._measure, "_iterate": self._iterate}
         self.globals |= {
             "namespace": Namespace,
@@ -93,25 +93,20 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return self._measure(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        if operator == "%" and isinstance(left, str):
+        numbers = isinstance(left, int) and isinstance(right, int)
+        if operator == "**" and numbers:
+            self._spend(left.bit_length() * abs(right) * 100)
+        elif operator == "*" and not isinstance(left, float) and not isinstance(right, float):
+            self._check("*" if numbers else "repeat", left, right)
+        elif operator == "%" and isinstance(left, str):
             self._check("%", left, right)
-        elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            self._refuse_above(self._largest * left.bit_length() * abs(right) / 10**5)
-        elif operator == "*":
-            sizes = [max(1, self._size(value)) for value in (left, right)]
-            if isinstance(left, int) and not isinstance(right, (int, float)):
-                sizes[0] = abs(left)
-            if isinstance(right, int) and not isinstance(left, (int, float)):
-                sizes[1] = abs(right)
-            self._refuse_above(math.prod(sizes))
         return self._measure(super().call_binop(context, operator, left, right))
 
-    def _bounded(self, name: str, function: Any, deep: bool = False) -> Any:
-        """Return a filter or a test that checks its arguments first."""
+    def _bounded(self, name: str, function: Any) -> Any:
+        """Return a filter that checks its arguments first."""
 
         @functools.wraps(function)  # with jinja2's marks
         def bounded(*args: Any, **kwargs: Any) -> Any:
-            self._spend(sum(map(self._size, args)) if deep else 0)
             self._check(name, *args, *kwargs.values())
             return function(*args, **kwargs)
 
@@ -120,18 +115,19 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def _check(self, name: str, *values: Any) -> None:
         """Count a call, and refuse it if its work may be too large."""
         self._spend(STEP + sum(map(_length, values)))
-        if name not in MULTIPLYING | SQUARING:
-            return
-        if name in FORMATS:
-            formats = (value for value in values if isinstance(value, str))
-            self._refuse_above(math.inf if any(map(WIDE_FORMAT.search, formats)) else 0)
-        values = values[1:] if name == "round" else values
-        sizes = [
-            abs(value) if name in SIZED_BY_NUMBERS and isinstance(value, int) else self._size(value)
-            for value in values
-        ]
-        product = math.prod(max(1, size) for size in sizes)
-        self._refuse_above(product**2 if name in SQUARING else product)
+        if name in FORMATS and any(
+            isinstance(value, str) and WIDE_FORMAT.search(value) for value in values
+        ):
+            raise OverflowError(TOO_MUCH)
+        if name in MULTIPLYING:
+            sizes = [
+                abs(value)
+                if isinstance(value, int) and name in SIZED_BY_NUMBERS
+                else self._size(value)
+                for value in values[name == "round" :]
+            ]
+            product = math.prod(max(1, size) for size in sizes)
+            self._refuse_above(product**2 if name in SQUARING else product)
 
     def _iterate(self, values: Iterable[Any]) -> Iterator[Any]:
         for value in values:
@@ -160,11 +156,12 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def _spend(self, units: int) -> None:
         self._work_left -= units
-        self._refuse_above(0 if self._work_left >= 0 else math.inf)
+        if self._work_left < 0:
+            raise OverflowError(TOO_MUCH)
 
-    def _refuse_above(self, size: float) -> None:
+    def _refuse_above(self, size: int) -> None:
         if size > self._largest:
-            raise OverflowError("it takes too much work (loops, or repeated text, without a bound)")
+            raise OverflowError(TOO_MUCH)
 
 
 def _length(value: Any) -> int:
@@ -174,39 +171,25 @@ def _length(value: Any) -> int:
 class Measured(NodeTransformer):
     """Pass what a template iterates over, compares, slices and builds through filters."""
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:
-        self.generic_visit(node)
-        node.iter = _filtered(node.iter, "_iterate")
-        return node
-
-    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        self.generic_visit(node)
-        node.expr = _filtered(node.expr, "_measure")
-        for operand in node.ops:
-            operand.expr = _filtered(operand.expr, "_measure")
-        return node
-
-    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
-        self.generic_visit(node)
-        if isinstance(node.arg, nodes.Slice):
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        super().visit(node)
+        if isinstance(node, nodes.For):
+            node.iter = _filtered(node.iter, "_iterate")
+        elif isinstance(node, (nodes.Compare, nodes.Operand)):
+            node.expr = _filtered(node.expr, "_measure")
+        elif isinstance(node, nodes.Test) or (
+            isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+        ):
             node.node = _filtered(node.node, "_measure")
+        elif isinstance(node, nodes.Concat):
+            strings = nodes.List(node.nodes, lineno=node.lineno)
+            return _filtered(_filtered(strings, "_measure"), "join")
+        elif (
+            isinstance(node, (nodes.List, nodes.Dict, nodes.Tuple))
+            and getattr(node, "ctx", "load") == "load"
+        ):
+            return _filtered(node, "_measure")
         return node
-
-    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
-        self.generic_visit(node)
-        return _filtered(_filtered(nodes.List(node.nodes, lineno=node.lineno), "_measure"), "join")
-
-    def visit_List(self, node: nodes.List) -> nodes.Node:
-        self.generic_visit(node)
-        return _filtered(node, "_measure")
-
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
-        self.generic_visit(node)
-        return _filtered(node, "_measure")
-
-    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
-        self.generic_visit(node)
-        return _filtered(node, "_measure") if node.ctx == "load" else node
 
 
 def _filtered(node: Any, name: str) -> nodes.Filter:
