@@ -30,13 +30,15 @@ __all__ = [
     "write_safetensors",
 ]
 
-# From narrow to wide, in the order of the reference library: a file has it the other way round, so
-# that all is aligned.
+# From narrow to wide, as in the reference library. Files begin with the widest, for alignment.
 DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
     "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
 }  # fmt: skip
-_BITS_OF_OTHERS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8}
+BITS = {name: 8 * np.dtype(code).itemsize for name, code in DTYPES.items()} | {
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
+}  # fmt: skip
+"""Bits of a value, also for dtypes that NumPy does not have."""
 _NAMES = {np.dtype(code): name for name, code in DTYPES.items() if name != "BF16"}
 _LARGEST_HEADER = 100_000_000
 _MOST_ARRAYS = 100_000
@@ -46,7 +48,7 @@ _BLOCK = 1 << 17  # values that are read at once
 
 
 class Entry(NamedTuple):
-    """What the header says of one array; `start` and `end` count from the end of the header."""
+    """The header's entry of one array; `start` and `end` count bytes from the header's end."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -55,10 +57,9 @@ class Entry(NamedTuple):
 
 
 class SafetensorsFile(Mapping[str, Entry]):
-    """The arrays of a safetensors file by name: `read` one into memory of its own, or `map` it.
+    """The entries of a safetensors file by name; `read` and `map` return an array.
 
-    As a mapping it gives the entries of the header, without touching the arrays. A file that is not
-    a whole safetensors file is a ValueError.
+    A file that is incomplete or not a safetensors file is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -85,8 +86,9 @@ class SafetensorsFile(Mapping[str, Entry]):
         return len(self._entries)
 
     def read(self, name: str, dtype: Any = None) -> np.ndarray:
-        """The array in memory of its own; floating ones in `dtype`, if given. bfloat16 becomes
-        float32.
+        """Read an array into memory of its own.
+
+        Floating-point arrays are converted to `dtype`, if given. bfloat16 becomes float32.
         """
         entry, code = self._entries[name], self._code(name)
         array = np.fromfile(
@@ -99,12 +101,11 @@ class SafetensorsFile(Mapping[str, Entry]):
         return array.astype(wanted.newbyteorder("="), copy=False)
 
     def map(self, name: str, writable: bool = False) -> np.ndarray:
-        """The array as a view of the file, which takes memory only where it is looked at.
+        """Map an array: return a view of the file, whose pages are read when they are used.
 
-        It is read-only; or `writable`, and then what is changed is a copy of the page, never the
-        file. What cannot be seen so (bfloat16, which is widened, or numbers that are not aligned)
-        is read instead. The file must not be changed while the view is in use (replacing it, as
-        `write_safetensors` does, leaves the view as it is).
+        The view is read-only; or `writable`, and then writing changes a copy of the page, never
+        the file. bfloat16 and arrays that are not aligned are read instead. The file must not be
+        changed while the view is in use; it may be replaced, as `write_safetensors` does.
         """
         entry, code = self._entries[name], np.dtype(self._code(name))
         start, end = self._offset + entry.start, self._offset + entry.end
@@ -146,7 +147,7 @@ class SafetensorsFile(Mapping[str, Entry]):
 
 
 def _header(first: bytes, size: int) -> int:
-    """The length of the header."""
+    """Return the length of the header."""
     if len(first) < 8:
         raise ValueError(f"it has {size} bytes")
     length = int.from_bytes(first, "little")
@@ -162,7 +163,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
-    """The entries in the order of their bytes, and the metadata."""
+    """Return the entries in the order of their bytes, and the metadata."""
     _check_count(text.count(b'"data_offsets"'))  # parsing millions of them takes long
     try:
         header = json.loads(
@@ -197,42 +198,39 @@ def _entry(name: str, data: Any) -> Entry:
             f"the name of an array must have at most {_LONGEST_NAME:,} printable characters, got "
             f"'{printable(name)}'"
         )
-    if not isinstance(data, dict) or not {"dtype", "shape", "data_offsets"} <= set(data):
+    try:
+        dtype, shape, (start, end) = data["dtype"], data["shape"], data["data_offsets"]
+        if not isinstance(shape, list):
+            raise TypeError
+    except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{name}: expected dtype, shape and data_offsets, got {printable(data, 80)}"
-        )
-    dtype, shape, offsets = data["dtype"], data["shape"], data["data_offsets"]
-    if not isinstance(dtype, str) or (dtype not in DTYPES and dtype not in _BITS_OF_OTHERS):
+            f"{name}: expected dtype, shape and two data_offsets, got {printable(data, 80)}"
+        ) from None
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(f"{name}: unknown dtype '{printable(dtype)}'")
-    for value in (shape, offsets):
-        if not isinstance(value, list) or not all(
-            type(n) is int and 0 <= n < 1 << 63 for n in value
-        ):
-            raise ValueError(f"{name}: expected lists of sizes, got {printable(value, 80)}")
     if len(shape) > _MOST_AXES:
         raise ValueError(f"{name}: an array has at most {_MOST_AXES} axes, got {len(shape):,}")
-    if len(offsets) != 2:
-        raise ValueError(f"{name}: expected two data_offsets, got {len(offsets)}")
+    sizes = *shape, start, end
+    if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
+        raise ValueError(f"{name}: expected sizes of 0 to 2^63, got {printable(sizes, 80)}")
     if math.prod(size or 1 for size in shape) >= 1 << 60:
-        raise ValueError(f"{name}: shape {shape} is larger than any array")
-    return Entry(dtype, tuple(shape), *offsets)
+        raise ValueError(f"{name}: shape {printable(shape)} is larger than any array")
+    return Entry(dtype, tuple(shape), start, end)
 
 
 def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
-    """The bytes of each array follow those of the one before, are as many as its shape needs, and
-    fill the file.
-    """
+    """Check that the arrays follow one another, have the bytes of their shapes, and fill the file."""
     place = 0
     for name, entry in entries.items():
         if entry.start != place or entry.end < entry.start:
             raise ValueError(
                 f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}"
             )
-        bits = _BITS_OF_OTHERS.get(entry.dtype) or 8 * np.dtype(DTYPES[entry.dtype]).itemsize
-        if math.prod(entry.shape) * bits != 8 * (entry.end - entry.start):
+        bits = math.prod(entry.shape) * BITS[entry.dtype]
+        if bits != 8 * (entry.end - entry.start):
             raise ValueError(
                 f"{name}: {entry.end - entry.start:,} bytes for {entry.dtype} {entry.shape}, "
-                f"expected {math.prod(entry.shape) * bits // 8:,}"
+                f"expected {bits // 8:,}"
             )
         place = entry.end
     if place != size:
@@ -240,16 +238,14 @@ def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
-    """float32 from the bits of bfloat16, which are its upper half."""
+    """Return the float32 values of bfloat16 bits."""
     wide = bits.astype(np.uint32)
     wide <<= 16
     return wide.view(np.float32)
 
 
 def to_bfloat16(array: np.ndarray) -> np.ndarray:
-    """The bits, uint16, of the bfloat16 nearest to each float32 (the even one of two); NaN stays
-    NaN.
-    """
+    """Return the bits of the nearest bfloat16 values, as uint16; ties go to even, NaN stays NaN."""
     array = np.asarray(array, np.float32, order="C")
     bits = array.view(np.uint32)
     rounded = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
@@ -296,8 +292,9 @@ def write_safetensors(
 
 
 def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
-    """The format's name for the dtype in which an array is stored; floating ones are to be of
-    `dtype`, if given.
+    """Return the format's name of the dtype in which an array is stored.
+
+    Floating-point arrays are stored in `dtype`, if given.
     """
     if not isinstance(name, str) or name == "__metadata__" or not _is_name(name):
         raise ValueError(f"write_safetensors: {name!r:.60} cannot be the name of an array")
@@ -314,8 +311,9 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
 
 
 def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
-    """Why an array cannot be a parameter of this dtype, as a text; "" if it can: it must hold
-    finite numbers.
+    """Return why an array cannot be a parameter of this dtype, or "" if it can.
+
+    A parameter of a floating-point dtype must be finite in it.
     """
     if (array.dtype.kind == "f") != (dtype.kind == "f"):
         return f"{name}: expected {dtype}, got {array.dtype}"
