@@ -10,4 +10,6 @@ from .attention import checked_mask as checked_mask
 from .attention import forward_attention as forward_attention
 from .attention import softmax_in_place as softmax_in_place
 from .blocks import BLOCK as BLOCK
+from .embedding import forward_embedding as forward_embedding
 from .gelu import gelu_in_place as gelu_in_place
+from .normalization import forward_row_norm as forward_row_norm

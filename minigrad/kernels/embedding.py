@@ -70,6 +70,9 @@ def _embedding(weight, /, indices, padding_idx):
     )
 
 
+forward_embedding = _embedding.op.forward  # type: ignore[attr-defined]  # of arrays
+
+
 @function()
 def embedding(weight: Any, indices: Any, padding_idx: int | None = None) -> Tensor:
     """Rows of `weight` (n, d) at integer `indices` (...): (..., d). Row `padding_idx` gets no

@@ -114,6 +114,9 @@ def _row_norm(x, weight, bias, /, eps, centred):
     return y.reshape(x.shape), (means, scale)
 
 
+forward_row_norm = _row_norm.op.forward  # type: ignore[attr-defined]  # of arrays, with means
+
+
 @function()
 def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Each row of x (its last axis) brought to mean 0 and variance 1, times `weight`, plus `bias`.

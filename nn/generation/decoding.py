@@ -12,7 +12,6 @@ from minigrad.optim.settings import checked_count
 
 from ..layers.module import evaluating
 from ..models.config import TransformerConfig
-from ..text.batches import padded
 from .rules import Rules, token_ids
 
 __all__ = ["OWN", "Hypothesis"]
@@ -121,8 +120,7 @@ class Decoding:
         """Begin anew with the tokens that each row sees."""
         first = self._visible_from.min()
         visible = np.arange(first, self.history.shape[1]) >= self._visible_from[:, None]
-        with evaluating():
-            self.state = self.model.start(visible)
+        self.state = self.model.start(visible)
         self._next = np.where(visible, self.history[:, first:], 0)
 
     def logits(self) -> np.ndarray:
@@ -134,10 +132,7 @@ class Decoding:
             self._visible_from[full] = length - (self._limit - self._limit // 2)
             self._restart()
         with evaluating():
-            logits = np.asarray(self.model.step(self._next, self.state))
-        if self.new == 0:
-            self.rules.check_ids(logits.shape[-1], self.ends)
-        return logits
+            return np.asarray(self.model.step(self._next, self.state))
 
     def ruled(self, logits: np.ndarray) -> np.ndarray:
         """Return logits (rows, vocab) that follow the rules; the same array if there are none."""
@@ -162,10 +157,12 @@ UNLIMITED = ("none", "alibi", "relative")
 
 def eos_ids(model: Any, eos: int | Iterable[int] | None) -> tuple[int, ...]:
     """Return the tokens that end a sequence."""
+    if isinstance(eos, int) and eos == OWN:
+        eos = model.config.eos_id
     if eos is None:
         return ()
     if isinstance(eos, (int, np.integer)) and not isinstance(eos, bool):
-        return tuple(model.config.end_ids) if eos == OWN else (int(eos),)
+        return (int(eos),)
     return token_ids("eos", eos)
 
 
@@ -179,7 +176,11 @@ def prompt_rows(prompt: Any, hidden_id: int | None) -> np.ndarray:
         rows.append(ids if hidden_id is None else ids[ids != hidden_id])
         if not len(rows[-1]):
             raise ValueError(f"prompt must hold at least one token in each row, got {ids!s:.60}")
-    return padded(rows, -1, left=True)
+    width = max(map(len, rows))
+    history = np.full((len(rows), width), -1)
+    for row, ids in zip(history, rows):
+        row[width - len(ids) :] = ids
+    return history
 
 
 def log_sum_exp(logits: np.ndarray) -> np.ndarray:

@@ -16,8 +16,14 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
-from minigrad.kernels import forward_attention, gelu_in_place, softmax_in_place
-from minigrad.runtime import get_num_threads, in_parallel
+from minigrad.kernels import (
+    forward_attention,
+    forward_embedding,
+    forward_row_norm,
+    gelu_in_place,
+    softmax_in_place,
+)
+from minigrad.runtime import get_num_threads, has_blas, in_parallel
 
 from ..layers.attention import (
     PROBE,
@@ -27,25 +33,47 @@ from ..layers.attention import (
 )
 from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
-from ..layers.linear import Dropout, Linear
-from ..layers.module import Module
-from ..layers.norm import LayerNorm, RMSNorm, normalize_trailing_axes
+from ..layers.linear import Dropout, Embedding, Linear
+from ..layers.module import Module, has_hooks
+from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.rotary import rotate_in_place
 from ..models.stacks import Encoder
-from .products import in_fast_layout, product
 
 __all__ = ["FAST"]
 
 
 def plain(x: Any) -> np.ndarray:
     """The array of x; an error where a gradient is asked for, which would be cut here."""
-    if isinstance(x, Tensor):
-        if x.requires_grad:
-            raise RuntimeError(
-                "a copy for inference has no gradients: use the model that it was made of"
-            )
-        return x.data
-    return np.asarray(x)
+    if not isinstance(x, Tensor):
+        return np.asarray(x)
+    if x._node is not None:
+        raise RuntimeError(
+            "a copy for inference has no gradients: use the model that it was made of"
+        )
+    return x._array
+
+
+FEW = 64  # rows
+
+
+def in_fast_layout(weight: np.ndarray) -> np.ndarray:
+    """Return the weight (out, in) as `product` reads it fastest, in new read-only memory.
+
+    A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS
+    reads a weight that is at least as high as wide sooner if it lies column by column, and another
+    one sooner as the left factor.
+    """
+    order: Any = "F" if has_blas() and weight.shape[0] >= weight.shape[1] else "C"
+    weight = np.array(weight, order=order)
+    weight.flags.writeable = False
+    return weight
+
+
+def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return rows (n, in) @ weight.T for a weight (out, in)."""
+    if 1 < len(rows) <= FEW and weight.flags.c_contiguous and has_blas():
+        return np.ascontiguousarray((weight @ rows.T).T)
+    return rows @ weight.T
 
 
 class FastLinear(Linear):
@@ -54,9 +82,8 @@ class FastLinear(Linear):
         self.weight._array = in_fast_layout(self.weight.data)
 
     def forward(self, x: Any) -> Tensor:
-        return Tensor(
-            mapped(plain(x), self.weight.data, None if self.bias is None else self.bias.data)
-        )
+        bias = None if self.bias is None else self.bias._array
+        return Tensor(mapped(plain(x), self.weight._array, bias))
 
 
 def mapped(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
@@ -67,6 +94,14 @@ def mapped(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.nda
     return y.reshape(*x.shape[:-1], len(weight))
 
 
+class FastEmbedding(Embedding):
+    def forward(self, indices: Any) -> Tensor:
+        ids, table = np.asarray(indices), self.weight._array
+        if ids.dtype.kind not in "iu" or not ids.size or ids.min() < 0 or ids.max() >= len(table):
+            return super().forward(indices)  # with its error
+        return Tensor(forward_embedding(table, ids, None))
+
+
 class FastDropout(Dropout):
     def forward(self, x: Any) -> Tensor:
         return x
@@ -75,11 +110,14 @@ class FastDropout(Dropout):
 class FastLayerNorm(LayerNorm):
     def forward(self, x: Any) -> Tensor:
         x = plain(x)
-        if self.weight is None or not is_one_row(x, self.normalized_shape):
+        if self.weight is None or x.shape[-1:] != self.normalized_shape:
             return super().forward(x)
+        weight, bias = self.weight._array, None if self.bias is None else self.bias._array
+        if x.size != len(weight):
+            return Tensor(forward_row_norm(x, weight, bias, self.eps, True)[0])
         row = x.reshape(-1)
         centred = row - float(row.sum(dtype=np.float64)) / len(row)
-        return Tensor(scaled_row(centred, self.weight.data, self.bias, self.eps, x.shape))
+        return Tensor(scaled_row(centred, weight, bias, self.eps, x.shape))
 
 
 class FastRMSNorm(RMSNorm):
@@ -89,30 +127,23 @@ class FastRMSNorm(RMSNorm):
         self.factor = weight + 1 if self.zero_centred and weight is not None else weight
 
     def forward(self, x: Any) -> Tensor:
-        x, shape, factor = plain(x), self.normalized_shape, self.factor
-        if factor is None or self.eps is None or not is_one_row(x, shape):
-            return normalize_trailing_axes(
-                mg.rms_norm, "RMSNorm", x, shape, self.eps, weight=factor
-            )
-        return Tensor(scaled_row(x.reshape(-1), self.factor, None, self.eps, x.shape))
-
-
-def is_one_row(x: np.ndarray, normalized_shape: tuple[int, ...]) -> bool:
-    """Whether x has the shape (..., d) of one row, for a norm of the last axis."""
-    return x.shape[-1:] == normalized_shape and x.size == x.shape[-1]
+        x, factor = plain(x), self.factor
+        if factor is None or self.eps is None or x.shape[-1:] != self.normalized_shape:
+            return super().forward(x)
+        if x.size != len(factor):
+            return Tensor(forward_row_norm(x, factor, None, self.eps, False)[0])
+        return Tensor(scaled_row(x.reshape(-1), factor, None, self.eps, x.shape))
 
 
 def scaled_row(
-    x: np.ndarray, weight: Any, bias: Any, eps: float, shape: tuple[int, ...]
+    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, eps: float, shape: tuple[int, ...]
 ) -> np.ndarray:
-    """One row (d,) divided by the root of its mean square, times `weight`, plus `bias`, in this
-    shape.
-    """
+    """Return a row (d,) over the root of its mean square, times `weight`, plus `bias`."""
     square = float(np.dot(x, x)) / len(x) + eps
     y = x * (square**-0.5 if square > 0 else math.inf)
     y *= weight
     if bias is not None:
-        y += bias.data
+        y += bias
     return y.reshape(shape)
 
 
@@ -126,11 +157,8 @@ class FastFeedForward(FeedForward):
         )
 
     def forward(self, x: Any) -> Tensor:
-        if (
-            self.fused is None
-            or self.linear1.has_hooks
-            or (self.gate is not None and self.gate.has_hooks)
-        ):
+        parts = (self.linear1,) if self.gate is None else (self.linear1, self.gate)
+        if self.fused is None or has_hooks(*parts):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features
@@ -199,8 +227,8 @@ class FastMemory(KeysAndValues):
 
 
 def watched(*parts: Module) -> bool:
-    """Whether anybody looks at, or acts on, what happens inside these."""
-    return PROBE.get() is not None or any(part.has_hooks for part in parts)
+    """Return whether a probe or a hook observes or changes what happens inside these."""
+    return PROBE.get() is not None or has_hooks(*parts)
 
 
 class FastAttention(MultiHeadAttention):
@@ -224,8 +252,7 @@ class FastSelfAttention(FastAttention, MultiHeadSelfAttention):
         self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
 
     def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        projections = (self.q_proj, self.k_proj, self.v_proj)
-        if self.fused is None or any(layer.has_hooks for layer in projections):
+        if self.fused is None or has_hooks(self.q_proj, self.k_proj, self.v_proj):
             return super().project(query, key, value, positions)
         qkv = mapped(plain(query), self.fused, self.fused_bias)
         (n, length, _), h, kv = qkv.shape, self.num_heads, self.num_kv_heads
@@ -320,16 +347,10 @@ class FastEncoder(Encoder):
     def forward(
         self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None
     ) -> Tensor:
-        n, count = len(x), get_num_threads()
-        if (
-            caches is not None
-            or n < count
-            or count == 1
-            or x.size < LARGE_BATCH
-            or watched(*self.modules())
-        ):
-            return super().forward(x, mask, caches, positions)
         x = plain(x)
+        n, count = len(x), 1 if caches is not None or x.size < LARGE_BATCH else get_num_threads()
+        if count == 1 or n < count or watched(*self.modules()):
+            return super().forward(x, mask, caches, positions)
         ends = [n * i // count for i in range(count + 1)]
         run = super().forward
 
@@ -345,7 +366,7 @@ class FastEncoder(Encoder):
 LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole
 
 FAST: dict[type[Module], type[Module]] = {
-    Linear: FastLinear, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,
+    Linear: FastLinear, Embedding: FastEmbedding, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,
     FeedForward: FastFeedForward, MultiHeadSelfAttention: FastSelfAttention,
     MultiHeadCrossAttention: FastCrossAttention, Encoder: FastEncoder,
 }  # fmt: skip

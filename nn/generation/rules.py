@@ -54,9 +54,11 @@ class Rules:
     last: Sequence[int] = ()
 
     def __post_init__(self) -> None:
-        checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
-        checked_count("Rules", "min_len", self.min_len, 0)
-        checked_count("Rules", "no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
+        if self.repetition_penalty != 1:
+            checked_number("Rules", "repetition_penalty", self.repetition_penalty, above=True)
+        for name in ("min_len", "no_repeat_ngram_size"):
+            if getattr(self, name) != 0:
+                checked_count("Rules", name, getattr(self, name), 0)
         for name in _TOKEN_LISTS:
             object.__setattr__(self, name, token_ids(name, getattr(self, name)))
         words = tuple(token_ids("bad_words", ids) for ids in self.bad_words)
@@ -66,7 +68,7 @@ class Rules:
             )
         object.__setattr__(self, "bad_words", words)
 
-    def check_ids(self, vocab_size: int, ends: Sequence[int]) -> None:
+    def _check_ids(self, vocab_size: int, ends: Sequence[int]) -> None:
         """Raise an error if a token id is not in the vocabulary."""
         lists = {name: getattr(self, name) for name in _TOKEN_LISTS}
         lists |= {"eos": ends, "bad_words": [i for ids in self.bad_words for i in ids]}
@@ -99,6 +101,8 @@ class Rules:
         ends : sequence of int
             EOS tokens.
         """
+        if new == 0:
+            self._check_ids(logits.shape[-1], ends)
         if self == _NONE:
             return logits
         if forced := (is_last and self.last) or self.first[new : new + 1]:

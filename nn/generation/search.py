@@ -19,7 +19,7 @@ from minigrad.optim.settings import checked_count, checked_number
 
 from ..layers.module import evaluating
 from ..layers.probes import record_attention
-from .beam import beam_search, check_beam
+from .beam import beam_search
 from .decoding import NOTHING_LEFT, OWN, Decoding, Hypothesis, log_sum_exp
 from .rules import Rules
 
@@ -134,12 +134,12 @@ def generate(
     list of int, or list of them
         New tokens of each row; one list for a prompt (L,).
     """
-    check_beam(num_beams, length_penalty, early_stopping)
-    _check_search(num_beams, length_penalty, early_stopping, do_sample, temperature, top_k, top_p)
+    beams = num_beams != 1
+    _check_search(beams, length_penalty, early_stopping, do_sample, temperature, top_k, top_p)
     if "n_best" in options:
         raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
     inputs = {"source": source, "prompt": prompt, **options}
-    if num_beams > 1:
+    if beams:
         beam: dict[str, Any] = {"length_penalty": length_penalty, "early_stopping": early_stopping}
         hypotheses = [h for h, *_ in beam_search(model, beam_size=num_beams, **beam, **inputs)]
     elif do_sample:
@@ -169,7 +169,7 @@ def stream(
 
     The options are those of `generate`.
     """
-    _check_search(1, 1.0, False, do_sample, temperature, top_k, top_p)
+    _check_search(False, 1.0, False, do_sample, temperature, top_k, top_p)
     choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest_unscored
     decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
     if len(decoding.history) != 1:
@@ -178,7 +178,7 @@ def stream(
 
 
 def _check_search(
-    num_beams: int,
+    beams: bool,
     length_penalty: float,
     early_stopping: bool | str,
     do_sample: bool,
@@ -187,7 +187,7 @@ def _check_search(
     top_p: float | None,
 ) -> None:
     """Raise an error for settings of a search that is not chosen."""
-    if num_beams > 1 and do_sample:
+    if beams and do_sample:
         raise ValueError(
             "num_beams must be 1 with do_sample=True; a beam search does not draw tokens"
         )
@@ -196,7 +196,7 @@ def _check_search(
             f"do_sample must be True for temperature={temperature}, top_k={top_k} and "
             f"top_p={top_p}; without it the likeliest token is taken"
         )
-    if num_beams == 1 and (length_penalty, early_stopping) != (1.0, False):
+    if not beams and (length_penalty, early_stopping) != (1.0, False):
         raise ValueError(
             f"num_beams must be above 1 for length_penalty={length_penalty} and "
             f"early_stopping={early_stopping}; only a beam search compares sequences"

@@ -113,8 +113,8 @@ class Module:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether anybody listens to this module's forward."""
-        return bool(self._forward_pre_hooks or self._forward_hooks)
+        """Whether hooks are attached to this module's forward."""
+        return has_hooks(self)
 
     @property
     def training(self) -> bool:
@@ -383,6 +383,11 @@ class Sequential(Module):
         for module in self:
             x = module(x)
         return x
+
+
+def has_hooks(*modules: Module) -> bool:
+    """Return whether hooks are attached to the forward of one of these modules."""
+    return any(module._forward_pre_hooks or module._forward_hooks for module in modules)
 
 
 class ModuleList(Sequential):
