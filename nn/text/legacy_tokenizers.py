@@ -1,5 +1,6 @@
-"""Tokenizers of folders without tokenizer.json: what transformers' classes add to their
-vocabularies.
+"""Tokenizers of directories without tokenizer.json: vocab.txt, or vocab.json and merges.txt.
+
+The steps and special tokens that these files do not contain are those of transformers' classes.
 """
 
 from __future__ import annotations
@@ -27,21 +28,22 @@ _ROBERTA = {
 
 
 def wordpiece_tokenizer(directory: Path, settings: Settings) -> Any:
-    """BERT's, from vocab.txt: special tokens that the settings do not have are added to them."""
+    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings."""
     library = require("tokenizers", "the tokenizer of a published model")
     tokenizer = library.BertWordPieceTokenizer(
         str(directory / "vocab.txt"),
         lowercase=settings.flag("do_lower_case", True),
         handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
-        strip_accents=settings.take("strip_accents", (bool, type(None)), None),
+        strip_accents=settings.flag("strip_accents", None),
     )._tokenizer
     _add_tokens(tokenizer, directory, settings, _BERT)
     return tokenizer
 
 
 def byte_level_tokenizer(directory: Path, settings: Settings) -> Any:
-    """GPT-2's, or RoBERTa's and BART's, from vocab.json and merges.txt, with the special tokens in
-    the settings.
+    """Return the tokenizer of GPT-2, RoBERTa or BART from vocab.json and merges.txt.
+
+    Its special tokens are added to the settings.
     """
     library = require("tokenizers", "the tokenizer of a published model")
     tokenizer = library.ByteLevelBPETokenizer(
@@ -71,7 +73,7 @@ def byte_level_tokenizer(directory: Path, settings: Settings) -> Any:
 def _add_tokens(
     tokenizer: Any, directory: Path, settings: Settings, usual: dict[str, str]
 ) -> dict[str, int]:
-    """Add the tokens of added_tokens.json, and mark the special ones: their ids."""
+    """Add the tokens of added_tokens.json, mark the special ones, and return their ids."""
     added = read_if_any(directory / "added_tokens.json")
     for token in sorted(added, key=lambda token: added.integer(token)):
         tokenizer.add_tokens([token])
@@ -81,10 +83,7 @@ def _add_tokens(
         if settings.get(name) is None and tokenizer.token_to_id(token) is not None:
             settings[name] = token
     special = dict.fromkeys(settings.text(name) for name in _ROBERTA if settings.get(name))
-    known = {
-        token: tokenizer.token_to_id(token)
-        for token in special
-        if tokenizer.token_to_id(token) is not None
-    }
-    tokenizer.add_special_tokens(list(known))
-    return known
+    ids = {token: tokenizer.token_to_id(token) for token in special}
+    ids = {token: i for token, i in ids.items() if i is not None}
+    tokenizer.add_special_tokens(list(ids))
+    return ids

@@ -1,4 +1,4 @@
-"""Finding the tokenizer of a published model in its folder."""
+"""Loading the tokenizer of a published model."""
 
 from __future__ import annotations
 
@@ -36,83 +36,79 @@ TOKENIZER_FILES = (
     "sentencepiece.bpe.model",
     "tokenizer.model",
 )
-"""What a folder may hold of a tokenizer; `ModelText.save` writes them as they were."""
-KINDS = (
-    ("tokenizer.json",),
-    ("source.spm", "vocab.json"),
-    ("vocab.txt",),
-    ("vocab.json", "merges.txt"),
+"""Files of a tokenizer in a directory, which `ModelText.save` copies."""
+HOW = (
+    "expected it, or vocab.txt, or vocab.json and merges.txt or source.spm; transformers' "
+    "AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 )
-"""What a tokenizer is made of: the first of these whose files are all there."""
-HOW = "; transformers' AutoTokenizer and its save_pretrained make it of a spiece.model or a tokenizer.model"
 MOST_STEPS, LARGEST_GROWTH = 100, 16
 """Bounds of a normalizer or decoder."""
-MARIAN = {"eos_token": "</s>", "pad_token": "<pad>"}
-"""What is meant where its settings do not say."""
 
 
 def load(directory: str | Path) -> ModelText:
-    """The tokenizer of a folder: tokenizer.json, or as older ones have vocab.txt, vocab.json +
-    merges.txt, source.spm.
+    """Load the tokenizer of a published model.
 
-    Needs the `tokenizers` package, and `sentencepiece` for source.spm.
+    Parameters
+    ----------
+    directory : str or Path
+        It contains tokenizer.json, or as older ones vocab.txt, vocab.json and merges.txt, or
+        source.spm and vocab.json.
+
+    Returns
+    -------
+    ModelText
+        Needs the `tokenizers` package, and `sentencepiece` for source.spm.
     """
     with read_together(directory, "config.json", TOKENIZER_FILES) as source:
         return _load(source)
 
 
 def _load(directory: Path) -> ModelText:
-    more = sorted(
+    templates = sorted(
         path.relative_to(directory).as_posix()
         for path in directory.glob("additional_chat_templates/*.jinja")
     )
-    names = [name for name in (*TOKENIZER_FILES, *more) if os.path.lexists(directory / name)]
+    names = [name for name in (*TOKENIZER_FILES, *templates) if os.path.lexists(directory / name)]
     files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
-        read_text(directory / name)  # an error for what is no text, which the library would take
-    library = require("tokenizers", "the tokenizer of a published model")
-    name = next((names[0] for names in KINDS if files.keys() >= set(names)), "tokenizer.json")
-    path = found_file(
-        directory / name,
-        f"expected it, or vocab.txt, or vocab.json and merges.txt or source.spm{HOW}",
-    )
+        read_text(directory / name)  # the library would accept files that are no text
+    require("tokenizers", "the tokenizer of a published model")
+    makers = {
+        ("tokenizer.json",): _fast_tokenizer,
+        ("source.spm", "vocab.json"): marian_tokenizer,
+        ("vocab.txt",): wordpiece_tokenizer,
+        ("vocab.json", "merges.txt"): byte_level_tokenizer,
+    }
+    needed = next((names for names in makers if files.keys() >= set(names)), ("tokenizer.json",))
+    path = found_file(directory / needed[0], HOW)
     settings = _settings(directory, names)
     with library_errors(f"{path}: not the file of a tokenizer", directory):
-        tokenizer = _tokenizer(path, settings, library)
-        if name == "tokenizer.json":
-            _check_tokenizer(read_json(path), tokenizer)
+        tokenizer = makers[needed](directory, settings)
     return ModelText(tokenizer, settings, files)
 
 
-def _tokenizer(path: Path, settings: Settings, library: Any) -> Any:
-    """A tokenizer from tokenizer.json, or from the files that were customary before."""
-    if path.name == "tokenizer.json":
-        return library.Tokenizer.from_file(str(path))
-    if path.name == "source.spm":
-        settings |= {name: settings.text(name, token) for name, token in MARIAN.items()}
-        return marian_tokenizer(path.parent)
-    return (wordpiece_tokenizer if path.name == "vocab.txt" else byte_level_tokenizer)(
-        path.parent, settings
-    )
+def _fast_tokenizer(directory: Path, _: Settings) -> Any:
+    """Return the tokenizer in tokenizer.json.
 
-
-def _check_tokenizer(settings: Settings, tokenizer: Any) -> None:
-    """Check what the library accepts: ids of two tokens, and special tokens with wrong ids."""
+    The library accepts one id for two tokens, and special tokens with wrong ids; this does not.
+    """
+    library = require("tokenizers", "the tokenizer of a published model")
+    path = directory / "tokenizer.json"
+    tokenizer, settings = library.Tokenizer.from_file(str(path)), read_json(path)
     for part in ("normalizer", "decoder"):
         _check_growth(settings, part)
     vocab, by_id = settings["model"].get("vocab"), dict[int, str]()
     added = [(token["content"], token["id"]) for token in settings.get("added_tokens") or ()]
     for word, i in [*(vocab.items() if isinstance(vocab, dict) else ()), *added]:
         if by_id.setdefault(i, word) != word:
-            raise ValueError(
-                f"{settings.where}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}"
-            )
+            raise ValueError(f"{path}: vocab: {i} is both {by_id[i]!r:.40} and {word!r:.40}")
     for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
         if encoding.ids != [tokenizer.token_to_id(token) for token in encoding.tokens]:
             raise ValueError(
-                f"{settings.where}: post_processor: special_tokens: expected the tokens "
+                f"{path}: post_processor: special_tokens: expected the tokens "
                 f"{listed(encoding.tokens)} with their ids of the vocabulary"
             )
+    return tokenizer
 
 
 def _check_growth(settings: Settings, part: str) -> None:
@@ -153,34 +149,26 @@ def _growth(step: dict[str, Any]) -> float:
 
 
 def _settings(directory: Path, files: Iterable[str]) -> Settings:
-    """tokenizer_config.json, with what special_tokens_map.json has beyond it, "chat_templates" and
-    vocab_size.
+    """Return tokenizer_config.json, completed with the settings of other files.
+
+    These are special_tokens_map.json, the files of chat templates ("chat_templates": by name), and
+    the `vocab_size` of config.json.
     """
-    found = read_if_any(directory / "tokenizer_config.json")
-    found |= {**read_if_any(directory / "special_tokens_map.json"), **found}
-    for name in SPECIAL:  # either a text, or an object with its "content"
-        if isinstance(found.get(name), dict):
-            found[name] = found.object(name).text("content")
-    found["chat_templates"] = _chat_templates(
-        found, [directory / name for name in files if name.endswith(".jinja")]
-    )
-    found["vocab_size"] = read_if_any(directory / "config.json").take(
-        "vocab_size", (int, type(None)), None
-    )
-    return found
-
-
-def _chat_templates(settings: Settings, files: Iterable[Path]) -> dict[str, str]:
-    """The chat templates of a folder, by name; one without a name is called "default"."""
-    found = {}
+    settings = read_if_any(directory / "tokenizer_config.json")
+    settings |= {**read_if_any(directory / "special_tokens_map.json"), **settings}
+    for name in SPECIAL:  # a string, or an object with its "content"
+        if isinstance(settings.get(name), dict):
+            settings[name] = settings.object(name).text("content")
+    templates = {}
     if isinstance(settings.get("chat_template"), list):
-        several = [
-            Settings(t, f"{settings.where}: chat_template")
-            for t in settings.list("chat_template", dict)
-        ]
-        found = {template.text("name"): template.text("template") for template in several}
-    elif (template := settings.text("chat_template", None)) is not None:
-        found = {"default": template}
-    return found | {
-        "default" if f.name == "chat_template.jinja" else f.stem: read_text(f) for f in files
-    }
+        for data in settings.list("chat_template", dict):
+            template = Settings(data, f"{settings.where}: chat_template")
+            templates[template.text("name")] = template.text("template")
+    elif (source := settings.text("chat_template", None)) is not None:
+        templates["default"] = source
+    for path in (directory / name for name in files if name.endswith(".jinja")):
+        name = "default" if path.name == "chat_template.jinja" else path.stem
+        templates[name] = read_text(path)
+    vocab_size = read_if_any(directory / "config.json").integer("vocab_size", None)
+    settings |= {"chat_templates": templates, "vocab_size": vocab_size}
+    return settings

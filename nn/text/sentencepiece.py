@@ -1,4 +1,4 @@
-"""Marian's folders: text cut up by a SentencePiece model (Kudo, Richardson 2018, arXiv:1808.06226)."""
+"""Marian's tokenizers: SentencePiece models (Kudo, Richardson 2018, arXiv:1808.06226)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.io.json import read_json
+from minigrad.io.json import Settings, read_json
 from minigrad.io.reading import read_bytes
 
 from .tokenize import library_errors
@@ -17,7 +17,7 @@ __all__ = ["marian_tokenizer"]
 
 
 def _model_in(path: Path) -> Any:
-    """The SentencePiece model in a file, which was tried."""
+    """Return the SentencePiece model of a file."""
     library = require("sentencepiece", "a tokenizer with source.spm")
     data = read_bytes(path)
     with library_errors(f"{path}: not a SentencePiece model"):
@@ -30,13 +30,14 @@ def _model_in(path: Path) -> Any:
     return model
 
 
-def marian_tokenizer(directory: Path) -> Any:
-    """A tokenizer for a Marian folder: text is cut up by source.spm, numbered by vocab.json, and
-    ends in EOS.
+def marian_tokenizer(directory: Path, settings: Settings) -> Any:
+    """Return Marian's tokenizer: pieces by source.spm, ids by vocab.json, and EOS at the end.
 
     A text can begin with a token such as ">>fra<<": the language to translate to. Needs the
-    `tokenizers` and the `sentencepiece` package.
+    `tokenizers` and the `sentencepiece` package. The special tokens are added to the settings.
     """
+    for name, token in {"eos_token": "</s>", "pad_token": "<pad>"}.items():
+        settings[name] = settings.text(name, token)
     library = require("tokenizers", "the tokenizer of a published model")
     vocabulary, special = read_json(directory / "vocab.json"), ["</s>", "<unk>", "<pad>"]
     ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
