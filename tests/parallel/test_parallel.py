@@ -108,6 +108,48 @@ def test_learning_rates_and_gradients_that_only_some_shards_have() -> None:
         assert a.tolist() == [-5, -5] and b.tolist() == [-2, -2]
 
 
+@pytest.mark.parametrize("small", [True, False], ids=["alone", "together"])
+def test_processes_count_the_steps_of_each_parameter(
+    monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    """Parameters that get gradients at different steps, and from different shards."""
+    monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if small else 0)
+    monkeypatch.setattr(optim.optimizer, "BLOCK", 2)
+    leaves, others = ([Tensor(np.ones(3), True) for _ in range(3)] for _ in range(2))
+    adam, plain = (optim.Adam(ps, lr=0.1, amsgrad=True) for ps in (leaves, others))
+
+    def loss(ps: list[Tensor], which: list[int]) -> Tensor:
+        return mg.stack([(ps[i] ** 2).sum() * (i + 1.0) for i in which]).sum()
+
+    with DataParallel(adam, lambda which: loss(leaves, which), model=None) as together:
+        for shards in ([[0], [0]], [[0], [2]], [[1, 2], [0]], [[2], [1]], [[0, 1, 2], [0]]):
+            together.backward(shards)
+            plain.zero_grad()
+            for which in shards:
+                loss(others, which).backward()
+            assert together.step() == pytest.approx(plain.step(), rel=1e-12)
+            for p, q in zip(leaves, others):
+                np.testing.assert_allclose(p.data, q.data, rtol=1e-12)
+    assert adam._groups[0].steps == plain._groups[0].steps == [4, 3, 4]
+
+
+@pytest.mark.parametrize("small", [True, False], ids=["alone", "together"])
+def test_a_step_of_processes_that_overflows_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    monkeypatch.setattr(parallel.forked, "_SMALL", 1 << 20 if small else 0)
+    monkeypatch.setattr(optim.optimizer, "BLOCK", 1)
+    p = Tensor(np.ones(4, np.float32), True)
+    adam = optim.Adam([p])
+    factors = np.array([1e-3, 1.0, 1.0, 1e30], np.float32)
+    with DataParallel(adam, lambda s: (p * factors).sum(), model=None) as together:
+        together.backward([0, 0])
+        with pytest.raises(OverflowError, match="Adam: float32 cannot hold the step"):
+            together.step()
+    assert p.tolist() == [1, 1, 1, 1] and not adam.state_dict()["arrays"]["0.exp_avg"].any()
+    assert adam._groups[0].steps == [0]
+
+
 def test_failures_are_told_and_leave_nothing_running() -> None:
     a = Tensor(np.ones(2), True)
 
