@@ -113,7 +113,11 @@ class RunState:
         if self.average is not None:
             _load(path, "average", self.average.load_state_dict, parts["average"])
         if self.schedule is not None:
+            rates = [group["lr"] for group in self.optimizer.param_groups]
             _load(path, "schedule", self.schedule.load_state_dict, schedule)
+            now = [group["lr"] for group in self.optimizer.param_groups]
+            if now != rates and "lr" in (schedule or {}):
+                raise ValueError(f"{path}: lr must be that of the schedule, {now}, got {rates}")
         _load(path, "generators", self._set_generators, numbers.get("generators", []))
         _load(path, "random", _set_random, numbers.get("random"))
         self.counters = counters
