@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -462,6 +462,40 @@ class ModelConfig:
         """Return the factor of the embeddings."""
         scale = self.embeddings.scale
         return (math.sqrt(self.d_model) if scale else 1.0) if isinstance(scale, bool) else scale
+
+    def effective(self: C) -> C:
+        """Return the configuration with the value that takes effect in place of each None."""
+        positions, attention = cast(PositionConfig, self.positions), self.attention
+        bias = self.bias if attention.bias is None else attention.bias
+        if isinstance(bias, str):
+            letters = "".join(letter for letter in "qkvo" if letter in bias)
+            bias = {"": False, "qkvo": True}.get(letters, letters)
+        changes: dict[str, Any] = {}
+        if getattr(self, "head_dropout", 0) is None:
+            changes["head_dropout"] = self.dropout
+        if positions.kind == "rotary":
+            rotary_dim = positions.rotary_dim or self.size_of_head
+            changes["positions"] = replace(positions, rotary_dim=rotary_dim)
+        dropout = self.dropout if self.activation_dropout is None else self.activation_dropout
+        return replace(
+            self,
+            activation_dropout=dropout,
+            final_norm=self.has_final_norm,
+            attention=replace(
+                attention,
+                num_kv_heads=attention.num_kv_heads or self.num_heads,
+                head_dim=self.size_of_head,
+                scale=attention.scale or self.size_of_head**-0.5,
+                bias=bias,
+                dropout=self.dropout if attention.dropout is None else attention.dropout,
+            ),
+            embeddings=replace(
+                self.embeddings,
+                scale=self.embedding_factor,
+                size=self.embeddings.size or self.d_model,
+            ),
+            **changes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,28 @@ from ..layers.module import Module
 from ..models.base import Model
 from ..models.weights import fit_weights
 from .families import FAMILIES
+from .family import StoredArray, expect_values
+from .load import Origin
 from .lora import LoRALinear, adapt, check_plain, ends_in, heads_of, linears_of
-from .save import Origin, adopted
-from .tables import Place, check_supported
+from .save import origin_of_trained
 
 __all__ = ["load_adapter", "save_adapter"]
 
 _STEM = "base_model.model."
-_SUPPORTED = """
-=bias:none =use_dora:false =use_qalora:false =use_bdlora:null|false =lora_bias:false =alora_invocation_tokens:null
-=arrow_config:null =kasa_config:null =monteclora_config:null =velora_config:null =layer_replication:null
-=init_lora_weights:true|false|null|gaussian|orthogonal|eva
-"""
+_SUPPORTED = {
+    "bias": ("none",),
+    "use_dora": (False,),
+    "use_qalora": (False,),
+    "use_bdlora": (None, False),
+    "lora_bias": (False,),
+    "alora_invocation_tokens": (None,),
+    "arrow_config": (None,),
+    "kasa_config": (None,),
+    "monteclora_config": (None,),
+    "velora_config": (None,),
+    "layer_replication": (None,),
+    "init_lora_weights": (True, False, None, "gaussian", "orthogonal", "eva"),
+}
 """Where the adapters are all that is added: others also change the weights below them, as PiSSA and
 OLoRA do.
 """
@@ -42,8 +53,8 @@ def _their_maps(model: Model, origin: Origin) -> dict[str, dict[str, Any]]:
     """Their linear maps, by name, each as those of ours that it is made of, by their names."""
     linears, ends = linears_of(model), ".weight"
     found = {
-        theirs: [o.removesuffix(ends) for o in place.ours]
-        for theirs, place in origin.places.items()
+        theirs: [o.removesuffix(ends) for o in stored.parameters]
+        for theirs, stored in origin.arrays.items()
     }
     return {
         theirs.removesuffix(ends): {name: linears[name] for name in ours}
@@ -67,7 +78,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
         raise ValueError(
             "save_adapter: the model has no adapters, but for a head's; nn.lora adds them"
         )
-    origin = model.origin or adopted(model)
+    origin = model.origin or origin_of_trained(model)
     maps = _their_maps(model, origin)
     heads = [
         theirs
@@ -83,7 +94,7 @@ def save_adapter(directory: str | Path, model: Model, base: str = "") -> None:
             whole = parts[0].merged() if isinstance(parts[0], LoRALinear) else parts[0]
             arrays |= {f"{_STEM}{theirs}.{leaf}": p.data for leaf, p in whole.named_parameters()}
         elif adapted := [part for part in parts if isinstance(part, LoRALinear)]:
-            a, b = _joined(parts, origin.places[f"{theirs}.weight"])
+            a, b = _joined(parts, origin.arrays[f"{theirs}.weight"])
             arrays |= {f"{_STEM}{theirs}.lora_A.weight": a, f"{_STEM}{theirs}.lora_B.weight": b}
             sizes[theirs] = len(a), adapted[0].scale * len(a)
     settings = _adapter_settings(origin, first, sizes, heads, base)
@@ -107,16 +118,14 @@ def _check_kept(model: Model, origin: Origin, heads: Mapping[str, Mapping[str, L
         for n, p in model.named_parameters()
         if p.requires_grad and ".lora_" not in n and id(p) not in kept
     ]
-    if left := left + [
-        name for name in heads if len(heads[name]) > 1 or origin.places[f"{name}.weight"].mark
-    ]:
+    if left := left + [name for name in heads if not origin.arrays[f"{name}.weight"].is_plain]:
         raise ValueError(
             f"save_adapter: {listed(left)} is trained too, which an adapter does not hold; see "
             "nn.save"
         )
 
 
-def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarray]:
+def _joined(parts: Sequence[Linear], stored: StoredArray) -> tuple[np.ndarray, np.ndarray]:
     """One adapter for maps of one array: their A below one another, their B along a diagonal, in
     its order of rows.
 
@@ -126,7 +135,9 @@ def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarr
     if len(adapters) == len(parts) and all(
         np.array_equal(x.lora_a.data, adapters[0].lora_a.data) for x in adapters
     ):
-        return adapters[0].lora_a.data, place.rows.join([x.lora_b.data for x in adapters])
+        return adapters[0].lora_a.data, replace(stored, transposed=False).join(
+            [x.lora_b.data for x in adapters]
+        )
     a = np.concatenate([adapter.lora_a.data for adapter in adapters])
     rows, column = list[np.ndarray](), 0
     for part in parts:
@@ -134,7 +145,7 @@ def _joined(parts: Sequence[Linear], place: Place) -> tuple[np.ndarray, np.ndarr
         if isinstance(part, LoRALinear):
             rows[-1][:, column : column + part.rank] = part.lora_b.data
             column += part.rank
-    return a, place.rows.join(rows)
+    return a, replace(stored, transposed=False).join(rows)
 
 
 def _adapter_settings(
@@ -177,12 +188,12 @@ def _load_adapter(directory: Path, model: Model) -> Model:
         "expected a folder with adapter_config.json and adapter_model.safetensors",
     )
     settings.text("peft_type", choices=["LORA"])
-    check_supported(_SUPPORTED, settings)
+    expect_values(settings, _SUPPORTED)
     if (dropout := settings.number("lora_dropout", 0.0, 0)) >= 1:
         settings.fail("lora_dropout", "less than 1")
     check_plain(model)
     file, expected = SafetensorsFile(directory / "adapter_model.safetensors"), Module()
-    origin = model.origin or adopted(model)
+    origin = model.origin or origin_of_trained(model)
     maps = _their_maps(model, origin)
     modules, pairs = _expected(file, maps, settings)
     vars(expected).update(modules)
@@ -190,7 +201,8 @@ def _load_adapter(directory: Path, model: Model) -> Model:
     adapters: dict[str, LoRALinear] = {}
     for path, (a, b, scale) in pairs.items():
         shapes = [(part.out_features, a.out_features) for part in maps[path].values()]
-        rows = origin.places[f"{path}.weight"].rows.split(b.weight.data, shapes)
+        stored = replace(origin.arrays[f"{path}.weight"], transposed=False)
+        rows = stored.split(b.weight.data, shapes)
         for (name, part), own in zip(maps[path].items(), rows):  # all of A, and its own rows of B
             adapters[name] = adapter = LoRALinear(part, a.out_features, scale, dropout=dropout)
             adapter.lora_a.data[...], adapter.lora_b.data[...] = a.weight.data, own

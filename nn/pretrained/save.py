@@ -1,9 +1,7 @@
-"""Saving: a model to a folder that others load, as it came or as one of a family that they know."""
+"""Saving: a model to a directory that others load."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +9,17 @@ import numpy as np
 
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
-from minigrad.io.reading import FileCopies
 from minigrad.io.shards import WEIGHT_FILES, write_shards
 
 from ..models.base import Model
 from ..models.config import LanguageModelConfig, TransformerConfig
+from ..models.weights import flat_settings
 from ..text.loading import TOKENIZER_FILES
-from .families import FAMILIES, HEADS
-from .tables import Place, explicit, new_name, places, rules_of, write_table
+from .families import FAMILIES
+from .family import ENCODERS
+from .load import Origin, new_origin, read_config
 
 __all__ = ["save"]
-
-
-@dataclass
-class Origin:
-    """Where a model was loaded from, as far as saving it needs to know.
-
-    `settings` are those of its config.json; `places` tells, by the names of the file, which
-    parameters its arrays hold, `kept` has those that the model does not use, `files` those beside
-    the weights. `generation` holds the settings that `read_generation_config` returns.
-    """
-
-    family: str
-    settings: dict[str, Any]
-    head: str
-    places: dict[str, Place]
-    kept: dict[str, np.ndarray] = field(default_factory=dict)
-    files: FileCopies = field(default_factory=lambda: FileCopies("."))
-    generation: Settings | None = None
 
 
 def save(
@@ -49,17 +30,26 @@ def save(
     dtype: str | None = None,
     max_shard_size: int | str = "50GB",
 ) -> None:
-    """Write a model into a folder that transformers, and all that read its files, can load.
+    """Write a model into a directory that transformers, and all that read its files, can load.
 
-    A model that `nn.load` gave is saved in the names and with the settings of the folder that it
-    came from; one that was trained here as a Llama, Qwen2, GPT-2, GPT-NeoX, Marian, ViT, BERT or
-    DistilBERT folder, whichever it fits. `text`, from `nn.text.load`, has its files written beside
-    it. `dtype` is that of the weights in the file, such as "bfloat16"; None: that of the model.
-    Weights of more than `max_shard_size` bytes (or "200MB", "5GB") are written into several files
-    with an index.
+    A model that `nn.load` gave is saved with the names and the config.json of its directory. One
+    that was trained here is saved as GPT-2, Llama, Marian or BERT, if it has a form of these.
 
     All files are replaced together: after an error or a kill, `nn.load` finds the old model or the
     new one. A kill can leave a directory `.RANDOM.part`, which may be deleted.
+
+    Parameters
+    ----------
+    directory : str or Path
+        A directory, which is made if it does not exist.
+    model : Model
+        A model of nn.
+    text : optional
+        A tokenizer of `nn.text.load`, whose files are written beside the model.
+    dtype : str, optional
+        Type of the weights in the file, such as "bfloat16". Default: that of the model.
+    max_shard_size : int or str
+        Weights of more bytes, such as "200MB", are written into several files with an index.
     """
     if not isinstance(model, Model):
         raise TypeError(
@@ -79,7 +69,7 @@ def save(
             "save: the model has adapters; make them part of it by merge_lora, or keep them by "
             "save_adapter"
         )
-    origin = model.origin or adopted(model)
+    origin = model.origin or origin_of_trained(model)
     stored = dtype or model.config.dtype
     names = {"dtype", "torch_dtype"} & set(origin.settings) or {"torch_dtype"}
     settings = {**origin.settings, **dict.fromkeys(names, stored)}
@@ -93,76 +83,52 @@ def save(
 
 
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
-    """All arrays of the file, by their names."""
+    """Return all arrays of the file, by their names."""
     own = {name: p.data for name, p in model.named_parameters()}
-    if model.config.positions.kind == "sinusoidal":
-        own = {name: _in_halves(name, array, model.config.d_model) for name, array in own.items()}
-    return {
-        name: place.join([own[o] for o in place.ours]) for name, place in origin.places.items()
-    } | origin.kept
+    arrays = {
+        name: stored.join([own[parameter] for parameter in stored.parameters])
+        for name, stored in origin.arrays.items()
+    }
+    return arrays | origin.kept
 
 
-def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) -> Origin:
-    """That of a model with a head that no folder holds, as one of the family of this name.
+def origin_of_trained(model: Model) -> Origin:
+    """Return the origin of a model that was trained here: as GPT-2, Llama, Marian or BERT.
 
-    Its weights are placed by the tables, but those of adapters, which are nowhere; `settings` are
-    theirs.
-    """
-    family, config, kept = FAMILIES[name], model.config, dict[str, np.ndarray]()
-    settings = {**settings, "architectures": [family.base + family.suffixes[head]]}
-    if head in ("classes", "tokens") and len(settings.get("id2label") or {}) != config.num_classes:
-        settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
-        settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
-    table = family.heads.get(head, "") + "\n" + family.table(config)
-    rules = rules_of(table, "" if head == "none" else family.prefix)
-    for rule in rules:
-        if head == "none" and rule.mark == "zeros":
-            kept[f"{rule.theirs}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
-            kept[f"{rule.theirs}.bias"] = np.zeros(config.d_model, config.dtype)
-    names = (name for name, _ in model.named_parameters() if ".lora_" not in name)
-    return Origin(
-        name, settings, head, places((name, *new_name(name, rules)) for name in names), kept
-    )
-
-
-def adopted(model: Model) -> Origin:
-    """The settings under which a model is one of its family's, of those that training here can
-    give.
-
-    A ValueError lists what the family does not have.
+    A ValueError lists the options that the family does not have.
     """
     config: Any = model.config
-    head, settings = "", dict[str, Any]()
+    head = ""
     if isinstance(config, LanguageModelConfig):
-        name = "gpt_neox" if model.config.positions.kind == "rotary" else "gpt2"
-        if config.norm == "rms":
-            name = "qwen2" if explicit(config)["attention_bias"] == "qkv" else "llama"
-        elif name == "gpt_neox":
-            settings["rotary_pct"] = config.rotary().rotary_dim / config.size_of_head
+        name = "llama" if config.norm == "rms" else "gpt2"
     elif isinstance(config, TransformerConfig):
-        name, settings = "marian", _of_marian(config)
+        name = "marian"
     else:
-        head = next(head for head, kind in reversed(HEADS.items()) if isinstance(model, kind))
-        name = "vit" if config.patch_size else "bert" if config.num_types else "distilbert"
-    family = FAMILIES[name]
+        name = "bert"
+        head = next(h for h, kind in reversed(ENCODERS.items()) if isinstance(model, kind))
+    family, config = FAMILIES[name], config.effective()
+    ends = config.end_ids
     settings = {
         "model_type": name,
-        **write_table(family.settings, config),
+        **family.hf_config(config),
         "bos_token_id": config.bos_id,
-        **settings,
+        **{key: getattr(config, ours) for ours, key in family.tokens.items()},
+        "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
-    expected, found = (
-        _essence(family.config(Settings(settings, f"save: {family.base}"))),
-        _essence(config),
-    )
+    loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
+    expected, present = flat_settings(loaded.to_dict()), flat_settings(config.to_dict())
     if head == "classes":
-        expected |= family.classes
-        found |= {name: getattr(config, name) for name in family.classes}
-    if differ := {
-        name: value for name, value in found.items() if expected.get(name, value) != value
-    }:
+        expected |= family.classifier
+    else:
+        expected |= {key: present[key] for key in family.classifier}
+    differing = {
+        key: value
+        for key, value in present.items()
+        if value != expected[key] and key not in _FREE and not key.endswith("dropout")
+    }
+    if differing:
         text = ", ".join(
-            f"{name}={value!r} (expected {expected[name]!r})" for name, value in differ.items()
+            f"{key}={value!r} (expected {expected[key]!r})" for key, value in differing.items()
         )
         raise ValueError(
             f"save: not a model that {family.base} can describe: {text}; nn.save_weights keeps any"
@@ -170,42 +136,5 @@ def adopted(model: Model) -> Origin:
     return new_origin(name, model, head, settings)
 
 
-def _of_marian(config: TransformerConfig) -> dict[str, Any]:
-    return {
-        "share_encoder_decoder_embeddings": config.tie == "all", "tie_word_embeddings": config.tie in ("all", "target"),
-        "scale_embedding": bool(config.embeddings.scale), "forced_eos_token_id": None, "is_encoder_decoder": True,
-    }  # fmt: skip
-
-
-def _essence(config: Any) -> dict[str, Any]:
-    """What a configuration says about the results of its model, each thing said in one way."""
-    passing = ("dropout", "dtype", "pruned_heads", "num_classes", "pool", "head_activation")
-    kinds = [kind for kind in ("rotary", "relative") if kind not in config.positions.kind]
-    essence = {
-        name: value for name, value in explicit(config).items()
-        if name not in passing and not name.endswith("_dropout") and not any(kind in name for kind in kinds)
-    }  # fmt: skip
-    if config.positions.kind == "sinusoidal":  # in another order: see _in_halves
-        essence["positions"] = "sinusoidal_halves"
-    return essence | {
-        "scale_embedding": round(config.embedding_factor, 9),
-        "eos_id": config.end_ids,
-    }
-
-
-def _in_halves(name: str, array: np.ndarray, d_model: int) -> np.ndarray:
-    """A parameter of a model with interleaved sines and cosines, for one that has all sines before
-    all cosines.
-
-    The d_model numbers of a position are put in another order wherever they appear: as columns of
-    what reads them, as rows of what writes them.
-    """
-    order = np.r_[0:d_model:2, 1:d_model:2]
-    writes = any(f".{part}." in name for part in ("out_proj", "linear2")) or ".norm" in name
-    reads = any(
-        f".{part}." in f".{name}"
-        for part in ("tokens", "q_proj", "k_proj", "v_proj", "linear1", "gate")
-    )
-    if writes:
-        return array[order]
-    return array[:, order] if array.ndim > 1 and (reads or name == "output.weight") else array
+_FREE = ("dtype", "pruned_heads", "num_classes")
+"""Options that config.json does not have, or has elsewhere."""

@@ -15,35 +15,38 @@ from minigrad.io.reading import printable
 from ..layers import init
 from ..layers.linear import Identity, Linear
 from ..layers.module import ModuleDict
-from ..models.config import EncoderConfig, TransformerConfig
+from ..models.transformer import Transformer
 from ..models.weights import load_weights
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
 from .families import FAMILIES
+from .family import expect_values
 from .load import HOW, load
 from .sentence_encoder import SIMILARITIES, SentenceEncoder
-from .tables import check_supported
 
 __all__ = ["sentence_encoder"]
 
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 _POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}  # ours by their names
 _ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": Identity(), "ReLU": mg.relu}
-_TRANSFORMER = """
-=transformer_task:feature-extraction
-=module_output_name:token_embeddings|null
-=modality_config:null|{"text":{"method":"forward","method_output_name":"last_hidden_state"}}
-=processing_kwargs:null|{}
-=query_length:null
-=document_length:null
-=query_expansion:null
-"""
-_AFTER_POOLING = """
-=module_input_name:sentence_embedding|null
-=module_output_name:sentence_embedding|null
-=use_residual:false
-"""
-"""What of the settings of modules is supported, in the form of `tables`."""
+_TRANSFORMER: dict[str, tuple[Any, ...]] = {
+    "transformer_task": ("feature-extraction",),
+    "module_output_name": ("token_embeddings", None),
+    "modality_config": (
+        None,
+        {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    ),
+    "processing_kwargs": (None, {}),
+    "query_length": (None,),
+    "document_length": (None,),
+    "query_expansion": (None,),
+}
+_AFTER_POOLING = {
+    "module_input_name": ("sentence_embedding", None),
+    "module_output_name": ("sentence_embedding", None),
+    "use_residual": (False,),
+}
+"""Supported values of the settings of modules; the first is the default."""
 
 
 def sentence_encoder(directory: str | Path) -> SentenceEncoder:
@@ -59,12 +62,13 @@ def sentence_encoder(directory: str | Path) -> SentenceEncoder:
 
 def _sentence_encoder(directory: Path, source: Path) -> SentenceEncoder:
     settings = read_json(source / "config.json", HOW)
-    kind = getattr(FAMILIES.get(settings.text("model_type", "")), "kind", None)
-    if kind is TransformerConfig:
+    family = FAMILIES.get(settings.text("model_type", ""))
+    models = {} if family is None else family.models
+    if Transformer in models.values():
         settings.fail("model_type", "an encoder or a language model")
     path, model = (
         directory / "modules.json",
-        load(directory, "none" if kind is EncoderConfig else ""),
+        load(directory, "none" if "none" in models else ""),
     )
     options = _use(directory)
     if os.path.lexists(path):
@@ -80,7 +84,7 @@ def _sentence_encoder(directory: Path, source: Path) -> SentenceEncoder:
 def _use(directory: Path) -> dict[str, Any]:
     """What is put before sentences, and how their vectors are compared."""
     settings = read_if_any(directory / "config_sentence_transformers.json")
-    check_supported("=model_type:SentenceTransformer", settings)
+    expect_values(settings, {"model_type": ("SentenceTransformer",)})
     prompts = settings.object("prompts", Settings({}, settings.where))
     return {
         "prompts": {name: prompts.text(name, "") for name in prompts},
@@ -112,7 +116,7 @@ def _modules(path: Path, width: int) -> dict[str, Any]:
         maps.append(_dense(folder, width))
         width = maps[-1][0].out_features
     if kinds[-1] == "Normalize":
-        check_supported(_AFTER_POOLING, read_if_any(folders[-1] / "config.json"))
+        expect_values(read_if_any(folders[-1] / "config.json"), _AFTER_POOLING)
     return {**pooling, "maps": maps, "normalize": kinds[-1] == "Normalize"}
 
 
@@ -122,7 +126,7 @@ def _transformer(directory: Path, text: ModelText) -> int | None:
     """
     paths = [directory / f"sentence_{kind}_config.json" for kind in _KINDS]
     settings = read_if_any(next(filter(os.path.lexists, paths), paths[0]))
-    check_supported(_TRANSFORMER, settings)
+    expect_values(settings, _TRANSFORMER)
     if settings.flag("do_lower_case", False):
         normalizer = text.tokenizer.normalizer
         if normalizer is None or "A" in normalizer.normalize_str("A"):
@@ -152,7 +156,7 @@ def _pooling(settings: Settings, width: int) -> dict[str, Any]:
 def _dense(folder: Path, width: int) -> tuple[Linear, Any]:
     """A linear map from vectors of this width, and the function that follows."""
     settings = read_json(folder / "config.json")
-    check_supported(_AFTER_POOLING, settings)
+    expect_values(settings, _AFTER_POOLING)
     function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(
         "."
     )[2]

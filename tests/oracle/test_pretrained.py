@@ -22,7 +22,7 @@ transformers = pytest.importorskip(
 GENERATES = [
     name
     for name in MODELS
-    if FAMILIES[name.partition(",")[0]].heads.keys() == {""} and name != "gpt2, bare"
+    if FAMILIES[name.partition(",")[0]].models.keys() == {""} and name != "gpt2, bare"
 ]
 IN_FLOAT32 = {
     "gemma",
@@ -90,17 +90,20 @@ def test_gradients(folders: Any, name: str) -> None:
         theirs.float()
     own = dict(ours.named_parameters())
     most = max(np.abs(grad).max() for grad in grads.values())
-    for their_name, place in ours.origin.places.items():
+    for their_name, stored in ours.origin.arrays.items():
         if their_name == "final_logits_bias":  # a buffer of theirs
-            assert own[place.ours[0]].grad is None
+            assert own[stored.parameters[0]].grad is None
             continue
-        parts = [np.zeros(own[o].shape) if own[o].grad is None else own[o].grad for o in place.ours]
+        parts = [
+            np.zeros(own[o].shape) if own[o].grad is None else own[o].grad
+            for o in stored.parameters
+        ]
         grad = grads.get(their_name, np.zeros(()))
         largest = max(
             np.abs(grad).max(), 1e-3 * most
         )  # the gradient of a key's bias is zero but for rounding
         np.testing.assert_allclose(
-            place.join(parts) / largest, grad / largest, atol=1e-5, err_msg=their_name
+            stored.join(parts) / largest, grad / largest, atol=1e-5, err_msg=their_name
         )
 
 
@@ -108,7 +111,7 @@ def test_that_the_gradients_of_all_are_compared(folders: Any) -> None:
     for name in ("bert, classes", "vit, classes", "gpt2", "qwen3", "bart"):
         theirs, path = folders(name)
         assert {name_in_file(theirs, n) for n, _ in theirs.named_parameters()} <= set(
-            nn.load(path).origin.places
+            nn.load(path).origin.arrays
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from published import MODELS, make, results
 import nn
 from minigrad.io.json import Settings
 from nn.pretrained.families import FAMILIES
-from nn.pretrained.tables import explicit
+from nn.pretrained.family import HARMLESS
+from nn.pretrained.load import read_config
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
 transformers = pytest.importorskip(
@@ -139,18 +139,93 @@ def test_what_heads_drop_in_training(tmp_path: Path, name: str, head: str) -> No
 def test_what_config_json_does_not_say_is_as_transformers_has_it(name: str) -> None:
     """A configuration of sizes alone, and all settings as transformers' own class then has them, are one."""
     kind, family = transformers.CONFIG_MAPPING[name], FAMILIES[name]
-    words = re.sub(
-        r" =(\w+):(num_heads|d_ff|d_model)\b", r" \1", family.settings
-    )  # what must be as another
-    required = re.findall(r"(?:^|\s|=)(\w+)(?=\s|$)", re.sub(r"\S+:\S*", "", words))
-    turns = "rotary" in family.settings and name != "phi3"  # which knows a scaling of its own alone
-    for said in UNSAID if turns else UNSAID[:1]:
+    default = json.loads(kind().to_json_string(use_diff=False))
+    required = [key for key in default if not is_read_without(family, default, key)]
+    turns = {"rope_theta", "rotary_emb_base"} & family.defaults.keys()
+    for said in UNSAID if turns and name != "phi3" else UNSAID[:1]:  # its scaling is its own
+        if {"use_sliding_window", "rope_theta"} & said.keys() - family.defaults.keys():
+            continue  # refused
         whole = json.loads(kind(**copy.deepcopy(said)).to_json_string(use_diff=False))
-        sizes = {setting: whole[setting] for setting in required if setting in whole}
+        sizes = {key: whole[key] for key in required}
         expected, found = (
-            explicit(family.config(Settings(s, "config.json"))) for s in (whole, sizes | said)
+            read_config(Settings(s, "config.json"), family).effective()
+            for s in (whole, sizes | said)
         )
         assert found == expected, said
+
+
+def is_read_without(family: Any, settings: dict[str, Any], key: str) -> bool:
+    try:
+        read_config(Settings({k: v for k, v in settings.items() if k != key}, "x"), family)
+    except ValueError as error:
+        assert f"{key} is missing" in str(error)
+        return False
+    return True
+
+
+KEPT = {"architectures", "dtype", "id2label", "label2id", "return_dict", "tokenizer_class", "output_attentions",
+        "output_hidden_states", "pooler_output_size", "problem_type"}  # fmt: skip
+"""Harmless keys that are not changed: they name things, or outputs have another form."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_harmless_keys_change_nothing_in_transformers(tmp_path: Path, name: str) -> None:
+    """All harmless keys that a configuration class has are changed at once; their outputs stay."""
+    made = make(transformers, torch, name)
+    made.save_pretrained(tmp_path)
+    family = FAMILIES[made.config.model_type]
+    own = json.loads(made.config.to_json_string(use_diff=False))
+    changes: dict[str, Any] = {}
+    for key in ((HARMLESS | family.harmless) & own.keys()) - KEPT:
+        value = own[key]
+        if isinstance(value, bool):
+            changes[key] = not value
+        elif isinstance(value, (int, float)):
+            changes[key] = (
+                (value - 1 if value > 1 else value + 1) if isinstance(value, int) else 0.7
+            )
+    assert changes
+    expected, _, real = results(torch, made, nn.load(tmp_path))
+    path = tmp_path / "config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | changes))
+    options = {"output_loading_info": True, "dtype": torch.float32}
+    theirs, report = type(made).from_pretrained(tmp_path, **options)
+    if any(report.values()):  # weights that were tied are drawn: there is nothing to compare
+        del changes["tie_word_embeddings"]
+        path.write_text(json.dumps(settings | changes))
+        theirs, report = type(made).from_pretrained(tmp_path, **options)
+    assert not any(report.values())
+    same, found, _ = results(torch, theirs.eval(), nn.load(tmp_path))
+    close(same.detach().numpy()[real], expected.detach().numpy()[real], str(changes))
+    close(found.data[real], expected.detach().numpy()[real], str(changes))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_all_keys_of_the_configuration_class_are_known(name: str) -> None:
+    default = json.loads(transformers.CONFIG_MAPPING[name]().to_json_string(use_diff=False))
+    read_config(Settings(default, "config.json"), FAMILIES[name])
+
+
+def test_granite_is_refused_as_llama() -> None:
+    """Four of its keys scale what Llama does not; as a line of Llama it would give other logits."""
+    granite = transformers.GraniteConfig(
+        embedding_multiplier=12.0,
+        logits_scaling=8.0,
+        residual_multiplier=0.2,
+        attention_multiplier=0.1,
+    )
+    settings = json.loads(granite.to_json_string(use_diff=False))
+    with pytest.raises(ValueError, match="keys must be known to the family") as error:
+        read_config(Settings(settings, "config.json"), FAMILIES["llama"])
+    for key in (
+        "embedding_multiplier",
+        "logits_scaling",
+        "residual_multiplier",
+        "attention_multiplier",
+    ):
+        assert f"'{key}'" in str(error.value)
 
 
 def test_settings_of_phi3_and_gemma(tmp_path: Path) -> None:

@@ -382,7 +382,6 @@ def test_a_head_for_a_bare_encoder_is_for_all_to_load(tmp_path: Path, name: str)
 _LLAMA: dict[str, Any] = {
     "norm": "rms", "norm_eps": 1e-6, "gated": True, "activation": "silu", "bias": False, "positions": "rotary",
 }  # fmt: skip
-_NEOX: dict[str, Any] = {"positions": "rotary", "activation": "gelu", "tie": False}
 _BERT: dict[str, Any] = {
     "positions": "learned", "embeddings": nn.EmbeddingConfig(scale=False, norm=True), "activation": "gelu",
     "norm_eps": 1e-12,
@@ -391,12 +390,11 @@ MADE_HERE: list[tuple[str, type[nn.Module], Any]] = [
     ("GPT2LMHeadModel", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32)),
     ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(num_kv_heads=2), tie=False, **_LLAMA)),
     ("LlamaForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(bias="vkqo"), **_LLAMA)),
-    ("Qwen2ForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 16, 4, 2, 32, attention=nn.AttentionConfig(bias="vkq"), **_LLAMA)),
-    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, **_NEOX)),
-    ("GPTNeoXForCausalLM", nn.LanguageModel, nn.LanguageModelConfig(VOCAB, 32, 4, 2, 32, parallel=True, **{**_NEOX, "positions": nn.PositionConfig(kind="rotary", rotary_dim=6)})),
-    ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32)),
+    ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32, positions="sinusoidal_halves")),
+    ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32, tie="target", positions="sinusoidal_halves")),
+    ("MarianMTModel", nn.Transformer, nn.TransformerConfig(VOCAB, VOCAB, 16, 4, 2, 3, 32, tie="all", positions="sinusoidal_halves")),
     ("BertForMaskedLM", nn.MaskedLanguageModel, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_types=2, **_BERT)),
-    ("DistilBertForTokenClassification", nn.TokenClassifier, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_classes=3, **_BERT)),
+    ("BertForTokenClassification", nn.TokenClassifier, nn.EncoderConfig(VOCAB, 16, 4, 2, 32, num_types=2, num_classes=3, **_BERT)),
 ]  # fmt: skip
 
 

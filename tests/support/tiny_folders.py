@@ -70,7 +70,18 @@ def language_model_folder(path: Path) -> Path:
 def translator_folder(path: Path) -> Path:
     """A Marian."""
     config = nn.TransformerConfig(
-        len(WORDS), len(WORDS), 16, 4, 2, 2, 32, tie="all", pad_id=0, bos_id=0, eos_id=2
+        len(WORDS),
+        len(WORDS),
+        16,
+        4,
+        2,
+        2,
+        32,
+        tie="all",
+        pad_id=0,
+        bos_id=0,
+        eos_id=2,
+        positions="sinusoidal_halves",
     )
     nn.save(path, nn.Transformer(config, np.random.default_rng(0)))
     text_files(path)

@@ -27,7 +27,7 @@ import nn
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 from nn.models.weights import check_sizes
-from nn.pretrained.save import new_origin
+from nn.pretrained.load import new_origin
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
 pytest.importorskip("sentencepiece", reason="the tokenizers of Marian's folders need it")
@@ -110,7 +110,19 @@ def mistral(path: Path) -> None:
 
 def marian(path: Path) -> None:
     config = nn.TransformerConfig(
-        12, 12, 8, 2, 1, 1, 16, tie="all", max_len=20, pad_id=7, bos_id=7, eos_id=0
+        12,
+        12,
+        8,
+        2,
+        1,
+        1,
+        16,
+        tie="all",
+        max_len=20,
+        pad_id=7,
+        bos_id=7,
+        eos_id=0,
+        positions="sinusoidal_halves",
     )
     nn.save(path, nn.Transformer(config, np.random.default_rng(0)))
 
@@ -287,6 +299,7 @@ def used(path: Path, make: Callable[[Path], None]) -> list[Any]:
 FREE = (
     "'num_attention_heads'",
     "'decoder_start_token_id'",
+    "'pad_token_id'",
     "'type_id') = 1",
     "'normalized'",
     "vocab.json without",

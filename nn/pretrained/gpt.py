@@ -1,0 +1,220 @@
+"""Language models with layer norm: GPT-2, GPT-NeoX (Pythia) and OPT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..models.config import AttentionConfig, LanguageModelConfig, PositionConfig
+from ..models.language_model import LanguageModel
+from .family import HF_ACTIVATIONS, Family, HFConfig, Names, StoredArray
+from .llama import rotary_positions
+
+__all__ = ["GPT2", "OPT", "GPTNeoX"]
+
+
+class GPT2(Family):
+    """GPT-2: Radford et al. (2019)."""
+
+    base = "GPT2"
+    models = {"": LanguageModel}
+    suffixes = {"": "LMHeadModel"}
+    prefix = "transformer."
+    keys = {
+        "vocab_size": "vocab_size",
+        "d_model": "n_embd",
+        "num_heads": "n_head",
+        "num_layers": "n_layer",
+        "d_ff": "n_inner",
+        "max_len": "n_positions",
+    }
+    defaults = {
+        "n_positions": 1024,
+        "activation_function": "gelu_new",
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+        "tie_word_embeddings": True,
+        "pad_token_id": None,
+        "bos_token_id": 50256,
+        "eos_token_id": 50256,
+    }
+    harmless = {
+        "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
+        "summary_proj_to_labels", "summary_type", "summary_use_proj",
+    }  # fmt: skip
+    names = {
+        "wte": "embedding.tokens",
+        "wpe": "embedding.positions",
+        "h.{i}.ln_1": "layers.layers.{i}.norm1",
+        "h.{i}.attn.c_attn": StoredArray(
+            (
+                "layers.layers.{i}.self_attention.q_proj",
+                "layers.layers.{i}.self_attention.k_proj",
+                "layers.layers.{i}.self_attention.v_proj",
+            ),
+            transposed=True,
+        ),
+        "h.{i}.attn.c_proj": StoredArray(
+            ("layers.layers.{i}.self_attention.out_proj",), transposed=True
+        ),
+        "h.{i}.ln_2": "layers.layers.{i}.norm2",
+        "h.{i}.mlp.c_fc": StoredArray(("layers.layers.{i}.feed_forward.linear1",), transposed=True),
+        "h.{i}.mlp.c_proj": StoredArray(
+            ("layers.layers.{i}.feed_forward.linear2",), transposed=True
+        ),
+        "ln_f": "layers.norm",
+        "h.{i}.attn.bias": None,
+        "h.{i}.attn.masked_bias": None,
+    }
+    head_names = {"": {"lm_head": "output"}}
+
+    def config(self, hf: HFConfig) -> LanguageModelConfig:
+        hf.expect_causal()
+        return LanguageModelConfig(
+            **hf.integers(self.keys, d_ff=4 * hf.integer("n_embd")),
+            **hf.tokens(self.tokens),
+            tie=hf.flag("tie_word_embeddings"),
+            activation=hf.activation("activation_function"),
+            norm_eps=hf.number("layer_norm_epsilon"),
+            dropout=hf.number("resid_pdrop"),
+            activation_dropout=0.0,
+            attention=AttentionConfig(dropout=hf.number("attn_pdrop")),
+        )
+
+    def hf_config(self, config: LanguageModelConfig) -> dict[str, Any]:
+        return {
+            **{key: getattr(config, ours) for ours, key in self.keys.items()},
+            "activation_function": HF_ACTIVATIONS.get(config.activation),
+            "layer_norm_epsilon": config.norm_eps,
+            "resid_pdrop": config.dropout,
+            "attn_pdrop": config.attention.dropout,
+            "tie_word_embeddings": config.tie,
+        }
+
+
+class GPTNeoX(Family):
+    """GPT-NeoX and Pythia: Black et al. (2022), arXiv:2204.06745."""
+
+    base = "GPTNeoX"
+    models = {"": LanguageModel}
+    suffixes = {"": "ForCausalLM"}
+    prefix = "gpt_neox."
+    keys = {
+        "vocab_size": "vocab_size",
+        "d_model": "hidden_size",
+        "num_heads": "num_attention_heads",
+        "num_layers": "num_hidden_layers",
+        "d_ff": "intermediate_size",
+        "max_len": "max_position_embeddings",
+    }
+    defaults = {
+        "max_position_embeddings": 2048,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "attention_bias": True,
+        "use_parallel_residual": True,
+        "rotary_emb_base": 10000,
+        "rotary_pct": 0.25,
+        "tie_word_embeddings": False,
+        "pad_token_id": None,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
+    harmless = {"classifier_dropout"}
+    names = {
+        "embed_in": "embedding.tokens",
+        "layers.{i}.input_layernorm": "layers.layers.{i}.norm1",
+        "layers.{i}.attention.dense": "layers.layers.{i}.self_attention.out_proj",
+        "layers.{i}.post_attention_layernorm": "layers.layers.{i}.norm2",
+        "layers.{i}.mlp.dense_h_to_4h": "layers.layers.{i}.feed_forward.linear1",
+        "layers.{i}.mlp.dense_4h_to_h": "layers.layers.{i}.feed_forward.linear2",
+        "final_layer_norm": "layers.norm",
+        "layers.{i}.attention.bias": None,
+        "layers.{i}.attention.masked_bias": None,
+        "layers.{i}.attention.rotary_emb.inv_freq": None,
+    }
+    head_names = {"": {"embed_out": "output"}}
+
+    def config(self, hf: HFConfig) -> LanguageModelConfig:
+        hf.expect_causal()
+        sizes = hf.integers(self.keys)
+        base, part = hf.number("rotary_emb_base"), hf.number("rotary_pct", low=0, high=1)
+        size_of_head = sizes["d_model"] // max(sizes["num_heads"], 1)
+        return LanguageModelConfig(
+            **sizes,
+            **hf.tokens(self.tokens),
+            tie=hf.flag("tie_word_embeddings"),
+            parallel=hf.flag("use_parallel_residual"),
+            activation=hf.activation("hidden_act"),
+            norm_eps=hf.number("layer_norm_eps"),
+            dropout=hf.number("hidden_dropout"),
+            activation_dropout=0.0,
+            attention=AttentionConfig(
+                bias=hf.flag("attention_bias"), dropout=hf.number("attention_dropout")
+            ),
+            positions=rotary_positions(hf, sizes["max_len"], base, part=part, head=size_of_head),
+        )
+
+    def names_of(self, config: LanguageModelConfig) -> Names:
+        """Return the names; query, key and value are stored head by head."""
+        attention = "layers.layers.{i}.self_attention."
+        parts = (attention + "q_proj", attention + "k_proj", attention + "v_proj")
+        array = StoredArray(parts, num_heads=config.num_heads)
+        return {**self.names, "layers.{i}.attention.query_key_value": array}
+
+
+class OPT(Family):
+    """OPT: Zhang et al. (2022), arXiv:2205.01068."""
+
+    base = "OPT"
+    models = {"": LanguageModel}
+    suffixes = {"": "ForCausalLM"}
+    prefix = "model."
+    keys = GPTNeoX.keys | {"d_ff": "ffn_dim"}
+    defaults = {
+        "activation_function": "relu",
+        "dropout": 0.1,
+        "attention_dropout": 0.0,
+        "do_layer_norm_before": True,
+        "enable_bias": True,
+        "layer_norm_elementwise_affine": True,
+        "_remove_final_layer_norm": False,
+        "tie_word_embeddings": True,
+        "pad_token_id": 1,
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+    }
+    harmless = {"activation_dropout"}
+    names = {
+        "decoder.embed_tokens": "embedding.tokens",
+        "decoder.embed_positions": "embedding.positions",
+        "decoder.layers.{i}.self_attn_layer_norm": "layers.layers.{i}.norm1",
+        "decoder.layers.{i}.self_attn.q_proj": "layers.layers.{i}.self_attention.q_proj",
+        "decoder.layers.{i}.self_attn.k_proj": "layers.layers.{i}.self_attention.k_proj",
+        "decoder.layers.{i}.self_attn.v_proj": "layers.layers.{i}.self_attention.v_proj",
+        "decoder.layers.{i}.self_attn.out_proj": "layers.layers.{i}.self_attention.out_proj",
+        "decoder.layers.{i}.final_layer_norm": "layers.layers.{i}.norm2",
+        "decoder.layers.{i}.fc1": "layers.layers.{i}.feed_forward.linear1",
+        "decoder.layers.{i}.fc2": "layers.layers.{i}.feed_forward.linear2",
+        "decoder.final_layer_norm": "layers.norm",
+    }
+    head_names = {"": {"lm_head": "output"}}
+
+    def config(self, hf: HFConfig) -> LanguageModelConfig:
+        hf.expect_causal()
+        hf.expect_equal("hidden_size", "word_embed_proj_dim")
+        return LanguageModelConfig(
+            **hf.integers(self.keys),
+            **hf.tokens(self.tokens),
+            tie=hf.flag("tie_word_embeddings"),
+            activation=hf.activation("activation_function"),
+            dropout=hf.number("dropout"),
+            activation_dropout=0.0,
+            attention=AttentionConfig(dropout=hf.number("attention_dropout")),
+            positions=PositionConfig(kind="learned", offset=2),
+        )
