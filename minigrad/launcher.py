@@ -1,6 +1,4 @@
-"""What a launcher (mpiexec, srun) tells the processes that it starts, in their environment, without
-any MPI library.
-"""
+"""Ranks from the environment that mpiexec or srun sets, without an MPI library."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ __all__ = ["Place", "launched"]
 
 
 class Place(NamedTuple):
-    """Which of the processes of a job this one is, in the job and on its machine."""
+    """The number of this process in its job, and on its machine."""
 
     rank: int
     size: int
@@ -43,12 +41,10 @@ _VARIABLES = [
 
 
 def launched() -> Place | None:
-    """The place of this process in the job of an MPI launcher; None where it was started by itself."""
+    """Return the place of this process in an MPI job; None if no launcher started it."""
     for names in _VARIABLES:
-        rank, size, local_rank, local_size = (os.environ.get(name, "") for name in names)
-        if rank.isdecimal() and size.isdecimal() and int(rank) < int(size):
-            first = int(local_rank) if local_rank.isdecimal() else int(rank)
-            return Place(
-                int(rank), int(size), first, int(local_size) if local_size.isdecimal() else 1
-            )
+        texts = [os.environ.get(name, "") for name in names]
+        rank, size, *local = (int(text) if text.isdecimal() else None for text in texts)
+        if rank is not None and size is not None and rank < size:
+            return Place(rank, size, rank if local[0] is None else local[0], local[1] or 1)
     return None

@@ -1,6 +1,4 @@
-"""Signals that ask a process to end: SIGTERM of batch systems and `kill`, SIGHUP of a terminal that
-is closed.
-"""
+"""Signals that end a process: SIGTERM (batch systems, `kill`) and SIGHUP (a closed terminal)."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasatt
 
 
 class Terminated(SystemExit):
-    """A signal asked the process to end. The exit code is that of a shell: 143 after SIGTERM, 129
-    after SIGHUP.
-    """
+    """The end of a process by a signal; its exit code is 143 after SIGTERM, 129 after SIGHUP."""
 
     def __init__(self, number: int, text: str = "") -> None:
         super().__init__(128 + number)
@@ -25,13 +21,15 @@ class Terminated(SystemExit):
 
 
 def terminate(number: int, frame: Any) -> None:
-    """The handler that ends a process as an exception does: what is half done is cleared away."""
+    """Handle a signal by an exception, so that what is half done is cleaned up."""
     raise Terminated(number)
 
 
 class handled:
-    """Within it signals have this handler, where they had one of `others` before; only the main
-    thread gets any.
+    """Context in which signals have this handler if theirs was one of `others` before.
+
+    Only the main thread receives signals; in other threads nothing is changed. It is a class since
+    a generator would lose a signal that comes while it is finalized.
     """
 
     def __init__(

@@ -177,7 +177,7 @@ def test_the_published_settings_are_the_defaults(multi30k: ModuleType) -> None:
     "more, message",
     [
         (["--evaluate"], "holds no run"),
-        (["--steps", "0"], "expected a whole number of at least 1, got '0'"),
+        (["--steps", "0"], "must be at least 1, got 0"),
     ],
 )
 def test_errors_in_one_line(
