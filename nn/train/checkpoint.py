@@ -12,11 +12,10 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -247,39 +246,33 @@ class RunDirectory:
 
 
 def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:
-    """Return what `on_validation` returned, as values that JSON can contain."""
+    """Return what `on_validation` returned, as JSON gives it back; NaN and infinity are None."""
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise TypeError(f"on_validation must return a dict or None, got {type(values).__name__}")
-    for name in values:
-        if name in taken:
-            raise ValueError(f"on_validation: the name {name!r} is taken; choose another")
-    return {name: _plain(value, name) for name, value in _named(values)}
+    checked = {}
+    for name, value in values.items():
+        if not isinstance(name, str) or name in taken:
+            raise ValueError(
+                f"on_validation: names must be strings other than {taken}, got {name!r:.40}"
+            )
+        try:
+            text = json.dumps(value, default=_item)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(
+                f"on_validation: {name!r} must contain numbers, strings, booleans, None, lists "
+                f"and dicts, got {error}; convert it first"
+            ) from None
+        checked[name] = json.loads(text, parse_constant=lambda name: None)
+    return checked
 
 
-def _named(values: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
-    for name in values:
-        if not isinstance(name, str):
-            raise TypeError(f"on_validation: names must be strings, got {name!r:.40}")
-    return values.items()
-
-
-def _plain(value: Any, name: str) -> Any:
-    """Return a value that JSON can contain; NaN and infinity become None."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, name) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item, name) for key, item in _named(value)}
-    raise TypeError(
-        f"on_validation: {name!r} must contain numbers, strings, booleans, None, lists and dicts, "
-        f"got {type(value).__name__}; convert it first"
-    )
+def _item(value: Any) -> Any:
+    """Return a NumPy number as a Python number."""
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
+        return value.item()
+    raise TypeError(type(value).__name__)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
