@@ -103,6 +103,7 @@ from numpy import pi as pi
 from numpy import uint8 as uint8
 
 from . import optim as optim
+from .advice import missing as _missing
 from .core.creation import *
 from .core.device import *
 from .core.errors import *
@@ -125,7 +126,6 @@ from .kernels.embedding import *
 from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
-from .ops import advice as advice  # says what to write for PyTorch's other names
 from .ops import along as along  # answers np.apply_along_axis
 from .ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
 from .ops import sets as sets  # answers np.unique, np.histogram and their kind
@@ -137,18 +137,9 @@ from .ops.compare import *
 from .ops.decompositions import *
 from .ops.einsum import *
 from .ops.elementwise import *
-from .ops.elementwise import absolute as abs
-from .ops.elementwise import (
-    clip as clamp,
-)  # and PyTorch's names of functions, as they are written most
-from .ops.elementwise import power as pow
-from .ops.habits import *
 from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
-from .ops.linalg import inv as inverse
-from .ops.linalg import matmul as bmm
-from .ops.linalg import matmul as mm
 from .ops.losses import *
 from .ops.nan import *
 from .ops.norms import *
@@ -157,24 +148,21 @@ from .ops.polynomials import *
 from .ops.rearrange import *
 from .ops.reduction import *
 from .ops.shape import *
-from .ops.shape import expand_dims as unsqueeze
-from .ops.shape import moveaxis as movedim
-from .ops.shape import transpose as permute
 from .ops.softmax import *
 from .ops.sorting import *
-from .ops.sorting import top_k as topk
 from .ops.special import *
 from .ops.statistics import *
 from .parallel import *
 from .runtime import *
+from .torch_names import *
+from .torch_names import accept_torch_options as _accept_torch_options
 
 __version__ = "0.2.0"
 
 _check_nn_package()
+_accept_torch_options(globals())
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from .missing import missing
-
-        missing("minigrad", name)
+        _missing("minigrad", name)

@@ -69,6 +69,6 @@ if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an
     def __getattr__(name: str) -> _typing.NoReturn:
         if name in _REMOVED:  # no AttributeError, of which `from nn import name` drops the text
             raise ImportError(f"nn.{name} was removed: {_REMOVED[name]}", name=name)
-        from minigrad.missing import missing
+        from minigrad.advice import missing
 
         missing("nn", name)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from minigrad.core.nested import numpy_name
+from minigrad.torch_names import METHODS
 
 _MODULES = {
     "Elementwise": "ops.elementwise ops.special ops.parts ops.polynomials",
@@ -19,7 +21,7 @@ _MODULES = {
     "Shape": "ops.shape ops.joining ops.rearrange",
     "Indexing and sorting": "ops.indexing ops.sorting",
     "Differences and integrals": "ops.calculus",
-    "PyTorch's names": "ops.habits",
+    "PyTorch's names": "torch_names",
     "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding "
     "kernels.attention",
     "Losses": "kernels.cross_entropy ops.losses",
@@ -49,6 +51,11 @@ def method_names(names: tuple[str, ...]) -> str:
     return " ".join(f"`{n}`" for n in shown).replace("|", "\\|")
 
 
+def aliases(function: Any) -> list[str]:
+    """Return PyTorch's names of a method."""
+    return [name for name, method in METHODS.items() if method is function]
+
+
 def op_table() -> str:
     """A Markdown table of every public operation: its NumPy and method names, and what it computes."""
     lines = ["| function | NumPy | Tensor | what it computes |", "| --- | --- | --- | --- |"]
@@ -57,9 +64,11 @@ def op_table() -> str:
         for module in modules:
             for name in module.__all__:
                 function = getattr(module, name)
+                if not callable(function) or function.__name__ != name:  # another name
+                    continue
                 entry = getattr(function, "op", function)
                 numpy = " ".join(f"`{numpy_name(f)}`" for f in getattr(entry, "numpy", ()))
-                methods = method_names(getattr(entry, "methods", ()))
+                methods = method_names((*getattr(entry, "methods", ()), *aliases(function)))
                 doc = (function.__doc__ or "").partition("\n")[0].replace("|", "\\|")
                 lines.append(f"| `{name}` | {numpy} | {methods} | {doc} |")
     return "\n".join(lines)

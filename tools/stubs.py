@@ -1,4 +1,4 @@
-"""Write `minigrad/core/methods.pyi`: the methods that the registry sets on Tensor.
+"""Write `minigrad/methods.pyi`: the methods that the registry sets on Tensor.
 
 Type checkers do not run the registry. `python -m tools.stubs` renews the file.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import minigrad as minigrad  # all that registers methods
 from minigrad.core.tensor import Tensor
 
-PATH = Path(__file__).parents[1] / "minigrad" / "core" / "methods.pyi"
+PATH = Path(__file__).parents[1] / "minigrad" / "methods.pyi"
 _HEAD = '''"""Made by `python -m tools.stubs`: the methods that the registry sets on Tensor."""
 
 import builtins
@@ -22,8 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.sorting import TopK
-from .tensor import Tensor
+from .core.tensor import Tensor
+from .ops.sorting import TopK
+
+class Size(builtins.int):
+    shape: builtins.tuple[builtins.int, ...]
+    def __call__(self, dim: builtins.int | None = ...) -> Any: ...
 
 class Methods:
     __slots__ = ()
@@ -32,7 +36,7 @@ _PROPERTIES = {
     "shape": "builtins.tuple[builtins.int, ...]", "ndim": "builtins.int", "dtype": "np.dtype[Any]",
     "itemsize": "builtins.int", "nbytes": "builtins.int", "strides": "builtins.tuple[builtins.int, "
                                                                      "...]",
-    "flags": "Any", "device": "Any",
+    "flags": "Any", "device": "Any", "size": "Size",
 }  # fmt: skip
 """The types of those that are no tensors."""
 _KNOWN = {
@@ -142,7 +146,7 @@ def _shown(parameters: list[inspect.Parameter]) -> list[str]:
 
 
 def stubs() -> str:
-    """The text of `core/methods.pyi`."""
+    """The text of `methods.pyi`."""
     declared = [_declared(name, method) for name, method in sorted(methods().items())]
     return (
         _HEAD

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..methods import Methods
 from .errors import GradientError
-from .methods import Methods
 from .modes import MODE
 
 

@@ -1,10 +1,10 @@
-"""Where tensors are: on the CPU, for programs that name a device or ask for others."""
+"""Where tensors are: on the CPU, for programs that name a device."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["cuda", "device"]
+__all__ = ["device"]
 
 
 class device(str):
@@ -17,23 +17,3 @@ class device(str):
         if str(name).partition(":")[0] != "cpu":
             raise ValueError(f"device: no device {str(name)!r}; everything is on the CPU")
         return super().__new__(cls, "cpu")
-
-
-class NoDevices:
-    """Says that there are none of a kind."""
-
-    @staticmethod
-    def is_available() -> bool:
-        """False."""
-        return False
-
-    @staticmethod
-    def device_count() -> int:
-        """0."""
-        return 0
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"no `{name}`: everything is in the memory of the CPU, on one device")
-
-
-cuda = NoDevices()

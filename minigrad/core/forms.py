@@ -1,5 +1,4 @@
-"""One layer between the ways to call a function: NumPy's signatures and PyTorch's words outside,
-ours inside.
+"""One layer between the ways to call a function: NumPy's signatures outside, ours inside.
 
 `np.flip(m=t, axis=-1)` arrives with the words of NumPy. A `Form` gives the operands to our function
 by position and the options by NumPy's names, leaves out what stands at NumPy's default, and refuses
@@ -179,52 +178,3 @@ def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]
         return ours
 
     return declare
-
-
-# -- PyTorch
-# -----------------------------------------------------------------------------------------
-
-_WORDS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
-
-_OTHERWISE = {  # functions whose meaning for PyTorch is another than for NumPy: what to write
-    "max": "x.max(axis=...), and x.argmax(axis=...) for the positions",
-    "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
-    "median": "median(x, axis=...), which averages the two middle elements",
-    "sort": "np.sort(x, axis), and np.argsort(x, axis) for the positions",
-    "split": "x.chunk(n), or x.split(indices, axis=...) with the places of the cuts",
-    "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
-    "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
-}
-
-
-def spoken(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options with `dim=` and `keepdim=` as `axis=` and `keepdims=`; refused where PyTorch's result
-    is another.
-    """
-    if not options.keys() & _WORDS.keys():
-        return options
-    if name in _OTHERWISE and not options.keys() & {"correction", "ddof", "unbiased"}:
-        raise TypeError(
-            f"{name}: dim= asks for what PyTorch returns, which differs here; write "
-            f"{_OTHERWISE[name]}"
-        )
-    translated = {_WORDS.get(word, word): value for word, value in options.items()}
-    if len(translated) < len(options):
-        raise TypeError(
-            f"{name}: the same option was given twice, in NumPy's word and in PyTorch's: "
-            f"{sorted(options)}"
-        )
-    return translated
-
-
-def in_both_words(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which understands `dim=` where it knows `axis=`."""
-    code = inspect.unwrap(function).__code__
-    if not {"axis", "keepdims"} & {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}:
-        return function
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        return function(*args, **(spoken(function.__name__, options) if options else options))
-
-    return call

@@ -37,7 +37,6 @@ from typing import Any
 import numpy as np
 
 from .changes import tick
-from .forms import spoken
 from .graph import Backward, Edge, Node
 from .modes import DEFINITIONS, MODE, enable_grad
 from .nested import untracked_options
@@ -225,13 +224,11 @@ def _caller(op: Op) -> Callable[..., Tensor]:
     """The function that an op is for its users."""
     forward, arity, saves, get_mode = op.forward, len(op.operands), op.saves, MODE.get
     definition, get_replaced = op.definition, DEFINITIONS.get
-    record, has_axis = _recorder(op), not {"axis", "keepdims"}.isdisjoint(op.options)
+    record = _recorder(op)
 
     def call(*args: Any, **options: Any) -> Tensor:
         if definition is not None and op.name in get_replaced():
             return definition(*args, **options)
-        if options and has_axis:
-            options = spoken(op.name, options)
         if len(args) != arity and not op.variadic:
             args, options = op.sorted_out(args, options)
         mode = get_mode()

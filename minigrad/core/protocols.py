@@ -110,7 +110,7 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
 
 
 def _replace(t: Tensor, name: str, y: Tensor) -> None:
-    """Give `t` the values of `y` and its place in the graph, as `t += u` does in PyTorch.
+    """Give `t` the values of `y` and its place in the graph.
 
     The old values stay in their memory, where the graph may need them.
     """

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from . import protocols as protocols  # with which Tensor answers NumPy
-from .forms import Form, in_both_words
+from .forms import Form
 from .op import Op, Rule
 from .tensor import DISPATCH, Tensor
 
@@ -81,7 +81,6 @@ def function(
     """Register a public function that is a composition of ops, or that has no gradient."""
 
     def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
-        composed = in_both_words(composed)
         FUNCTIONS[composed.__name__] = composed
         return _publish(composed, composed, numpy, methods)
 

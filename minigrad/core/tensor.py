@@ -22,7 +22,6 @@ from .data_model import DataModel
 from .errors import GradientError
 from .graph import Backward, Node, kind_of, notes_of
 from .modes import MODE, set_grad_enabled
-from .size import Size
 
 __all__ = ["Tensor"]
 
@@ -88,13 +87,6 @@ class Tensor(DataModel):
                 f"got shape {array.shape} and dtype {array.dtype}"
             )
         self._array = array
-
-    @property
-    def size(self) -> Size:
-        """The number of elements; called, the shape or the length of one axis, as PyTorch has it."""
-        size = Size(self._array.size)
-        size.shape = self._array.shape
-        return size
 
     def numpy(self) -> ndarray:
         """The values as an ndarray (shared memory); refused where a gradient would be lost."""
@@ -192,7 +184,7 @@ class Tensor(DataModel):
     def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
         """The gradient to start a backward pass from: an ndarray, or a Tensor with `create_graph`."""
         if gradient is None:
-            if self.size != 1:
+            if self._array.size != 1:
                 raise GradientError(
                     f"{caller}: a gradient can be left out only for a tensor of one element, this "
                     "one has shape "
@@ -253,15 +245,15 @@ class Tensor(DataModel):
 
 
 for _name, _doc in {
-    "shape": "The length of each "
-             "axis.", "ndim": "The number of "
-                                                 "axes.", "dtype": "The NumPy dtype of the "
-                                                                                 "elements.",
-    "itemsize": "The bytes of one element.", "nbytes": "The bytes that the elements take.",
-    "strides": "The bytes from one element to the next along each "
-               "axis.", "flags": "How the memory lies, as in "
-                                                                                   "NumPy.",
-}.items():  # fmt: skip
+    "shape": "The length of each axis.",
+    "size": "The number of elements.",
+    "ndim": "The number of axes.",
+    "dtype": "The NumPy dtype of the elements.",
+    "itemsize": "The bytes of one element.",
+    "nbytes": "The bytes that the elements take.",
+    "strides": "The bytes from one element to the next along each axis.",
+    "flags": "How the memory lies, as in NumPy.",
+}.items():
     setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
 
 

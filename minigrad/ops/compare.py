@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..core.forms import spoken
 from ..core.nested import on_arrays
 from ..core.registry import function
 from ..core.tensor import DISPATCH, wrap
@@ -63,7 +62,7 @@ def _on_arrays(
     numpy = several[0]
 
     def call(*args: Any, **options: Any) -> Any:
-        result = on_arrays(numpy, args, spoken(call.__name__, options) if options else options)
+        result = on_arrays(numpy, args, options)
         return (
             wrap(np.asarray(result), None)
             if isinstance(result, (np.ndarray, np.generic))

@@ -125,7 +125,7 @@ def _power_b(g: Any, y: Any, a: Any, b: Any) -> Any:
     )  # 0ᵇ has derivative 0, not 0 · log 0
 
 
-@op(numpy=np.power, methods="__pow__ __rpow__ pow", a=_power_a, b=_power_b)
+@op(numpy=np.power, methods="__pow__ __rpow__", a=_power_a, b=_power_b)
 def power(a, b, /):
     """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
     if getattr(a, "dtype", np.dtype(float)).kind == "b":  # whose operator gives 8 bits
@@ -305,7 +305,7 @@ def _clip(x, low, high, /):
     return np.clip(x, low, high)
 
 
-@function(methods="clip clamp")
+@function(methods="clip")
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     """x, but no less than `min` and no more than `max` (either can be None, or a tensor).
 

@@ -248,3 +248,6 @@ def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> 
             f"{indices.max()}"
         )
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))
+
+
+Tensor.compress = lambda self, condition, axis=None: compress(condition, self, axis)  # type: ignore

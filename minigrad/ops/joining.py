@@ -228,7 +228,7 @@ _split_along(2, 3, np.dsplit)
 
 
 @function(numpy=getattr(np, "unstack", ()))  # since NumPy 2.1
-def unstack(x: Any, *, axis: int = 0) -> tuple[Tensor, ...]:
+def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices of x along `axis`, without it: what `stack` joins."""
     y = moveaxis(x, axis, 0)
     return tuple([getitem(y, i) for i in range(len(y))])

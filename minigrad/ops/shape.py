@@ -91,7 +91,7 @@ def _shaped(shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(np.empty((), bool), shape)
 
 
-@function(numpy=np.expand_dims, methods="expand_dims unsqueeze")
+@function(numpy=np.expand_dims, methods="expand_dims")
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
     """x with a new axis of length 1 at each place `axis` of the result."""
     return _reshape(x, shape=np.expand_dims(_shaped(shape_of(x)), axis).shape)
@@ -133,7 +133,7 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
     return None if axes is None else sorted(range(len(axes)), key=lambda i: axes[i] % len(axes))
 
 
-@function(methods="transpose permute")
+@function(methods="transpose")
 def transpose(x: Any, *axes: Any) -> Tensor:
     """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:
     `swapaxes`.
@@ -158,7 +158,7 @@ numpy_form(np.transpose)(
 )
 
 
-@function(numpy=np.swapaxes, methods="swapaxes swapdims")
+@function(numpy=np.swapaxes, methods="swapaxes")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     """x with two axes exchanged."""
     order = list(range(np.ndim(x)))
@@ -167,7 +167,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
     return _transpose(x, axes=tuple(order))
 
 
-@function(numpy=np.moveaxis, methods="moveaxis movedim")
+@function(numpy=np.moveaxis, methods="moveaxis")
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """x with the axes `source` moved to the places `destination`; the others keep their order."""
     ndim = np.ndim(x)
@@ -204,3 +204,6 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """The arrays, each repeated to the shape that they have together."""
     shape = np.broadcast_shapes(*map(shape_of, arrays))
     return tuple([broadcast_to(x, shape) for x in arrays])
+
+
+Tensor.flat = property(ravel, doc="The elements one after the other.")  # type: ignore

@@ -83,7 +83,7 @@ class TopK(NamedTuple):
     indices: np.ndarray
 
 
-@function(methods="top_k topk")
+@function(methods="top_k")
 def top_k(x: Any, k: int, axis: int = -1) -> TopK:
     """The k largest elements along `axis`, largest first, and where they stood. NaN counts as
     largest.

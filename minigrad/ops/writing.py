@@ -51,3 +51,36 @@ for _name, _first in {
     DISPATCH[_numpy] = _writes(f"np.{_name}", _numpy, _first)
 
 DISPATCH["at"] = lambda ufunc, *args: _writes(f"np.{ufunc.__name__}.at", ufunc.at, "a")(*args)
+
+
+def _in_place(name: str, otherwise: str) -> Any:
+    """A method of NumPy's that writes into x, and returns None; where a gradient flows it is
+    refused.
+    """
+
+    def method(self: Tensor, *args: Any, **options: Any) -> None:
+        if options.keys() & {"dim", "descending"}:
+            raise TypeError(
+                f"{name}: PyTorch returns a pair, NumPy sorts in place; write np.sort(x) and "
+                "np.argsort(x)"
+            )
+        if not writable(self, name, args, options):
+            raise GradientError(
+                f"{name}: in place, the gradient of x would be lost; write {otherwise}"
+            )
+        on_arrays(getattr(self.data, name), args, options)
+        mark_changed(self.data)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = (
+        f"As NumPy's, in place, where no gradient flows through x; otherwise write {otherwise}."
+    )
+    return method
+
+
+for _name, _otherwise in {
+    "sort": "np.sort(x)",
+    "partition": "np.partition(x, kth)",
+    "fill": "np.full_like(x, value)",
+}.items():
+    setattr(Tensor, _name, _in_place(_name, _otherwise))

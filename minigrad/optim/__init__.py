@@ -13,6 +13,6 @@ from .sgd import SGD as SGD
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ..advice import missing
 
         missing("minigrad.optim", name)

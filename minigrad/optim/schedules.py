@@ -560,6 +560,6 @@ class ReduceLROnPlateau:
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error
 
     def __getattr__(name: str) -> _typing.NoReturn:
-        from ..missing import missing
+        from ..advice import missing
 
         missing("minigrad.optim.lr_scheduler", name)

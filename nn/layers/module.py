@@ -13,8 +13,8 @@ import numpy as np
 from minigrad.core.changes import mark_changed
 from minigrad.core.errors import GradientError
 from minigrad.core.tensor import HookHandle, Tensor
-from minigrad.ops.habits import as_dtype
 from minigrad.report import Report
+from minigrad.torch_names import as_dtype
 
 __all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential", "evaluating"]
 

@@ -14,7 +14,7 @@ from forms import BEFORE_2_4
 
 import minigrad as mg
 from minigrad import Tensor
-from minigrad.core.methods import Methods
+from minigrad.methods import Methods
 from tools import stubs
 
 PAGE = """

@@ -1,14 +1,18 @@
-"""`x.size`, in which NumPy and PyTorch differ."""
+"""The methods that are set on Tensor: type checkers read `methods.pyi` in place of this file."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
+class Methods:
+    """The base of Tensor; empty until the operations are imported."""
+
+    __slots__ = ()
+
+
 class Size(int):
-    """A number of elements: NumPy's `x.size`, which answers PyTorch's `x.size()` and `x.size(dim)`
-    as well.
-    """
+    """The number of elements; called, the shape or the length of one axis."""
 
     shape: tuple[int, ...]
 

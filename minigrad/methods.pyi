@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.sorting import TopK
-from .tensor import Tensor
+from .core.tensor import Tensor
+from .ops.sorting import TopK
+
+class Size(builtins.int):
+    shape: builtins.tuple[builtins.int, ...]
+    def __call__(self, dim: builtins.int | None = ...) -> Any: ...
 
 class Methods:
     __slots__ = ()
@@ -353,7 +357,7 @@ class Methods:
         """x with 0 below its k-th diagonal."""
     def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """x without its fraction."""
-    def unbind(self, *, axis: builtins.int = ..., dim: Any = ...) -> builtins.tuple[Tensor, ...]:
+    def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
         """The slices of x along `axis`, without it: what `stack` joins."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
         """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's"""
@@ -367,6 +371,9 @@ class Methods:
     @property
     def shape(self) -> builtins.tuple[builtins.int, ...]:
         """The length of each axis."""
+    @property
+    def size(self) -> Size:
+        """The number of elements; called, the shape or the length of one axis."""
     @property
     def ndim(self) -> builtins.int:
         """The number of axes."""
@@ -392,6 +399,9 @@ class Methods:
     def mT(self) -> Tensor:
         """The tensor with its last two axes exchanged."""
     @property
+    def flat(self) -> Tensor:
+        """The elements one after the other."""
+    @property
     def real(self) -> Tensor:
         """The real part; of real numbers the tensor itself."""
     @property
@@ -400,6 +410,3 @@ class Methods:
     @property
     def device(self) -> Any:
         """The device "cpu"."""
-    @property
-    def flat(self) -> Tensor:
-        """The elements one after the other."""

@@ -1,0 +1,74 @@
+"""Advice for PyTorch's names that do not exist here: `advice.json`, read when one is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from .core.registry import FUNCTIONS, OPS
+from .core.tensor import Tensor
+
+_TABLES = {  # the tables of `advice.json` that hold the names of a module
+    "Tensor": ["Tensor"],
+    "minigrad": ["minigrad", "data", "nn.functional"],
+    "nn": ["nn", "data"],
+    "nn.functional": ["nn.functional"],
+    "minigrad.optim": ["optim"],
+    "minigrad.optim.lr_scheduler": ["optim"],
+}
+
+
+@cache
+def tables() -> dict[str, dict[str, dict[str, str]]]:
+    """Return sentences by table, then by name ("names") or regular expression ("patterns")."""
+    loaded: Any = json.loads(Path(__file__).with_name("advice.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def advice(module: str, name: str) -> str:
+    """Return a sentence that says what to write for a missing name, or "" if there is none."""
+    own = {n: s for table in _TABLES[module] for n, s in tables()[table]["names"].items()}
+    if name in own or name.startswith("__"):
+        return own.get(name, "")
+    if module in ("minigrad", "nn.functional"):
+        found = f"write x.{name}(...)" if hasattr(Tensor, name) else advice("Tensor", name)
+        if found:
+            return found
+    kinds = tables()["Tensor" if module == "Tensor" else "modules"]["patterns"]
+    if found := next((text for kind, text in kinds.items() if re.fullmatch(kind, name)), ""):
+        return found
+    if module == "Tensor" and (name in OPS or name in FUNCTIONS):
+        is_public = name in vars(sys.modules["minigrad"])
+        return f"write {'minigrad' if is_public else 'np'}.{name}(x, ...)"
+    if module == "Tensor" and hasattr(np.ndarray, name):
+        return f"it is there of the array: x.data.{name}"
+    if name.endswith("_"):
+        base = name[:-1]
+        found = f"write x.{base}(...)" if hasattr(Tensor, base) else advice(module, base)
+        return (
+            found and f"tensors are not changed in place; {found.replace('write ', 'write x = ')}"
+        )
+    callable_in_numpy = module == "minigrad" and callable(getattr(np, name, None))
+    return f"write np.{name}(...)" if callable_in_numpy else ""
+
+
+def missing(module: str, name: str) -> NoReturn:
+    """Raise the AttributeError of a module for a name that it does not have."""
+    found = advice(module, name)
+    text = f"module {module!r} has no attribute {name!r}"
+    raise AttributeError(f"{text}: {found}" if found else text, name=name)
+
+
+def _missing_of_tensor(self: Tensor, name: str) -> Any:
+    """Raise the AttributeError for a name that tensors do not have."""
+    general = "help(minigrad.Tensor) lists the methods, and functions are called as np.f(x)"
+    raise AttributeError(f"no `{name}`: {advice('Tensor', name) or general}", name=name)
+
+
+Tensor.__getattr__ = _missing_of_tensor  # type: ignore
