@@ -11,7 +11,7 @@ from ..core.registry import function
 from ..core.tensor import Tensor
 from ..ops.activations import erf, ratio
 from ..ops.elementwise import tanh
-from .blocks import BLOCK, row_blocks
+from .blocks import BLOCK
 from .definitions import kernel
 
 __all__ = ["gelu"]
@@ -95,9 +95,9 @@ def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     written to memory.
     """
     flat = x.reshape(-1)
-    for block in row_blocks(
-        flat.size, 1, 4 * BLOCK
-    ):  # long ones: threads that share a batch wait for the interpreter
+    long = 4 * BLOCK  # blocks, since threads that share a batch wait for the interpreter
+    for start in range(0, flat.size, long):
+        block = slice(start, start + long)
         flat[block] *= _cdf(np.clip(flat[block], -_FLAT, _FLAT), approximate)
     return x
 

@@ -23,7 +23,7 @@ from minigrad.kernels import (
     gelu_in_place,
     softmax_in_place,
 )
-from minigrad.runtime import get_num_threads, has_blas, in_parallel
+from minigrad.runtime import get_num_threads, in_parallel
 
 from ..layers.attention import (
     PROBE,
@@ -38,6 +38,7 @@ from ..layers.module import Module, has_hooks
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.rotary import rotate_in_place
 from ..models.stacks import Encoder
+from .products import in_fast_layout, product
 
 __all__ = ["FAST"]
 
@@ -51,29 +52,6 @@ def plain(x: Any) -> np.ndarray:
             "a copy for inference has no gradients: use the model that it was made of"
         )
     return x._array
-
-
-FEW = 64  # rows
-
-
-def in_fast_layout(weight: np.ndarray) -> np.ndarray:
-    """Return the weight (out, in) as `product` reads it fastest, in new read-only memory.
-
-    A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS
-    reads a weight that is at least as high as wide sooner if it lies column by column, and another
-    one sooner as the left factor.
-    """
-    order: Any = "F" if has_blas() and weight.shape[0] >= weight.shape[1] else "C"
-    weight = np.array(weight, order=order)
-    weight.flags.writeable = False
-    return weight
-
-
-def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return rows (n, in) @ weight.T for a weight (out, in)."""
-    if 1 < len(rows) <= FEW and weight.flags.c_contiguous and has_blas():
-        return np.ascontiguousarray((weight @ rows.T).T)
-    return rows @ weight.T
 
 
 class FastLinear(Linear):
@@ -237,9 +215,11 @@ class FastAttention(MultiHeadAttention):
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
         if PROBE.get() is not None:
             return super().attend(q, k, v, mask)
-        bias = None if self.position_bias is None else self.position_bias(q.shape[2], k.shape[2])
-        arrays = map(unwrap, (q, k, v, bias))
-        heads, _ = forward_attention(*arrays, mask, self.scale, None, 1.0)
+        bias = None
+        if self.position_bias is not None:
+            bias = unwrap(self.position_bias(q.shape[2], k.shape[2]))
+        q, k, v = plain(q), plain(k), plain(v)
+        heads, _ = forward_attention(q, k, v, bias, mask, self.scale, None, 1.0)
         n, h, length, d = heads.shape
         return heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)
 
@@ -273,6 +253,12 @@ class FastCrossAttention(FastAttention, MultiHeadCrossAttention):
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
         return FastMemory(*map(unwrap, super().keys_and_values(plain(key), value)))
+
+    def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
+        if self.q_norm is not None or self.rotary is not None or not isinstance(key, FastMemory):
+            return super().project(query, key, value, positions)
+        q = plain(self.q_proj(query)).reshape(*query.shape[:2], self.num_heads, self.d_k)
+        return q.transpose(0, 2, 1, 3), key.keys, key.values
 
     def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
         x = plain(x_q)

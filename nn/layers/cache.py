@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.core.tensor import Tensor, unwrap
+from minigrad.core.tensor import Tensor
 
 __all__ = ["AttentionCache", "KeysAndValues"]
 
@@ -42,7 +42,7 @@ class AttentionCache:
             raise RuntimeError(
                 "a cache keeps no graph for gradients: decode inside `with mg.no_grad():`"
             )
-        keys, values = unwrap(keys), unwrap(values)
+        keys, values = (x.data if isinstance(x, Tensor) else x for x in (keys, values))
         end = self.length + keys.shape[2]
         if end > self._keys.shape[2]:
             self._keys, self._values = (

@@ -440,7 +440,7 @@ class ModelConfig:
             rotary_dim=positions.rotary_dim,
         )
 
-    @property
+    @cached_property
     def end_ids(self) -> tuple[int, ...]:
         """Return the tokens that end a sequence."""
         if self.eos_id is None:

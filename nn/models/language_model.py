@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.modes import no_grad
-from minigrad.core.tensor import Tensor
+from minigrad.core.tensor import Tensor, unwrap
 
 from ..layers.linear import Linear
 from .base import IGNORED, Batch, DecodingState, Model, checked_ids, positions_of
@@ -112,4 +112,4 @@ class LanguageModel(Model):
             positions = positions_of(mask)
             positions = positions[:, start:] if np.ndim(positions) else start
             batch = Batch(ids, mask[:, None, None], positions)
-        return self.output(self._hidden(batch, state.caches)[:, -1]).data
+        return unwrap(self.output(self._hidden(batch, state.caches).data[:, -1]))

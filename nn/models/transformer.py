@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.modes import no_grad
-from minigrad.core.tensor import Tensor
+from minigrad.core.tensor import Tensor, unwrap
 
 from ..layers.linear import Linear
 from .base import IGNORED, Batch, DecodingState, Model, checked_ids
@@ -132,4 +132,4 @@ class Transformer(Model):
         batch = Batch(checked_ids("tokens", tokens), positions=state.length)
         state.length += batch.ids.shape[1]
         hidden = self._decode(batch, state.memory, state.padding_mask, state.caches)
-        return self.output(hidden[:, -1]).data
+        return unwrap(self.output(hidden.data[:, -1]))
