@@ -5,6 +5,7 @@ at the last key.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,3 +96,27 @@ class ALiBi:
         """(h, L_q, L_kv)."""
         distance = np.abs(_distances(query_length, key_length)).astype(self.slopes.dtype)
         return -self.slopes[:, None, None] * distance
+
+
+def _relative(
+    config: Any, bidirectional: bool, generator: np.random.Generator | None
+) -> RelativePositionBias:
+    return RelativePositionBias(
+        config.num_heads,
+        num_buckets=config.positions.relative_buckets,
+        max_distance=config.positions.relative_max_distance,
+        bidirectional=bidirectional,
+        dtype=config.dtype,
+        generator=generator,
+    )
+
+
+POSITION_BIASES: dict[str, Callable[[Any, bool, np.random.Generator | None], Any]] = {
+    "relative": _relative,
+    "learned_relative": _relative,
+    "alibi": lambda config, bidirectional, generator: ALiBi(config.num_heads, config.dtype),
+}
+"""Constructors by `PositionConfig.kind`, from (model config, bidirectional, generator).
+
+A constructor returns a function of (L_q, L_kv), whose result broadcasts to (N, h, L_q, L_kv).
+"""

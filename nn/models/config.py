@@ -15,6 +15,7 @@ from minigrad.io.json import dataclass_from
 from ..layers.attention import check_heads
 from ..layers.block import NORMS
 from ..layers.linear import ACTIVATIONS
+from ..layers.position_bias import POSITION_BIASES
 from ..layers.rotary import RotaryPositions
 
 __all__ = [
@@ -29,16 +30,14 @@ __all__ = [
 
 C = TypeVar("C", bound="ModelConfig")
 POSITIONS = (
+    "none",
     "sinusoidal",
     "sinusoidal_halves",
     "sinusoidal_last",
     "learned",
     "rotary",
-    "relative",
-    "learned_relative",
-    "alibi",
-    "none",
 )
+"""Kinds of positions beside those of `POSITION_BIASES`."""
 
 
 def _freeze_lists(config: Any) -> None:
@@ -192,7 +191,7 @@ class PositionConfig:
 
     def __post_init__(self) -> None:
         _freeze_lists(self)
-        _check_choice("positions.kind", self.kind, POSITIONS)
+        _check_choice("positions.kind", self.kind, (*POSITIONS, *POSITION_BIASES))
         _check_count("positions.offset", self.offset, 0)
         _check_number("positions.rotary_base", self.rotary_base, 1, math.inf)
         for name in ("rotary_dim", "relative_buckets", "relative_max_distance"):

@@ -19,7 +19,7 @@ from ..layers.masks import attention_mask
 from ..layers.module import Module, ModuleList, Parameter
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
-from ..layers.position_bias import ALiBi, RelativePositionBias
+from ..layers.position_bias import POSITION_BIASES
 from .config import EncoderConfig, ModelConfig, PositionConfig
 
 __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
@@ -153,18 +153,9 @@ def _position_options(
     positions = cast(PositionConfig, config.positions)
     if positions.kind == "rotary":
         return {"rotary": config.rotary()}
-    if positions.kind.endswith("relative"):
-        bias = RelativePositionBias(
-            config.num_heads,
-            num_buckets=positions.relative_buckets,
-            max_distance=positions.relative_max_distance,
-            bidirectional=bidirectional,
-            dtype=config.dtype,
-            generator=generator,
-        )
-        return {"position_bias": bias}
-    if positions.kind == "alibi":
-        return {"position_bias": ALiBi(config.num_heads, config.dtype)}
+    if positions.kind in POSITION_BIASES:
+        make_bias = POSITION_BIASES[positions.kind]
+        return {"position_bias": make_bias(config, bidirectional, generator)}
     return {}
 
 

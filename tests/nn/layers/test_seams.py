@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import minigrad as mg
 import nn
 from minigrad import Tensor
+from nn.layers import position_bias
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -268,6 +269,46 @@ def test_alibi_slopes() -> None:
     np.testing.assert_allclose(
         nn.ALiBi(1, float)(2, 4)[0], -(2.0**-8) * np.abs([[-2, -1, 0, 1], [-3, -2, -1, 0]])
     )
+
+
+def test_position_bias_added_to_the_table_trains_as_its_formula(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new additive bias takes a class and an entry: value and gradients, alone and in steps."""
+
+    class DecayBias(nn.Module):
+        def __init__(self, num_heads: int) -> None:
+            self.rate = nn.Parameter(np.linspace(0.1, 0.7, num_heads))
+
+        def forward(self, query_length: int, key_length: int) -> Tensor:
+            i = np.arange(key_length - query_length, key_length)[:, None]
+            distance = np.abs(np.arange(key_length) - i)
+            return mg.reshape(self.rate, -1, 1, 1) * -distance.astype(float)
+
+    entry = lambda config, bidirectional, generator: DecayBias(config.num_heads)
+    monkeypatch.setitem(position_bias.POSITION_BIASES, "decay", entry)
+    config = nn.LanguageModelConfig(
+        9, 8, 2, 2, 12, positions=nn.PositionConfig(kind="decay"), dropout=0.0, dtype="float64"
+    )
+    model = nn.LanguageModel(config, np.random.default_rng(0))
+    ids = np.random.default_rng(1).integers(0, 9, (2, 6))
+    for name in (
+        "layers.layers.0.self_attention.position_bias.rate",
+        "layers.layers.1.self_attention.q_proj.weight",
+    ):
+        weight = dict(model.named_parameters())[name]
+
+        def loss(value: Any, weight: Any = weight) -> Tensor:
+            weight._array, weight._node = value.data, value._node
+            return model.loss(ids)
+
+        assert mg.gradcheck(loss, [weight.data.copy()], elementwise=False)
+    with mg.use_definitions("attention"):
+        expected = model(ids).data
+    np.testing.assert_allclose(model(ids).data, expected, rtol=1e-10)
+    state = model.eval().start()
+    steps = [model.step(ids[:, i : i + 1], state) for i in range(6)]
+    np.testing.assert_allclose(np.stack(steps, 1), expected, rtol=1e-9, atol=1e-12)
 
 
 # -- against transformers' Llama -----------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ def test_each_option_of_positions_changes_the_model_or_is_refused(kind: str) -> 
     ("make", "message"),
     [
         (lambda: nn.PositionConfig(kind="learned", rotary_base=5.0), "positions.rotary_base must be 10000.0 for positions of kind 'learned', got 5.0"),
-        (lambda: nn.PositionConfig(kind="circular"), "positions.kind must be one of sinusoidal, .*, got 'circular'"),
+        (lambda: nn.PositionConfig(kind="circular"), "positions.kind must be one of none, sinusoidal, .*, got 'circular'"),
         (lambda: nn.AttentionConfig(window_layers=[0]), r"attention.window_layers must be None without a window, got \(0,\)"),
         (lambda: nn.AttentionConfig(window=0), "attention.window must be at least 1, got 0"),
         (lambda: nn.AttentionConfig(bias="xy"), "attention.bias must be a bool or some of the letters qkvo, got 'xy'"),
