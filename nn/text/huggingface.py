@@ -1,8 +1,4 @@
-"""The tokenizer of a published model, as the files of its folder describe it.
-
-Needs the `tokenizers` package, and for chats `jinja2`: a chat template is a program that comes with
-the folder (`nn.text.templates`).
-"""
+"""The tokenizer of a published model. Needs the `tokenizers` package, and `jinja2` for chats."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.io.json import Settings
-from minigrad.io.reading import FileCopies, listed, printable
+from minigrad.io.reading import FileCopies, listed
 
 from .batches import padded
 from .templates import render
@@ -46,15 +42,20 @@ _NO_VARIABLES = (
     "tokenize",
     "truncation",
 )
-"""What transformers' apply_chat_template takes, and does not give to the template."""
+"""Arguments of transformers' apply_chat_template that are not variables of the template."""
 
 
 class ModelText:
-    """Text to the token ids of a published model, and back.
+    """The tokenizer of a published model: converts text to token ids, and back.
 
-    Truncation and padding are as the calls say, whatever is set in the file. `bos_id`, `eos_id`,
-    `pad_id` are the ids of special tokens (None: there is none); `max_len` the longest text that
-    the model takes, if the folder says.
+    Truncation and padding depend on the calls alone, not on the settings in the file.
+
+    Attributes
+    ----------
+    bos_id, eos_id, pad_id : int or None
+        The ids of special tokens.
+    max_len : int or None
+        The tokens of the longest text that the model takes, if the directory contains it.
     """
 
     def __init__(self, tokenizer: Any, settings: Settings, files: FileCopies) -> None:
@@ -64,16 +65,14 @@ class ModelText:
         self.bos_id, self.eos_id, self.pad_id = map(
             self._special, ("bos_token", "eos_token", "pad_token")
         )
-        self.vocab_size = settings.integer(
-            "vocab_size", None
-        )  # that of the model, which may be rounded up
+        self.vocab_size = settings.integer("vocab_size", None)  # of the model: may be rounded up
         if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
-            told = f"the tokenizer knows {len(self):,} tokens, but the model, by config.json, {self.vocab_size:,}"
-            raise ValueError(f"{settings.where}: {told}; is its vocabulary whole?")
-        longest = settings.take("model_max_length", (int, float), None)
-        self.max_len = (
-            int(longest) if longest and longest < 1 << 30 else None
-        )  # others mean: no limit
+            raise ValueError(
+                f"{settings.where}: the tokenizer knows {len(self):,} tokens, but the model, by "
+                f"config.json, {self.vocab_size:,}; is its vocabulary whole?"
+            )
+        longest = settings.number("model_max_length", None)
+        self.max_len = int(longest) if longest and longest < 1 << 30 else None  # 1e30: no limit
 
     def __getstate__(self) -> dict[str, Any]:
         try:
@@ -92,18 +91,18 @@ class ModelText:
         return int(self.tokenizer.get_vocab_size())
 
     def _special(self, name: str) -> Any:
-        """The id of a special token; None where there is none."""
+        """Return the id of a special token, or None without one."""
         found = self.id(token := self.settings.text(name, None))
         if token is not None and found is None:
             self.settings.fail(name, "a token of the vocabulary")
         return found
 
     def id(self, token: str | None) -> Any:
-        """The id of a token; None for one that there is not."""
+        """Return the id of a token, or None for a token that the vocabulary does not have."""
         return None if token is None else self.tokenizer.token_to_id(token)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of ids."""
+        """Return the tokens of ids."""
         return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
 
     def encode(
@@ -115,11 +114,23 @@ class ModelText:
         max_len: int | None = None,
         language: str | None = None,
     ) -> Any:
-        """The ids of a text, a list; of several texts, a list of lists.
+        """Return the ids of a text.
 
-        `special` adds the special tokens that the model expects around a text. With a `pair`, both
-        texts are in one sequence. At most `max_len` ids are kept, special ones among them.
-        `language` is the source language's code where a special token tells it.
+        Parameters
+        ----------
+        text : str or list of str
+        pair : str or list of str, optional
+            A second text for each text, in the same sequence.
+        special : bool
+            Add the special tokens that the model expects around a text.
+        max_len : int, optional
+            Cut off the text after this many ids, including special tokens.
+        language : str, optional
+            The code of the source language, for models with a special token for it.
+
+        Returns
+        -------
+        list of int, or list of lists of int if `text` is a list
         """
         rows, _ = self._encoded(text, pair, special, max_len, language)
         return rows[0] if isinstance(text, str) else rows
@@ -127,24 +138,20 @@ class ModelText:
     def _encoded(
         self, texts: Any, pairs: Any, special: bool, max_len: int | None, language: str | None
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """The ids of each text, and the types."""
+        """Return the ids and the token types of each text."""
         texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
         if isinstance(pairs, str):
             raise TypeError(
                 f"encode: expected a list of second texts, one for each, got {pairs!r:.60}"
             )
-        pairs = [None] * len(texts) if pairs is None else pairs
-        check_texts([*texts, *(b for b in pairs if b is not None)])
-        if len(texts) != len(pairs):
+        check_texts([*texts, *(b for b in pairs or () if b is not None)])
+        if pairs is not None and len(texts) != len(pairs):
             raise ValueError(
                 f"encode: expected a second text for each of {len(texts)}, got {len(pairs)}"
             )
-        given = [a if b is None else (a, b) for a, b in zip(texts, pairs)]
-        around = (
-            self.tokenizer.num_special_tokens_to_add(any(b is not None for b in pairs))
-            if special
-            else 0
-        )
+        inputs = [a if b is None else (a, b) for a, b in zip(texts, pairs or [None] * len(texts))]
+        is_pair = any(isinstance(text, tuple) for text in inputs)
+        around = self.tokenizer.num_special_tokens_to_add(is_pair) if special else 0
         if max_len is not None and max_len <= around:
             raise ValueError(
                 f"encode: expected max_len above {around}, the special tokens of a text, got "
@@ -156,13 +163,13 @@ class ModelText:
             else:
                 self.tokenizer.enable_truncation(max_len)
             with library_errors(f"{self.settings.where}: the tokenizer cannot encode this text"):
-                found = self.tokenizer.encode_batch(given, add_special_tokens=special)
-        rows = [e.ids if language is None else self._from(language, e) for e in found]
+                encodings = self.tokenizer.encode_batch(inputs, add_special_tokens=special)
+        rows = [e.ids if language is None else self._from(language, e) for e in encodings]
         largest = max((max(ids) for ids in rows if ids), default=0)
         if self.vocab_size is not None and largest >= self.vocab_size:
             told = f"{self.tokens([largest])[0]!r:.60} has the id {largest}, but the model, by config.json,"
             raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
-        types = [e.type_ids for e in found]
+        types = [e.type_ids for e in encodings]
         if (highest := max(map(max, filter(None, types)), default=0)) > 1:
             raise ValueError(
                 f"{self.settings.where}: post_processor: expected type_id 0 or 1, got {highest}"
@@ -170,7 +177,7 @@ class ModelText:
         return rows, types
 
     def _from(self, language: str, encoding: Any) -> list[int]:
-        """The ids of an encoding with the token of this language in place of another one's."""
+        """Return the ids of an encoding, with the token of this language for that of another."""
         if (wanted := self.id(language)) is None:
             raise ValueError(f"language: no token {language!r} in the vocabulary")
         shape = lambda code: re.sub("[a-z]+", "a", re.sub("[A-Z]+", "A", code))  # of eng_Latn: a_Aa
@@ -193,7 +200,10 @@ class ModelText:
         language: str | None = None,
         pad_left: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Ids, padding mask (True = a real token) and types, each (N, L), of several texts."""
+        """Return the ids, the padding mask (True = a token) and the types of texts, each (N, L).
+
+        See `encode` for the parameters; `pad_left` puts the padding before the texts.
+        """
         rows, types = self._encoded(texts, pairs, True, max_len, language)
         texts = [texts] if isinstance(texts, str) else texts
         if empty := [text for text, row in zip(texts, rows) if text.strip() and not row]:
@@ -204,8 +214,9 @@ class ModelText:
         return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
 
     def decode(self, ids: Any, special: bool = False) -> Any:
-        """The text of ids, without special tokens unless `special`; for several lists of ids, a
-        list of texts.
+        """Return the text of ids, or a list of texts for several lists of ids.
+
+        Special tokens are left out unless `special`.
         """
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
@@ -214,9 +225,7 @@ class ModelText:
         return str(text)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """The text of ids that come one after another, in pieces: each as soon as its characters
-        are whole.
-        """
+        """Yield the text of ids in pieces, each as soon as its characters are complete."""
         seen, said = list[int](), ""
         for i in ids:
             seen.append(int(i))
@@ -232,13 +241,19 @@ class ModelText:
     def chat(
         self, messages: Sequence[Mapping[str, Any]], *, reply: bool = True, **variables: Any
     ) -> str:
-        """The text that a chat model expects for messages such as `{"role": "user", "content":
-        "Hello"}`.
+        """Return the text that a chat model expects, to be encoded with `special=False`.
 
-        With `reply` it ends where the model is to answer. Encode it with `special=False`: the
-        template has the special tokens. `variables` are for the template, such as `tools=` (JSON
-        schemas), for which a folder may have a template of its own. Needs `jinja2`; the template
-        runs in its sandbox, with bounds of work and size.
+        Needs `jinja2`; the template runs in its sandbox, with bounds of work and size.
+
+        Parameters
+        ----------
+        messages : list of dict
+            Such as `{"role": "user", "content": "Hello"}`.
+        reply : bool
+            End the text where the model is to answer.
+        **variables
+            Variables of the template, such as `tools=` (JSON schemas). With tools, the template
+            "tool_use" is used if there is one.
         """
         if not all(isinstance(message, Mapping) for message in messages):
             expected = 'messages such as {"role": "user", "content": ...}'
@@ -249,35 +264,19 @@ class ModelText:
                 "special=False)"
             )
         templates = self.settings.get("chat_templates", {})
-        name = (
-            "tool_use"
-            if variables.get("tools") is not None and "tool_use" in templates
-            else "default"
-        )
-        if name not in templates:
-            told = f"no default among {listed(templates)}" if templates else "not a model for chats"
-            raise ValueError(f"{self.settings.where}: no chat_template: {told}")
-        file = (
-            "chat_template.jinja"
-            if name == "default"
-            else f"additional_chat_templates/{name}.jinja"
-        )
-        where = (
-            Path(self.settings.where).parent / file if file in self.files else self.settings.where
-        )
+        has_tools = variables.get("tools") is not None and "tool_use" in templates
+        if (name := "tool_use" if has_tools else "default") not in templates:
+            why = f"no default among {listed(templates)}" if templates else "not a model for chats"
+            raise ValueError(f"{self.settings.where}: no chat_template: {why}")
+        where, source = templates[name]
         special = {
             name: self.settings[name]
             for name in SPECIAL
             if isinstance(self.settings.get(name), str)
         }
-        given = {
-            "messages": [*messages],
-            "tools": None,
-            "documents": None,
-            "add_generation_prompt": reply,
-        }
-        return render(templates[name], printable(where, 500), {**given, **special, **variables})
+        defaults = {"tools": None, "documents": None, "add_generation_prompt": reply}
+        return render(source, where, {"messages": [*messages], **defaults, **special, **variables})
 
     def save(self, directory: str | Path) -> None:
-        """Write the files that it was loaded from, byte by byte."""
+        """Write copies of the files that it was loaded from."""
         self.files.write(directory)

@@ -151,24 +151,24 @@ def _growth(step: dict[str, Any]) -> float:
 def _settings(directory: Path, files: Iterable[str]) -> Settings:
     """Return tokenizer_config.json, completed with the settings of other files.
 
-    These are special_tokens_map.json, the files of chat templates ("chat_templates": by name), and
-    the `vocab_size` of config.json.
+    These are special_tokens_map.json, the chat templates ("chat_templates": for each name its file
+    and its text), and the `vocab_size` of config.json.
     """
     settings = read_if_any(directory / "tokenizer_config.json")
     settings |= {**read_if_any(directory / "special_tokens_map.json"), **settings}
     for name in SPECIAL:  # a string, or an object with its "content"
         if isinstance(settings.get(name), dict):
             settings[name] = settings.object(name).text("content")
-    templates = {}
+    templates, where = dict[str, tuple[str, str]](), settings.where
     if isinstance(settings.get("chat_template"), list):
         for data in settings.list("chat_template", dict):
             template = Settings(data, f"{settings.where}: chat_template")
-            templates[template.text("name")] = template.text("template")
+            templates[template.text("name")] = where, template.text("template")
     elif (source := settings.text("chat_template", None)) is not None:
-        templates["default"] = source
+        templates["default"] = where, source
     for path in (directory / name for name in files if name.endswith(".jinja")):
         name = "default" if path.name == "chat_template.jinja" else path.stem
-        templates[name] = read_text(path)
+        templates[name] = printable(path, 500), read_text(path)
     vocab_size = read_if_any(directory / "config.json").integer("vocab_size", None)
     settings |= {"chat_templates": templates, "vocab_size": vocab_size}
     return settings
