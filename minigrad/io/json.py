@@ -1,11 +1,11 @@
-"""JSON from disk, checked where it is read: a message names the file, what is wrong in it, and what
-was expected.
+"""JSON files, whose entries are checked when they are read.
+
+Every error names the file, the entry, what was expected and the value.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import zlib
 from collections import Counter
@@ -34,9 +34,8 @@ __all__ = [
 T = TypeVar("T")
 REQUIRED: Any = object()
 _WORDS = {
-    int: "an integer", float: "a number", str: "a text", bool: "true or "
-                                                               "false", list: "a list", dict: "an object",
-    type(None): "null", Mapping: "an object", Sequence: "a list", tuple: "a list",
+    int: "an integer", float: "a number", str: "a text", bool: "true or false", type(None): "null",
+    list: "a list", tuple: "a list", Sequence: "a list", dict: "an object", Mapping: "an object",
 }  # fmt: skip
 
 
@@ -55,16 +54,15 @@ def as_json(data: Any, where: str | Path, **options: Any) -> str:
 
 
 def checksum(data: Any) -> str:
-    """Eight digits that tell plain data from changed data: the CRC-32 of its JSON."""
-    plain = json.loads(
-        json.dumps(data)
-    )  # as it comes from a file: lists and texts for tuples and other keys
+    """Return the CRC-32 of the JSON of plain data, as eight hexadecimal digits."""
+    plain = json.loads(json.dumps(data))  # as a file gives it back: lists for tuples
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
 def read_json(path: str | Path, expected: str = "") -> Settings:
-    """The JSON object in a file. `expected` says, where there is no such file, what a folder should
-    have.
+    """Return the JSON object in a file.
+
+    `expected` ends the error about a missing file: what the directory should contain.
     """
     data = _read(path, expected)
     if not isinstance(data, dict):
@@ -73,12 +71,12 @@ def read_json(path: str | Path, expected: str = "") -> Settings:
 
 
 def read_if_any(path: str | Path) -> Settings:
-    """The JSON object in a file, or an empty one where nothing has this name."""
+    """Return the JSON object in a file, or an empty one if there is no file."""
     return read_json(path) if os.path.lexists(path) else Settings({}, str(path))
 
 
 def read_list(path: str | Path, kind: Any) -> list[Any]:
-    """The JSON list in a file, whose items are all of one kind."""
+    """Return the JSON list in a file, whose items are all of one type."""
     return Settings({"": _read(path, "")}, str(path)).list("", kind)
 
 
@@ -91,7 +89,7 @@ def _read(path: str | Path, expected: str) -> Any:
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object from the pairs that JSON has for it; a ValueError if one name is given twice."""
+    """Return a dict of pairs, or raise a ValueError if a name is given twice."""
     result = dict(pairs)
     if len(result) != len(pairs):
         counts = Counter(name for name, _ in pairs)
@@ -104,26 +102,27 @@ def _shown(value: Any) -> str:
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind; true is no integer, and an integer is a number."""
+    """Return whether a value is of a type: a bool is no int, an int is a finite number."""
     if kind in (int, float) and isinstance(value, bool):
         return False
     if kind is int:
         return isinstance(value, int) and abs(value) < 1 << 63
-    if kind is float:
-        return (isinstance(value, float) and math.isfinite(value)) or (
-            isinstance(value, int) and abs(value) < 1e308
-        )
-    if kind is Sequence or kind is tuple:
-        return isinstance(value, (list, tuple))
-    return isinstance(value, kind)
+    if kind is float:  # an int may be too large for isfinite
+        return isinstance(value, (int, float)) and abs(value) < 1e308
+    return isinstance(value, (list, tuple) if kind in (Sequence, tuple) else kind)
 
 
 class Settings(dict[str, Any]):
-    """The entries of a JSON object, each taken by a method that checks it. `where` begins every
-    message.
+    """The entries of a JSON object, each of which a method returns after checking it.
 
-    A name is one key, or several of which the first that is there counts (older spellings). An
-    entry that is missing is the default; without a default, an error.
+    The methods take the name of an entry, or several names (older spellings), of which the first
+    one that is present counts. A missing entry is the default, or an error without a default.
+
+    Parameters
+    ----------
+    data : mapping
+    where : str
+        The beginning of every message: the file.
     """
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
@@ -140,48 +139,49 @@ class Settings(dict[str, Any]):
         high: float | None = None,
         choices: Sequence[Any] | None = None,
     ) -> Any:
-        """The entry, of one of `kinds`, within low ... high, among `choices`; null gives way to a
-        default.
+        """Return an entry of one of the types `kinds`; null counts as missing.
+
+        A number must be from `low` to `high`, and any entry one of `choices`, if they are given.
         """
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
-        found = next((n for n in names if self.get(n) is not None), None)
-        if found is None:
+        present = next((n for n in names if self.get(n) is not None), None)
+        if present is None:
             if default is REQUIRED:
                 raise ValueError(f"{self.where}: {' or '.join(names)} is missing")
             return default
-        value = self.checked(found, kinds if isinstance(kinds, tuple) else (kinds,))
+        value = self.checked(present, kinds if isinstance(kinds, tuple) else (kinds,))
         if choices is not None and value not in choices:
-            self.fail(found, f"one of {', '.join(map(str, choices))}")
+            self.fail(present, f"one of {', '.join(map(str, choices))}")
         if (low is not None and value < low) or (high is not None and value > high):
-            self.fail(found, f"at least {low}" if high is None else f"{low} to {high}")
+            self.fail(present, f"at least {low}" if high is None else f"{low} to {high}")
         return value
 
     def checked(self, name: str, kinds: tuple[Any, ...]) -> Any:
-        """The entry, which is there, if it is of one of `kinds`."""
+        """Return an entry that is present and of one of the types `kinds`."""
         if not any(_is(self[name], kind) for kind in kinds):
             self.fail(name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))
         return self[name]
 
     def fail(self, name: str, expected: str) -> None:
-        """The error about an entry."""
+        """Raise the ValueError about an entry."""
         value = _shown(self.get(name))
         raise ValueError(f"{self.where}: {printable(name)}: expected {expected}, got {value}")
 
     def integer(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40
     ) -> Any:
-        """A whole number, of at least 1 unless `low` says otherwise."""
+        """Return an integer, by default of at least 1."""
         return self.take(name, int, default, low, high)
 
     def number(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None
     ) -> Any:
-        """A finite number."""
+        """Return a finite number."""
         return self.take(name, float, default, low, high)
 
     def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
-        """true or false."""
+        """Return a bool."""
         return self.take(name, bool, default)
 
     def text(
@@ -190,11 +190,11 @@ class Settings(dict[str, Any]):
         default: Any = REQUIRED,
         choices: Sequence[str] | None = None,
     ) -> Any:
-        """A text, one of `choices` if they are given."""
+        """Return a string, one of `choices` if they are given."""
         return self.take(name, str, default, choices=choices)
 
     def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
-        """A list whose items are all of one kind."""
+        """Return a list whose items are all of one type."""
         value = self.take(name, list, default)
         if isinstance(value, list) and not all(_is(item, kind) for item in value):
             self.fail(
@@ -204,7 +204,7 @@ class Settings(dict[str, Any]):
         return value
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
-        """An object, as settings of its own; a default is given back as it is."""
+        """Return an object as Settings, or the default unchanged."""
         value = self.take(name, dict, default)
         return (
             Settings(value, f"{self.where}: {printable(name)}")
@@ -213,10 +213,9 @@ class Settings(dict[str, Any]):
         )
 
     def expect_unchanged(self, *names: str, **beside: Any) -> None:
-        """An error for an entry that is not as it was when its `checksum` was put under
-        "checksums".
+        """Raise a ValueError if an entry does not have its `checksum` in the entry "checksums".
 
-        Of these names, or of all; `beside` are data from elsewhere whose checksums stand there too.
+        Check these names, or all; `beside` are data of other files with checksums there.
         """
         entries = {**self, **beside}
         for name, expected in self.object("checksums", {}).items():
@@ -227,7 +226,7 @@ class Settings(dict[str, Any]):
                 )
 
     def expect_no_others(self) -> None:
-        """An error if there is an entry that nobody has taken."""
+        """Raise a ValueError if an entry was not read."""
         if others := sorted(set(self) - self.taken):
             raise ValueError(
                 f"{self.where}: unknown settings: {listed(others)}; expected some of "
@@ -236,17 +235,16 @@ class Settings(dict[str, Any]):
 
 
 def kinds_of(hint: Any) -> tuple[Any, ...]:
-    """The kinds of JSON values that an annotation allows."""
+    """Return the types of JSON values that an annotation allows."""
     parts = getattr(hint, "__args__", ()) if "Union" in type(hint).__name__ else (hint,)
     return tuple(getattr(part, "__origin__", part) for part in parts)
 
 
 def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    """A dataclass from plain data: names, types (by the annotations) and what the class itself
-    checks.
+    """Return a dataclass made of plain data, with names and types checked by its annotations.
 
     Annotations are int, float, str, bool, None, list, tuple, Sequence, Mapping, dict, and unions of
-    them.
+    them. A ValueError of the class itself begins with `where`, too.
     """
     settings = data if isinstance(data, Settings) else Settings(data, where)
     hints = get_type_hints(cls)

@@ -1,6 +1,4 @@
-"""The arrays of a folder: in one safetensors file, or in several, its shards, with an index of
-which has which.
-"""
+"""The arrays of a directory: in one safetensors file, or in several files and an index."""
 
 from __future__ import annotations
 
@@ -32,11 +30,20 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 class SafetensorsFolder(dict[str, Entry]):
-    """What the headers of a folder's files say of each array, by name; `array` reads one.
+    """The header entries of all arrays of a directory by name; `array` reads an array.
 
-    `where` is the file or, if there are several, the index. Files that are missing, damaged or at
-    odds with the index are a ValueError or an OSError, which says what was `expected` where there
-    are no weights at all.
+    Parameters
+    ----------
+    directory : Path
+        With `model.safetensors`, or an index and the files that it names. Missing or damaged
+        files, and those that contradict the index, are a ValueError or an OSError.
+    expected : str
+        The end of the error about a directory without weights.
+
+    Attributes
+    ----------
+    where : Path
+        The file, or the index.
     """
 
     def __init__(self, directory: Path, expected: str = "") -> None:
@@ -47,42 +54,39 @@ class SafetensorsFolder(dict[str, Entry]):
             others = sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern))
             if others and not whole.is_file():
                 raise ValueError(
-                    f"{directory}: {printable(others[0])} is not read, since it is not safetensors (a pickle "
-                    "can run any code); "
-                    "convert it with transformers' from_pretrained and save_pretrained"
+                    f"{directory}: {printable(others[0])} is not read, since it is not safetensors "
+                    "(a pickle can run any code); convert it with transformers' from_pretrained "
+                    "and save_pretrained"
                 )
             file = SafetensorsFile(found_file(whole, expected))
             self.where, self.files = whole, dict.fromkeys(file, file)
         super().__init__({name: file[name] for name, file in self.files.items()})
 
     def _is_mapped(self, name: str, dtype: Any) -> bool:
-        """Whether an array can stay in the file: it is of this dtype there, and the file can be
-        replaced meanwhile.
+        """Return whether an array can stay in the file: it has this dtype there.
+
+        On Windows, a file that is mapped cannot be replaced.
         """
         return os.name != "nt" and dtype in (None, np.dtype(DTYPES.get(self[name].dtype, "V")))
 
     def array(self, name: str, dtype: Any = None) -> np.ndarray:
-        """An array to be written to, in its own memory or mapped; what is too large for the dtype
-        is infinite.
-        """
+        """Return a writable array; values too large for the dtype are infinite."""
         if self._is_mapped(name, dtype):
             return self.files[name].map(name, writable=True)
         with np.errstate(over="ignore"):
             return self.files[name].read(name, dtype)
 
     def checked(self, name: str, dtype: np.dtype) -> np.ndarray:
-        """The `array` in this dtype, if all its numbers are finite in it; else a ValueError."""
+        """Return a writable array, or raise a ValueError if a value is not finite in this dtype."""
         array, file = self.array(name, dtype), self.files[name]
-        looked_at = self._is_mapped(name, dtype) and file.is_finite(
-            name
-        )  # without its pages being mapped
-        if not looked_at and (wrong := misfit(name, array, dtype)):
+        is_finite = self._is_mapped(name, dtype) and file.is_finite(name)  # maps no pages
+        if not is_finite and (wrong := misfit(name, array, dtype)):
             raise ValueError(f"{file.path}: {wrong}")
         return array.astype(dtype, copy=False)
 
 
 def _indexed(index: Path) -> dict[str, SafetensorsFile]:
-    """Which of the files that an index names has which array."""
+    """Return the file of each array of an index."""
     shards = read_json(index).object("weight_map")
     names = {name: shards.text(name) for name in shards}
     if outside := [n for n in set(names.values()) if not _is_file_name(n)]:
