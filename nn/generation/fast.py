@@ -130,13 +130,13 @@ class FastFeedForward(FeedForward):
 
     def prepare(self) -> None:
         """Put their weights one below the other."""
-        self.fused, self.fused_bias = fuse(
-            [self.linear1, self.gate] if self.gate is not None else [self.linear1]
-        )
+        self.fused, self.fused_bias = fuse(self._first_layers())
+
+    def _first_layers(self) -> list[Linear]:
+        return [self.linear1] if self.gate is None else [self.linear1, self.gate]
 
     def forward(self, x: Any) -> Tensor:
-        parts = (self.linear1,) if self.gate is None else (self.linear1, self.gate)
-        if self.fused is None or has_hooks(*parts):
+        if self.fused is None or has_hooks(*self._first_layers()):
             return super().forward(x)
         h = mapped(plain(x), self.fused, self.fused_bias)
         width = self.linear1.out_features

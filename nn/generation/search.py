@@ -1,7 +1,6 @@
-"""Choosing tokens one after another: greedily, by sampling, or both through `generate` and
-`stream`.
+"""Greedy search, sampling, and `generate` and `stream`, which choose between searches.
 
-All use the key/value cache, and change nothing in the model: several threads can decode with one.
+All use the key/value cache and change nothing in the model: several threads can share one model.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def greedy_search(
         Fields of `Rules`.
     """
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
-    return _hypotheses(decoding, _likeliest if scores else _likeliest_unscored)
+    return _hypotheses(decoding, _likeliest_scored if scores else _likeliest)
 
 
 def sample(
@@ -170,7 +169,7 @@ def stream(
     The options are those of `generate`.
     """
     _check_search(False, 1.0, False, do_sample, temperature, top_k, top_p)
-    choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest_unscored
+    choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest
     decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
     if len(decoding.history) != 1:
         raise ValueError(f"stream: expected one prompt, got {len(decoding.history)}")
@@ -206,7 +205,7 @@ def _check_search(
 def _steps(
     decoding: Decoding, choose: Chooser
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each step, which sequences go on, the token of each, and its log-probability."""
+    """Yield for each step the sequences that continue, their tokens, and the log-probabilities."""
     rows = np.arange(len(decoding.history))
     while len(rows) and decoding.new < decoding.max_len:
         tokens, log_probs = choose(decoding, decoding.logits())
@@ -218,35 +217,33 @@ def _steps(
 
 
 def _hypotheses(decoding: Decoding, choose: Chooser) -> list[Hypothesis]:
-    found = [Hypothesis() for _ in decoding.history]
+    hypotheses = [Hypothesis() for _ in decoding.history]
     for rows, tokens, log_probs in _steps(decoding, choose):
         for row, token, log_prob in zip(rows, tokens.tolist(), log_probs.tolist()):
-            found[row].tokens.append(token)
-            found[row].log_prob += log_prob
-    for h in found:
-        h.score = h.log_prob
-    return found
+            hypotheses[row].tokens.append(token)
+            hypotheses[row].log_prob += log_prob
+            hypotheses[row].score = hypotheses[row].log_prob
+    return hypotheses
 
 
-# -- how a token is chosen, from logits (rows, vocab): the tokens, and the logarithms of their
-# probabilities -----
+# -- choosers: tokens and their log-probabilities, (rows,) each, from logits (rows, vocab) ---------
 
 
 def _ruled(decoding: Decoding, logits: np.ndarray) -> np.ndarray:
-    """Logits as the rules change them, which must leave a token to each sequence."""
-    found = decoding.ruled(logits)
-    if found is not logits and (found.max(-1) == -np.inf).any():
+    """Return logits that follow the rules, which must leave a token to each sequence."""
+    ruled = decoding.ruled(logits)
+    if ruled is not logits and (ruled.max(-1) == -np.inf).any():
         raise ValueError(NOTHING_LEFT)
-    return found
-
-
-def _likeliest_unscored(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    best = _ruled(decoding, logits).argmax(-1)
-    return best, np.full(len(best), np.nan)
+    return ruled
 
 
 def _likeliest(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     best = _ruled(decoding, logits).argmax(-1)
+    return best, np.full(len(best), np.nan)
+
+
+def _likeliest_scored(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    best, _ = _likeliest(decoding, logits)
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
@@ -280,7 +277,7 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _restricted(log_probs: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
-    """log_probs, with -inf for the tokens that are not to be drawn."""
+    """Return log_probs with -inf for the tokens that `top_k` and `top_p` exclude."""
     if top_k is not None and top_k < log_probs.shape[1]:
         least = np.partition(log_probs, -top_k, axis=-1)[:, -top_k, None]
         log_probs = np.where(log_probs < least, -np.inf, log_probs)
@@ -297,24 +294,23 @@ def _restricted(log_probs: np.ndarray, top_k: int | None, top_p: float | None) -
 def attention_maps(
     model: Any, source: Any, target: Sequence[int] | np.ndarray
 ) -> dict[str, list[np.ndarray]]:
-    """What each head attended to in translating one source (L_s,) to one target (L_t,), without
-    BOS.
+    """Return the attention weights of a translation: one source (L_s,) to one target (L_t,).
 
-    Three lists by layer, of arrays (h, L_q, L_kv): "encoder", "decoder" and "cross". Row i of the
-    last two is the step that chose token i of the target.
+    The target is without BOS. The keys "encoder", "decoder" and "cross" hold an array (h, L_q,
+    L_kv) for each layer. Row i of the last two is the step that chose token i of the target.
     """
     source, target = np.asarray(source).reshape(1, -1), np.asarray(target).reshape(1, -1)
     seen = np.concatenate([[[model.config.bos_id]], target[:, :-1]], axis=1)
     with evaluating(), no_grad(), record_attention(model) as recorded:
         model.hidden(source, seen)
     maps: dict[str, list[np.ndarray]] = {"encoder": [], "decoder": [], "cross": []}
-    for name, found in recorded.items():
-        maps[kind_of(name)] += [weights[0] for weights in found]
+    for name, weights in recorded.items():
+        maps[kind_of(name)] += [of_batch[0] for of_batch in weights]
     return maps
 
 
 def kind_of(attention: str) -> str:
-    """What an attention of a Transformer is, by its name: "encoder", "decoder" or "cross"."""
+    """Return "encoder", "decoder" or "cross" for the name of an attention of a Transformer."""
     if attention.endswith("cross_attention"):
         return "cross"
     return "encoder" if attention.startswith("encoder.") else "decoder"

@@ -145,16 +145,13 @@ def _drop_other_searches(
     """Remove the defaults that do not fit the chosen search, and return those that matter."""
     options = {**defaults, **arguments}
     beams, samples = options.get("num_beams", 1) > 1, options.get("do_sample", False)
-    lost = []
-    if beams and (streams or (samples and "do_sample" in arguments)):
-        beams, lost = False, ["num_beams"]
-    elif beams and samples:
-        samples, lost = False, ["do_sample"]
-    other = lost + ["num_beams"] * streams
-    other += [] if samples else ["temperature", "top_k", "top_p"]
-    other += [] if beams else ["length_penalty", "early_stopping"]
-    dropped = [name for name in other if defaults.pop(name, None) is not None]
-    return [name for name in lost if name in dropped]
+    lost = ""  # of a beam search that draws tokens, or that streams
+    if beams and (streams or samples):
+        lost = "num_beams" if streams or "do_sample" in arguments else "do_sample"
+    dropped = ["num_beams"] if streams else [lost]
+    dropped += [] if samples and lost != "do_sample" else ["temperature", "top_k", "top_p"]
+    dropped += [] if beams and lost != "num_beams" else ["length_penalty", "early_stopping"]
+    return [name for name in dropped if defaults.pop(name, None) is not None and name == lost]
 
 
 def _unsupported(settings: Settings, options: Mapping[str, Any]) -> list[str]:
