@@ -1,0 +1,84 @@
+"""The three paths that CONTRIBUTING.md tells newcomers to follow are the paths that calls take."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nn
+
+ROOT = Path(__file__).parents[1]
+CONFIG = nn.LanguageModelConfig(50, 32, 4, 1, 64, pad_id=0)
+
+
+def listed_functions(title: str) -> list[tuple[str, str]]:
+    """Return (file, qualified name) of each entry of a numbered list of CONTRIBUTING.md."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = text.split(f"### {title}: ")[1].split("\n#")[0]
+    return re.findall(r"^\d+\. `([\w/]+\.py)`: `([\w.]+)`", section, re.MULTILINE)
+
+
+def code_of(file: str, name: str) -> CodeType:
+    """Return the code of the function `name` that `file` defines."""
+    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    code: CodeType = inspect.unwrap(attrgetter(name)(module)).__code__
+    assert Path(code.co_filename).resolve() == ROOT / file, f"{name} is not defined in {file}"
+    return code
+
+
+def called_codes(function: Callable[[], Any]) -> list[CodeType]:
+    """Return the code of every Python function that is called, in order."""
+    codes: list[CodeType] = []
+
+    def see(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            codes.append(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return codes
+
+
+def loss_of_a_batch(folder: Path) -> Callable[[], Any]:
+    model = nn.LanguageModel(CONFIG, np.random.default_rng(0))
+    ids = np.array([[4, 5, 6, 7], [8, 9, 0, 0]])
+    return lambda: model.loss(ids)
+
+
+def next_token(folder: Path) -> Callable[[], Any]:
+    model = nn.for_inference(nn.LanguageModel(CONFIG, np.random.default_rng(0)))
+    return lambda: nn.generate(model, [4, 5, 6], max_len=1)
+
+
+def directory(folder: Path) -> Callable[[], Any]:
+    nn.save(folder, nn.LanguageModel(nn.LanguageModelConfig(50, 32, 4, 1, 64)))
+    return lambda: nn.load(folder)
+
+
+@pytest.mark.parametrize(
+    "title,prepare",
+    [("A batch", loss_of_a_batch), ("A token", next_token), ("A directory", directory)],
+)
+def test_calls_visit_the_listed_functions_in_order(
+    tmp_path: Path, title: str, prepare: Callable[[Path], Callable[[], Any]]
+) -> None:
+    entries = listed_functions(title)
+    assert 5 <= len(entries) <= 10
+    calls = iter(called_codes(prepare(tmp_path)))
+    for file, name in entries:
+        code = code_of(file, name)
+        assert any(called is code for called in calls), f"{name} of {file} is not called there"
