@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .atomic import write_atomically
 from .reading import listed, printable, read_bytes
@@ -23,7 +24,7 @@ __all__ = [
     "as_json",
     "checksum",
     "dataclass_from",
-    "kinds_of",
+    "matches",
     "read_if_any",
     "read_json",
     "read_list",
@@ -101,15 +102,39 @@ def _shown(value: Any) -> str:
     return printable(json.dumps(value, ensure_ascii=False, default=str), 57)
 
 
-def _is(value: Any, kind: Any) -> bool:
-    """Return whether a value is of a type: a bool is no int, an int is a finite number."""
+def matches(value: Any, hint: Any) -> bool:
+    """Return whether a JSON value has an annotated type, such as `int | None` or `list[str]`.
+
+    A bool is no int, an int is a float, a list is a tuple, and NaN and infinity are no floats.
+    """
+    parts = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return any(matches(value, part) for part in parts)
+    kind = get_origin(hint) or hint
     if kind in (int, float) and isinstance(value, bool):
         return False
     if kind is int:
         return isinstance(value, int) and abs(value) < 1 << 63
     if kind is float:  # an int may be too large for isfinite
         return isinstance(value, (int, float)) and abs(value) < 1e308
-    return isinstance(value, (list, tuple) if kind in (Sequence, tuple) else kind)
+    if kind in (list, tuple, Sequence):
+        has_type = isinstance(value, list if kind is list else (list, tuple))
+        return has_type and (not parts or all(matches(item, parts[0]) for item in value))
+    return kind is Any or isinstance(value, kind)
+
+
+def _described(hint: Any) -> str:
+    """Return an annotated type in words."""
+    parts = get_args(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(map(_described, parts))
+    kind = get_origin(hint) or hint
+    items = (
+        f" of which each item is {_described(parts[0])}"
+        if parts and "list" in _WORDS.get(kind, "")
+        else ""
+    )
+    return _WORDS.get(kind, str(hint)) + items
 
 
 class Settings(dict[str, Any]):
@@ -133,13 +158,13 @@ class Settings(dict[str, Any]):
     def take(
         self,
         name: str | Sequence[str],
-        kinds: Any,
+        hint: Any,
         default: Any = REQUIRED,
         low: float | None = None,
         high: float | None = None,
         choices: Sequence[Any] | None = None,
     ) -> Any:
-        """Return an entry of one of the types `kinds`; null counts as missing.
+        """Return an entry of an annotated type; null counts as missing.
 
         A number must be from `low` to `high`, and any entry one of `choices`, if they are given.
         """
@@ -150,17 +175,17 @@ class Settings(dict[str, Any]):
             if default is REQUIRED:
                 raise ValueError(f"{self.where}: {' or '.join(names)} is missing")
             return default
-        value = self.checked(present, kinds if isinstance(kinds, tuple) else (kinds,))
+        value = self.checked(present, hint)
         if choices is not None and value not in choices:
             self.fail(present, f"one of {', '.join(map(str, choices))}")
         if (low is not None and value < low) or (high is not None and value > high):
             self.fail(present, f"at least {low}" if high is None else f"{low} to {high}")
         return value
 
-    def checked(self, name: str, kinds: tuple[Any, ...]) -> Any:
-        """Return an entry that is present and of one of the types `kinds`."""
-        if not any(_is(self[name], kind) for kind in kinds):
-            self.fail(name, " or ".join(_WORDS.get(kind, str(kind)) for kind in kinds))
+    def checked(self, name: str, hint: Any) -> Any:
+        """Return an entry that is present, if it has an annotated type."""
+        if not matches(self[name], hint):
+            self.fail(name, _described(hint))
         return self[name]
 
     def fail(self, name: str, expected: str) -> None:
@@ -195,13 +220,7 @@ class Settings(dict[str, Any]):
 
     def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
         """Return a list whose items are all of one type."""
-        value = self.take(name, list, default)
-        if isinstance(value, list) and not all(_is(item, kind) for item in value):
-            self.fail(
-                name if isinstance(name, str) else name[0],
-                f"a list of which each item is {_WORDS[kind]}",
-            )
-        return value
+        return self.take(name, Sequence[kind], default)
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
         """Return an object as Settings, or the default unchanged."""
@@ -234,12 +253,6 @@ class Settings(dict[str, Any]):
             )
 
 
-def kinds_of(hint: Any) -> tuple[Any, ...]:
-    """Return the types of JSON values that an annotation allows."""
-    parts = getattr(hint, "__args__", ()) if "Union" in type(hint).__name__ else (hint,)
-    return tuple(getattr(part, "__origin__", part) for part in parts)
-
-
 def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     """Return a dataclass made of plain data, with names and types checked by its annotations.
 
@@ -255,9 +268,10 @@ def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
             if field.default is MISSING and field.default_factory is MISSING:
                 raise ValueError(f"{where}: {field.name} is missing")
             continue
-        kinds = kinds_of(hints[field.name])
-        value = settings.checked(field.name, kinds)
-        values[field.name] = tuple(value) if isinstance(value, list) and tuple in kinds else value
+        hint = hints[field.name]
+        value = settings.checked(field.name, hint)
+        is_tuple = tuple in [get_origin(part) or part for part in (hint, *get_args(hint))]
+        values[field.name] = tuple(value) if isinstance(value, list) and is_tuple else value
     settings.expect_no_others()
     try:
         return cls(**values)

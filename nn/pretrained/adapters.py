@@ -269,7 +269,7 @@ def _check_targets(file: SafetensorsFile, paths: Sequence[str], settings: Settin
     """The maps that have adapters are those that target_modules lists, where it does."""
     if not paths:
         raise ValueError(f"{file.path}: it has no adapters")
-    if isinstance(settings.take("target_modules", (str, list), None), list):
+    if isinstance(settings.take("target_modules", str | list, None), list):
         targets = settings.list("target_modules", str)
         if idle := [t for t in targets if not any(ends_in(path, [t]) for path in paths)]:
             raise ValueError(

@@ -95,7 +95,7 @@ class HFConfig(Settings):
     def take(
         self,
         name: str | Sequence[str],
-        kinds: Any,
+        hint: Any,
         default: Any = REQUIRED,
         *bounds: Any,
         **checks: Any,
@@ -103,7 +103,7 @@ class HFConfig(Settings):
         """Return the value of a key, or its default if the file has none or null."""
         if default is REQUIRED and isinstance(name, str):
             default = self.defaults.get(name, REQUIRED)
-        return super().take(name, kinds, default, *bounds, **checks)
+        return super().take(name, hint, default, *bounds, **checks)
 
     def integers(self, keys: Mapping[str, str], **defaults: int) -> dict[str, Any]:
         """Return integers by our names, from keys by our names."""

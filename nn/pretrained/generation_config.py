@@ -59,9 +59,9 @@ def read_generation_config(
     settings.number("repetition_penalty", None, low=0)
     settings.number("length_penalty", None, low=-20, high=20)
     settings.flag("do_sample", None)
-    settings.take("early_stopping", (bool, str), None, choices=(False, True, "never"))
+    settings.take("early_stopping", bool | str, None, choices=(False, True, "never"))
     for name in _TOKEN_IDS:
-        if (ids := settings.take(name, (int, list), None)) is not None:
+        if (ids := settings.take(name, int | list, None)) is not None:
             ids = [ids] if isinstance(ids, int) else ids
             settings[name] = _checked_ids(settings, name, ids, vocab_size)
     if (words := settings.list("bad_words_ids", list, None)) is not None:

@@ -88,7 +88,7 @@ def test_entries() -> None:
             lambda: s.text("g", choices=["relu", "silu"]),
             'c.json: g: expected one of relu, silu, got "gelu"',
         ),
-        (lambda: s.take("a", (str, list)), "c.json: a: expected a text or a list, got 3"),
+        (lambda: s.take("a", str | list), "c.json: a: expected a text or a list, got 3"),
     ):
         with pytest.raises(ValueError, match=message):
             take()
@@ -120,7 +120,9 @@ def test_dataclasses() -> None:
         ({"rate": "x"}, "rate: expected a number"),
         ({"bias": 1}, "bias: expected true or false, got 1"),
         ({"pad_id": 1.5}, "pad_id: expected an integer or null, got 1.5"),
-        ({"kinds": "abc"}, 'kinds: expected a list, got "abc"'),
+        ({"kinds": "abc"}, 'kinds: expected a list of which each item is a text, got "abc"'),
+        ({"kinds": ["a", 1]}, "kinds: expected a list of which each item is a text, got "),
+        ({"pair": [1, 2.5]}, "pair: expected a list of which each item is an integer, got "),
         ({"more": []}, "more: expected an object"),
         ({"width": 10}, "width: expected at most 9, got 10"),
         ({"wide": 1}, "unknown settings: wide; expected some of bias, kinds"),
