@@ -47,6 +47,7 @@ NOT_COMPARED = {
         "opinfo holds it against NumPy and against differences",
     ),
     **dict.fromkeys(("safe_divide", "safe_multiply"), "only rules use it, for second derivatives"),
+    **dict.fromkeys(("split_heads", "merge_heads"), "only attention uses it; opinfo holds it"),
     "relu_dropout": "its results are random",
     "dropout": "its results are random, except for p = 0",
 }
