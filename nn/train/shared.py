@@ -1,4 +1,4 @@
-"""The losses of batches, shared out among the ranks and processes of a run."""
+"""Losses of batches, split among the ranks and processes of a run."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from .objectives import Objective
 
 
 class SharedLosses:
-    """Sums an objective over batches, of which each rank takes its part, and in training each of
-    its processes.
+    """Splits batches among ranks, and among the processes of each.
 
-    Within this context the ranks of `parallel` work together; outside it each takes all by itself.
-    A rank reads its own rows alone where the source offers it, and the objective splits by rows
-    too; else it reads whole batches.
+    Within this context the ranks of `parallel` work together; outside it each works by itself. A
+    rank reads only its own rows if the source of the batches and the objective split them by rows;
+    otherwise it reads whole batches.
     """
 
     def __init__(self, model: Module, objective: Any, optimizer: Optimizer, parallel: Any) -> None:
@@ -50,50 +49,44 @@ class SharedLosses:
         )
 
     def batches(self, source: Any, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch as this rank reads them; None is one of which it has no rows."""
+        """Return the batches of an epoch as this rank reads them; None if it has no rows of one."""
         own = (self._together.rank, self._together.size) if self._by_rows(source) else ()
         return iter(source.epoch(epoch, start, *own))
 
-    def backward(self, step: int, source: Any, batches: list[Any]) -> tuple[float, float, bool]:
-        """The mean loss over the targets of a step's batches, how many those are, and whether
-        Ctrl-C was pressed.
-
-        All ranks get the same; the gradients are with `parallel`.
-        """
-        parallel, by_rows = self.parallel, self._by_rows(source)
-        parts = [self._own_parts(batch, by_rows) for batch in batches]
-        counted = sum(self.objective.count(self.model, part) for own in parts for part in own)
-        seen = (
-            int(digest(batches)[:8], 16) if self._together.size > 1 and not by_rows else 0
-        )  # the same whole batches
-        count, stop, all_seen = parallel.sum([counted, self.interrupts.noted, seen])
-        if all_seen != seen * self._together.size:
-            raise ValueError(
-                f"step {step}: the batch of rank {parallel.rank} is not that of the other ranks"
-            )
-        loss = 0.0
-        for i, own in enumerate(parts):
-            shards = [(part, max(count, 1)) for part in own]
-            loss += sum(parallel.backward(shards, add=i > 0))
-        return parallel.sum([loss])[0], count, bool(stop)
-
-    def _own_parts(self, batch: Any, by_rows: bool) -> list[Any]:
-        """The parts of a batch that the processes of this rank work on."""
-        rank, ranks = (0, 1) if by_rows else (self._together.rank, self._together.size)
+    def parts(self, source: Any, batch: Any) -> list[Any]:
+        """Return the parts of a batch that the processes of this rank work on."""
+        rank, ranks = (
+            (0, 1) if self._by_rows(source) else (self._together.rank, self._together.size)
+        )
         if batch is None:
             return []
         if ranks * self.parallel.parts == 1:
             return [batch]
         return self.objective.split(batch, ranks * self.parallel.parts)[rank::ranks]
 
+    def count(
+        self, step: int, source: Any, batches: list[Any], parts: list[list[Any]]
+    ) -> tuple[float, bool]:
+        """Return the number of targets in the parts of all ranks, and whether one is to stop.
+
+        Ranks that read whole batches must read the same ones.
+        """
+        count = sum(self.objective.count(self.model, part) for own in parts for part in own)
+        whole = self._together.size > 1 and not self._by_rows(source)
+        seen = int(digest(batches)[:8], 16) if whole else 0
+        count, stop, all_seen = self.parallel.sum([count, self.interrupts.noted, seen])
+        if all_seen != seen * self._together.size:
+            raise ValueError(
+                f"step {step}: the batch of rank {self.parallel.rank} is not that of the other ranks"
+            )
+        return count, bool(stop)
+
     def _loss(self, shard: tuple[Any, float]) -> Tensor:
         part, count = shard
         return self.objective.total(self.model, part) / count
 
     def mean(self, source: Any) -> float:
-        """The mean loss over all batches of a source, in evaluation mode; the ranks take whole ones
-        in turn.
-        """
+        """Return the mean loss over all batches of a source, in evaluation mode."""
         training, by_rows = self.model.training, self._by_rows(source)
         total, count = 0.0, 0.0
         self.model.eval()

@@ -177,6 +177,11 @@ class Trainer:
         return self.state.counters.best
 
     @property
+    def skipped(self) -> int:
+        """Steps left out because a number was not finite."""
+        return self.state.counters.skipped
+
+    @property
     def best_step(self) -> int:
         """The step of the best validation."""
         return self.state.counters.best_step
@@ -295,7 +300,7 @@ class Trainer:
         counters, number = self.state.counters, self.step + 1
         buffers = self._copy_buffers()
         with np.errstate(all="ignore"):  # what is not finite is one error, below
-            loss, count, stop = self._shared.backward(number, self.train, batches)
+            loss, count, stop = self._backward(batches)
         try:
             if not math.isfinite(loss):
                 raise FloatingPointError(
@@ -320,6 +325,20 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.model)
         return loss, count, norm, stop
+
+    def _backward(self, batches: list[Any]) -> tuple[float, float, bool]:
+        """Compute the mean loss over the targets of these batches, and its gradients.
+
+        Each rank works on its own parts of a batch, one in each of its processes; the results are
+        the same on all ranks. Returns the loss, the number of targets, and whether to stop.
+        """
+        parts = [self._shared.parts(self.train, batch) for batch in batches]
+        count, stop = self._shared.count(self.step + 1, self.train, batches, parts)
+        loss = 0.0
+        for i, own in enumerate(parts):
+            shards = [(part, max(count, 1)) for part in own]
+            loss += sum(self.parallel.backward(shards, add=i > 0))
+        return self.parallel.sum([loss])[0], count, stop
 
     def _copy_buffers(self) -> list[tuple[Module, str, np.ndarray | None]]:
         """Copy what the forward pass of a step may change, such as running statistics."""

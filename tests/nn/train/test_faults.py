@@ -435,9 +435,7 @@ def test_numbers_that_are_not_finite_stop_before_the_step(
         skipping = made(skip_nonfinite=2)
         skipping.fit()
         assert (
-            skipping.state.counters.skipped == 1
-            and skipping.step == 12
-            and skipping.history[-1]["skipped"] == 1
+            skipping.skipped == 1 and skipping.step == 12 and skipping.history[-1]["skipped"] == 1
         )
         assert all(np.isfinite(array).all() for array in weights(skipping).values())
 
@@ -731,7 +729,7 @@ def test_a_step_left_out_leaves_buffers_as_they_were(
     t = made(with_bad, tmp_path, skip_nonfinite=1, save_every=1)
     with np.errstate(all="ignore"):
         t.fit()
-    assert t.state.counters.skipped == 1
+    assert t.skipped == 1
     for name, array in weights(plain).items():
         np.testing.assert_array_equal(array, weights(t)[name], err_msg=name)
     assert made(with_bad, tmp_path, skip_nonfinite=1).resume()

@@ -6,7 +6,7 @@ import contextvars
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -94,13 +94,17 @@ class Tracer:
 def run(trainer: nn.Trainer, tracer: Tracer | None = None) -> bool:
     """Train from the last state; whether a signal ended it."""
     before = {number: signal.getsignal(number) for number in ENDING}
+
+    def fitted() -> Iterator[Any]:
+        # no_grad() may be left open; and an exception that a tracer raises in a handler is left as
+        # the current one, of which a generator has its own
+        yield contextvars.copy_context().run(trainer.fit, resume=True)
+
     try:
         for number in ENDING:  # as `run_script` does
             signal.signal(number, terminate)
         sys.settrace(tracer)
-        contextvars.copy_context().run(
-            trainer.fit, resume=True
-        )  # no_grad() may have been left open
+        next(fitted())
     except (KeyboardInterrupt, Terminated):
         return True
     finally:
