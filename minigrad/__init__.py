@@ -33,29 +33,29 @@ Elementwise:
     add, subtract, multiply, divide, negative, positive, absolute, sign, power, square, reciprocal,
     remainder, exp, expm1, log, log1p, log2, log10, sqrt, rsqrt, logaddexp, hypot, sin, cos, tan,
     arcsin, arccos, arctan, arctan2, sinh, cosh, tanh, arcsinh, arccosh, arctanh, maximum, minimum,
-    where, masked_fill, clip, cbrt, exp2, logaddexp2, fmax, fmin, copysign, heaviside, deg2rad,
-    rad2deg, sinc, float_power, xlogy, divmod, fmod, unwrap, select, piecewise, polyval, ldexp,
+    where, masked_fill, clip, cbrt, exp2, logaddexp2, fmax, fmin, copysign, deg2rad,
+    rad2deg, sinc, xlogy, divmod, fmod, unwrap, select, polyval,
     conjugate
 
 Activations:
     relu, sigmoid, softplus, log_sigmoid, leaky_relu, elu, silu, erf, gelu
 
 Reductions:
-    sum, mean, var, std, max, min, prod, ptp, average, logsumexp, cumsum, cumprod, cumulative_sum,
-    cumulative_prod, cov, corrcoef, nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin,
-    nancumsum, nancumprod, nanmedian, nanquantile, nanpercentile, nan_to_num, norm, vector_norm,
+    sum, mean, var, std, max, min, prod, ptp, average, logsumexp, cumsum, cumprod,
+    cov, corrcoef, nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin,
+    nan_to_num, norm, vector_norm,
     matrix_norm, cond, softmax, log_softmax
 
 Linear algebra:
     matmul, dot, vdot, inner, outer, tensordot, diagonal, diag, diagflat, trace, tril, triu, inv,
-    solve, det, slogdet, cholesky, vecdot, kron, cross, matvec, vecmat, eigh, eigvalsh, svd,
-    svdvals, qr, pinv, lstsq, matrix_power, multi_dot, einsum
+    solve, det, slogdet, cholesky, vecdot, kron, cross, eigh, eigvalsh, svd,
+    svdvals, qr, pinv, lstsq, matrix_power, einsum
 
 Shape:
     astype, clone, reshape, transpose, swapaxes, moveaxis, expand_dims, squeeze, ravel,
     broadcast_to, broadcast_arrays, atleast_1d, atleast_2d, atleast_3d, concatenate, stack, append,
     vstack, hstack, dstack, column_stack, block, split, array_split, unstack, meshgrid, flip,
-    fliplr, flipud, rot90, roll, repeat, tile, resize, delete, insert, pad, rollaxis,
+    fliplr, flipud, rot90, roll, repeat, tile, pad,
     sliding_window_view, unfold
 
 Indexing and sorting:
@@ -126,13 +126,16 @@ from .kernels.embedding import *
 from .kernels.gelu import *
 from .kernels.linear import *
 from .kernels.normalization import *
-from .ops import along as along  # answers np.apply_along_axis
-from .ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
-from .ops import sets as sets  # answers np.unique, np.histogram and their kind
-from .ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
-from .ops import writing as writing  # answers np.copyto and its kind
+from .numpy_ops import ranges as ranges  # answers np.linspace of tensors
+from .numpy_ops import scipy_special as scipy_special  # answers scipy.special.erf and its kind
+from .numpy_ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
+from .numpy_ops import writing as writing  # answers np.copyto and its kind
+from .numpy_ops.calculus import *
+from .numpy_ops.nan import *
+from .numpy_ops.rearrange import *
+from .numpy_ops.sorting import *
+from .numpy_ops.special import *
 from .ops.activations import *
-from .ops.calculus import *
 from .ops.compare import *
 from .ops.decompositions import *
 from .ops.einsum import *
@@ -141,16 +144,10 @@ from .ops.indexing import *
 from .ops.joining import *
 from .ops.linalg import *
 from .ops.losses import *
-from .ops.nan import *
 from .ops.norms import *
-from .ops.parts import *
-from .ops.polynomials import *
-from .ops.rearrange import *
 from .ops.reduction import *
 from .ops.shape import *
 from .ops.softmax import *
-from .ops.sorting import *
-from .ops.special import *
 from .ops.statistics import *
 from .parallel import *
 from .runtime import *

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .core.tensor import Tensor
-from .ops.sorting import TopK
+from .numpy_ops.sorting import TopK
 
 class Size(builtins.int):
     shape: builtins.tuple[builtins.int, ...]
@@ -196,8 +196,6 @@ class Methods:
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
         """x with the order of its elements reversed along `axis` (all axes where it is None)."""
     def float(self) -> Tensor: ...
-    def float_power(self, b: Any) -> Tensor:
-        """a to the power b, in double precision at least."""
     def floor(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """The largest integer that is no larger than x."""
     def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:

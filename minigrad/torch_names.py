@@ -20,6 +20,7 @@ from .core.device import device
 from .core.registry import function
 from .core.tensor import Tensor
 from .methods import Size
+from .numpy_ops.sorting import top_k as topk
 from .ops.axes import Axis, one_axis, shape_of
 from .ops.elementwise import absolute as abs
 from .ops.elementwise import add, divide, multiply, subtract
@@ -36,7 +37,6 @@ from .ops.shape import astype, broadcast_to, ravel, reshape, swapaxes
 from .ops.shape import expand_dims as unsqueeze
 from .ops.shape import moveaxis as movedim
 from .ops.shape import transpose as permute
-from .ops.sorting import top_k as topk
 
 __all__ = [
     "abs",

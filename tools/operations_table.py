@@ -14,13 +14,13 @@ from minigrad.core.nested import numpy_name
 from minigrad.torch_names import METHODS
 
 _MODULES = {
-    "Elementwise": "ops.elementwise ops.special ops.parts ops.polynomials",
+    "Elementwise": "ops.elementwise numpy_ops.special",
     "Activations": "ops.activations kernels.gelu",
-    "Reductions": "ops.reduction ops.statistics ops.nan ops.norms ops.softmax",
+    "Reductions": "ops.reduction ops.statistics numpy_ops.nan ops.norms ops.softmax",
     "Linear algebra": "ops.linalg ops.decompositions ops.einsum",
-    "Shape": "ops.shape ops.joining ops.rearrange",
-    "Indexing and sorting": "ops.indexing ops.sorting",
-    "Differences and integrals": "ops.calculus",
+    "Shape": "ops.shape ops.joining numpy_ops.rearrange",
+    "Indexing and sorting": "ops.indexing numpy_ops.sorting",
+    "Differences and integrals": "numpy_ops.calculus",
     "PyTorch's names": "torch_names",
     "Networks": "kernels.linear kernels.normalization kernels.dropout kernels.embedding "
     "kernels.attention",

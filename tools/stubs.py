@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .core.tensor import Tensor
-from .ops.sorting import TopK
+from .numpy_ops.sorting import TopK
 
 class Size(builtins.int):
     shape: builtins.tuple[builtins.int, ...]

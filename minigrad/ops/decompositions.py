@@ -11,8 +11,6 @@ spite of that (pinv, norms) give the right derivative.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +22,10 @@ from .axes import check_choice
 from .elementwise import ratio, safe_divide, square
 from .indexing import getitem
 from .joining import concatenate
-from .linalg import dot, inv, matmul
+from .linalg import inv, matmul
 from .shape import astype
 
-__all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power", "multi_dot"]
+__all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power"]
 
 
 class EighResult(NamedTuple):
@@ -269,18 +267,3 @@ def matrix_power(x: Any, n: int) -> Tensor:
         if y is None
         else y * 1
     )
-
-
-@function(numpy=np.linalg.multi_dot)
-def multi_dot(arrays: Sequence[Any]) -> Tensor:
-    """The matrix product of all the arrays, from left to right; the first and the last can be
-    vectors.
-    """
-    if len(arrays) < 2:
-        raise ValueError(f"multi_dot: expected at least two arrays, got {len(arrays)}")
-    ends = {np.ndim(arrays[0]), np.ndim(arrays[-1])}
-    if len(arrays) > 2 and (any(np.ndim(x) != 2 for x in arrays[1:-1]) or not ends <= {1, 2}):
-        raise np.linalg.LinAlgError(
-            "multi_dot: expected matrices, of which the first and the last can be vectors"
-        )
-    return reduce(dot, arrays)

@@ -14,6 +14,7 @@ from ..core.tensor import Tensor, unwrap
 from .axes import booleans
 
 __all__ = [
+    "xlogy",
     "add",
     "subtract",
     "multiply",
@@ -327,3 +328,15 @@ def _np_clip(
         raise ValueError("np.clip: a_min, a_max and min, max say the same; give one pair of them")
     low, high = (min, max) if a_min is _GIVEN else (a_min, a_max)
     return _clip(a, None if low is _GIVEN else low, None if high is _GIVEN else high)
+
+
+@op(
+    methods="xlogy",
+    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1.0, b)),
+    b=lambda g, a, b: safe_divide(g * a, b),
+)
+def xlogy(a, b, /):
+    """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are
+    0.
+    """
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))

@@ -15,7 +15,7 @@ from . import reduction
 from .axes import all_axes, one_axis, shape_of
 from .elementwise import multiply, where
 from .indexing import scatter
-from .shape import _transpose, astype, expand_dims, moveaxis, reshape, swapaxes
+from .shape import _transpose, astype, moveaxis, reshape, swapaxes
 
 __all__ = [
     "matmul",
@@ -38,8 +38,6 @@ __all__ = [
     "vecdot",
     "kron",
     "cross",
-    "matvec",
-    "vecmat",
 ]
 
 # -- products --------------------------------------------------------------------------------------
@@ -170,26 +168,6 @@ def cross(
     return moveaxis(a[..., after] * b[..., before] - a[..., before] * b[..., after], -1, axisc)
 
 
-@function(numpy=getattr(np, "matvec", ()))  # since NumPy 2.2
-def matvec(a: Any, b: Any) -> Tensor:
-    """Matrices (..., n, k) times vectors (..., k)."""
-    if np.ndim(a) < 2 or not np.ndim(b):
-        raise ValueError(
-            f"matvec: expected matrices and vectors, got shapes {shape_of(a)} and {shape_of(b)}"
-        )
-    return matmul(a, expand_dims(b, -1))[..., 0]
-
-
-@function(numpy=getattr(np, "vecmat", ()))  # since NumPy 2.2
-def vecmat(a: Any, b: Any) -> Tensor:
-    """Vectors (..., n) times matrices (..., n, m): (..., m)."""
-    if np.ndim(a) < 1 or np.ndim(b) < 2:
-        raise ValueError(
-            f"vecmat: expected vectors and matrices, got shapes {shape_of(a)} and {shape_of(b)}"
-        )
-    return matmul(expand_dims(a, -2), b)[..., 0, :]
-
-
 # Second names in np.linalg, whose axes are the last ones.
 numpy_form(np.linalg.matmul)(lambda x1, x2: matmul(x1, x2))
 numpy_form(np.linalg.tensordot)(lambda x1, x2, *, axes=2: tensordot(x1, x2, axes))
@@ -283,33 +261,6 @@ def _solve_a(g: Any, y: Any, a: Any, b_shape: tuple[int, ...]) -> Any:
 def solve(a, b, /):
     """x such that a @ x = b, for matrices a (..., n, n) and b (n,) or (..., n, k)."""
     return np.linalg.solve(a, b)
-
-
-@numpy_form(np.linalg.tensorinv)
-def _np_tensorinv(a: Any, ind: int = 2) -> Tensor:
-    """The inverse of a as a map of its last axes to its first `ind`, to be used with `tensordot`."""
-    if ind <= 0:
-        raise ValueError(f"np.linalg.tensorinv: expected ind > 0, got {ind}")
-    shape = shape_of(a)
-    if not shape:
-        raise TypeError("np.linalg.tensorinv: expected an array with axes, got a number")
-    return reshape(inv(reshape(a, math.prod(shape[ind:]), -1)), (*shape[ind:], *shape[:ind]))
-
-
-@numpy_form(np.linalg.tensorsolve)
-def _np_tensorsolve(a: Any, b: Any, axes: Any = None) -> Tensor:
-    """The x with tensordot(a, x, x.ndim) = b; the `axes` of a are moved behind the others first."""
-    order = list(range(np.ndim(a)))
-    for axis in () if axes is None else axes:  # one after another, one of them even twice
-        order.append(order.pop(order.index(one_axis("np.linalg.tensorsolve", axis, np.ndim(a)))))
-    a = _transpose(a, axes=order)
-    shape = shape_of(a)[np.ndim(b) - np.ndim(a) :]
-    size = math.prod(shape)
-    if np.size(a) != size**2:
-        raise np.linalg.LinAlgError(
-            f"np.linalg.tensorsolve: expected a square map, got shape {shape_of(a)}"
-        )
-    return reshape(solve(reshape(a, size, size), reshape(b, -1)), shape)
 
 
 def _cofactors(x: Any) -> Any:

@@ -13,11 +13,10 @@ from ..core.tensor import Tensor, unwrap
 from . import reduction as reductions
 from .activations import softplus
 from .axes import check_broadcast, check_choice, shape_of
-from .elementwise import absolute, multiply, square, subtract, where
+from .elementwise import absolute, multiply, square, subtract, where, xlogy
 from .indexing import take_along_axis
 from .shape import astype, reshape
 from .softmax import log_softmax
-from .special import xlogy
 from .targets import REDUCTIONS, Targets, reduced
 
 __all__ = [

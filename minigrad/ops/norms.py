@@ -16,8 +16,7 @@ from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .linalg import inv
 from .reduction import is_half, restored, total
-from .shape import expand_dims, moveaxis, reshape
-from .sorting import flattened_last
+from .shape import expand_dims, flattened_last, moveaxis, reshape
 
 __all__ = ["norm", "vector_norm", "matrix_norm", "cond"]
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from .axes import Axis, all_axes, booleans, check_broadcast, one_axis, shape_of
+from .axes import Axis, all_axes, booleans, check_broadcast, shape_of
 from .elementwise import safe_divide, sqrt, square, times_exp
 from .elementwise import where as choose
 from .shape import astype
@@ -30,8 +30,6 @@ __all__ = [
     "logsumexp",
     "cumsum",
     "cumprod",
-    "cumulative_sum",
-    "cumulative_prod",
 ]
 
 
@@ -479,38 +477,3 @@ def _cumprod(x, /, axis=None):
 def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
     return _cumprod(x if dtype is None else astype(x, dtype), axis=axis)
-
-
-@function(numpy=getattr(np, "cumulative_sum", ()))  # since NumPy 2.1
-def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
-    """`cumsum` along `axis`, which only a vector may leave out; with `include_initial`, 0 before
-    it.
-    """
-    return _cumulative("cumulative_sum", cumsum, 0, x, axis, dtype, include_initial)
-
-
-@function(numpy=getattr(np, "cumulative_prod", ()))  # since NumPy 2.1
-def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
-    """`cumprod` along `axis`, which only a vector may leave out; with `include_initial`, 1 before
-    it.
-    """
-    return _cumulative("cumulative_prod", cumprod, 1, x, axis, dtype, include_initial)
-
-
-def _cumulative(
-    name: str, running: Any, initial: int, x: Any, axis: int | None, dtype: Any, include: bool
-) -> Tensor:
-    if isinstance(axis, tuple) and len(axis) == 1 and not include:  # as ufuncs take it
-        axis = axis[0]
-    if axis is None and np.ndim(x) > 1:
-        raise ValueError(f"{name}: expected axis= for an array of {np.ndim(x)} axes")
-    y = running(x, axis, dtype=dtype)
-    if not include:
-        return y
-    along = one_axis(name, 0 if axis is None else axis, y.ndim)
-    first = np.full([1 if i == along else n for i, n in enumerate(y.shape)], initial, y.dtype)
-    return np.concatenate([first, y], axis=along)  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -204,6 +205,16 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """The arrays, each repeated to the shape that they have together."""
     shape = np.broadcast_shapes(*map(shape_of, arrays))
     return tuple([broadcast_to(x, shape) for x in arrays])
+
+
+def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+    """x with the axes `axis` as one last axis, and x's shape with these at length 1."""
+    axes = all_axes(name, axis, np.ndim(x))
+    shape = shape_of(x)
+    others = [i for i in range(len(shape)) if i not in axes]
+    last = moveaxis(x, axes, range(len(others), len(shape)))
+    last = reshape(last, *[shape[i] for i in others], math.prod(shape[i] for i in axes))
+    return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
 
 Tensor.flat = property(ravel, doc="The elements one after the other.")  # type: ignore

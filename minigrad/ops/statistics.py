@@ -8,10 +8,10 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
-from .elementwise import divide, maximum, multiply, sqrt, subtract
+from .elementwise import divide, sqrt, subtract
 from .joining import concatenate
 from .linalg import diagonal, matmul
-from .reduction import average
+from .reduction import mean
 from .shape import astype, atleast_2d, reshape, squeeze, swapaxes
 
 __all__ = ["cov", "corrcoef"]
@@ -31,27 +31,6 @@ def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
     return parts[0] if y is None else concatenate(parts)
 
 
-def _frequencies(n: int, fweights: Any, aweights: Any) -> tuple[Any, Any]:
-    """The weight of each observation, and how many times `aweights` counts in the correction."""
-    counts = None if fweights is None else np.asarray(unwrap(fweights))
-    if counts is not None and (
-        counts.dtype.kind not in "iuf" or np.any(counts != np.round(counts))
-    ):
-        raise TypeError("cov: expected integers as fweights, how often each observation was made")
-    aweights = None if aweights is None else astype(aweights, float)
-    for which, weights in (("fweights", counts), ("aweights", aweights)):
-        if weights is not None and np.shape(weights) != (n,):
-            raise ValueError(
-                f"cov: expected {n} {which}, one for each observation, got shape "
-                f"{np.shape(weights)}"
-            )
-        if weights is not None and np.any(np.asarray(unwrap(weights)) < 0):
-            raise ValueError(f"cov: expected {which} that are not negative")
-    if counts is None:
-        return aweights, aweights
-    return counts if aweights is None else multiply(aweights, counts), aweights
-
-
 @function(numpy=np.cov)
 def cov(
     m: Any,
@@ -59,37 +38,21 @@ def cov(
     rowvar: bool = True,
     bias: bool = False,
     ddof: float | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
     *,
     dtype: Any = None,
 ) -> Tensor:
     """The covariances of the rows of m (of its columns, where not `rowvar`) and, if given, of those
     of y.
 
-    The sum of products is divided by n - 1, by n with `bias`, or by n - `ddof`; `fweights` are how
-    often each observation was made (integers), `aweights` how much it counts. A single variable
+    The sum of products is divided by n - 1, by n with `bias`, or by n - `ddof`. A single variable
     gives its variance.
     """
     x = _variables("cov", m, y, rowvar, dtype)
     divisor_less = (0 if bias else 1) if ddof is None else ddof
     if divisor_less != int(divisor_less):
         raise ValueError(f"cov: expected an integer as ddof, got {ddof}")
-    n = x.shape[1]
-    weights, importance = _frequencies(n, fweights, aweights)
-    if weights is None:
-        mean, scale = average(x, 1, keepdims=True), max(n - divisor_less, 0)
-        d = subtract(x, mean)
-        return squeeze(matmul(d, d.mT) / scale)
-    mean, total = average(x, 1, weights, returned=True, keepdims=True)
-    total = total[0, 0]
-    lost = (
-        divisor_less
-        if importance is None
-        else multiply(weights, importance).sum() / total * divisor_less
-    )
-    d = astype(subtract(x, mean), x.dtype)
-    return squeeze(matmul(d * weights, d.mT) / maximum(total - lost, 0))
+    d = subtract(x, mean(x, 1, keepdims=True))
+    return squeeze(matmul(d, d.mT) / max(x.shape[1] - divisor_less, 0))
 
 
 @function(numpy=np.corrcoef)

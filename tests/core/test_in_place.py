@@ -336,7 +336,7 @@ def test_what_a_number_option_would_lose() -> None:
         ),
         (lambda: mg.norm(x, s), "norm: ord"),
         (lambda: np.linalg.vector_norm(Tensor(x, True), ord=s), "norm: ord"),
-        (lambda: mg.pad(x, 1, "linear_ramp", end_values=s), "pad: end_values="),
+        (lambda: mg.pad(x, 1, constant_values=s), "pad: constant_values="),
         (lambda: mg.layer_norm(x, eps=s), "eps= has no rule"),
         (lambda: s * np.timedelta64(1, "s"), "dtype timedelta64"),
         (lambda: np.ma.array(x) * s, "an ndarray cannot carry"),

@@ -45,7 +45,6 @@ _CHOOSING = (
     "elu",
     "softplus",
     "sign",
-    "heaviside",
     "norm",
     "huber",
     "smooth",

@@ -29,7 +29,6 @@ CALLS: list[tuple[str, Callable[[Any, Any], Any]]] = [  # of x (4, 3) and four i
     ("embedding", lambda x, i: mg.embedding(x, i)), ("embedding", lambda x, i: mg.embedding(x.T, i, 1)),
     ("embedding", lambda x, i: mg.embedding(np.tile(x, (100, 1)), i)),
     ("repeat", lambda x, i: mg.repeat(x, i, 0)), ("repeat", lambda x, i: numpy_repeat(x, mg.Tensor(i), axis=0)),
-    ("delete", lambda x, i: np.delete(x, i, 0)), ("insert", lambda x, i: np.insert(x, i.astype(np.int64), x[:1], 0)),
     ("one_hot", lambda x, i: mg.one_hot(i, 3)), ("nll_loss", lambda x, i: mg.nll_loss(x, i)),
     ("cross_entropy", lambda x, i: mg.cross_entropy(x, i, np.ones(3), label_smoothing=0.1)),
     ("linear_cross_entropy", lambda x, i: mg.linear_cross_entropy(x, np.eye(3), i)),

@@ -20,7 +20,7 @@ from nn import functional as F
 
 NAMES = {
     "weight", "weights", "pos_weight", "linear_weight", "linear_bias", "bias", "scale", "mask", "attn_mask", "memory_mask", "padding_mask",
-    "where", "condition", "fweights", "aweights", "valid_lens",
+    "where", "condition", "valid_lens",
 }  # fmt: skip
 rng = np.random.default_rng(0)
 X = rng.standard_normal((3, 4)).astype(np.float32)
@@ -170,14 +170,12 @@ CASES: dict[str, Case] = {
     "extract.condition": Case(lambda c: mg.extract(c, tracked()), booleans(3, 4)),
     "where.condition": Case(lambda c: mg.where(c, tracked(), 0.0), booleans(3, 4)),
     "average.weights": Case(lambda w: mg.average(tracked(), weights=w), weights(3, 4)),
-    "cov.aweights": Case(lambda w: mg.cov(tracked(), aweights=w), weights(4)),
-    "cov.fweights": Case(lambda w: mg.cov(tracked(), fweights=w), np.array([1, 2, 1, 3])),
     **dict(reductions()),
     **dict(layers()),
     **dict(models()),
 }
 AS_NUMPY = {
-    "where.condition", "compress.condition", "extract.condition", "average.weights", "cov.aweights", "cov.fweights",
+    "where.condition", "compress.condition", "extract.condition", "average.weights",
 }  # fmt: skip
 """NumPy decides what these take; `tests/forms` compares them with NumPy."""
 AS_PYTORCH = {"masked_select.mask", "masked_fill.mask"}

@@ -74,7 +74,7 @@ def test_functions_of_the_same_name_mean_the_same() -> None:
                 np.testing.assert_allclose(np.asarray(f), np.asarray(e), err_msg=name)
             compared += 1
             break
-    assert compared > 40
+    assert compared >= 40
 
 
 MODULES = [

@@ -43,7 +43,7 @@ def entries() -> dict[str, Any]:
 
 NOT_COMPARED = {
     **dict.fromkeys(
-        ("cbrt", "heaviside", "ldexp"),
+        ("cbrt",),
         "opinfo holds it against NumPy and against differences",
     ),
     **dict.fromkeys(("safe_divide", "safe_multiply"), "only rules use it, for second derivatives"),
@@ -57,10 +57,10 @@ SYMMETRIC = {"linalg.eigh", "linalg.eigvalsh"}
 """Ops of symmetric matrices, of whose gradients the symmetric part counts."""
 
 NUMPY_ALONE = {
-    "convolve", "divmod", "interp", "piecewise", "polyval", "select", "append", "average", "block", "compress", "delete",
-    "extract", "insert", "median", "nancumprod", "nancumsum", "nanmax", "nanmedian", "nanmin", "nanpercentile", "nanprod",
-    "nanstd", "nanvar", "partition", "percentile", "ptp", "relu_dropout", "resize", "sliding_window_view",
-    "cond", "correlate", "cumulative_prod", "cumulative_sum", "diagflat", "rollaxis", "unwrap", "vecmat",
+    "convolve", "divmod", "interp", "polyval", "select", "append", "average", "block", "compress",
+    "extract", "median", "nanmax", "nanmin", "nanprod",
+    "nanstd", "nanvar", "partition", "percentile", "ptp", "relu_dropout", "sliding_window_view",
+    "cond", "correlate", "diagflat", "unwrap",
 }  # fmt: skip
 """Functions that PyTorch has not, or means otherwise; `opinfo` holds them against NumPy's."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.ops.scipy_special import RULES
+from minigrad.numpy_ops.scipy_special import RULES
 
 scipy = pytest.importorskip("scipy", reason="scipy is not installed")
 from scipy import integrate, interpolate, optimize, sparse, special, stats  # noqa: E402
@@ -288,6 +288,6 @@ class _Beta:
 
 def test_other_functions_of_the_same_name_are_not_taken_for_scipys() -> None:
     assert (
-        mg.ops.scipy_special.op_of(_Beta) is None
-        and mg.ops.scipy_special.op_of(special.beta) is not None
+        mg.numpy_ops.scipy_special.op_of(_Beta) is None
+        and mg.numpy_ops.scipy_special.op_of(special.beta) is not None
     )

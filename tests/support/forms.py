@@ -363,7 +363,7 @@ KEYWORDS: dict[Any, dict[str, Callable[[Chooser], Any]]] = {
 """What stands behind `**kwargs` of NumPy's functions."""
 
 NOT_EMPTY = {
-    np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.nanmedian, np.nanquantile, np.nanpercentile, np.interp
+    np.cov, np.corrcoef, np.median, np.quantile, np.percentile, np.interp
 }  # fmt: skip
 """Functions of which NumPy's own answer for no elements depends on the form of the call, or on NumPy's version.
 

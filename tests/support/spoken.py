@@ -194,6 +194,41 @@ LEFT = {
 }
 """Why an expression does not work, or means something else; what to write."""
 
+NO_RULE = listed("""
+Refused:
+np.float_power(x, y); np.heaviside(x - 0.5, 0.5)
+np.piecewise(x, [x < 0.5], [lambda t: t**2, lambda t: 3 * t]); np.modf(3 * x); np.ldexp(x, 2)
+np.i0(x); np.frexp(x); np.choose(c, [v, v * 2])
+np.choose(k, [x[:, :2], y[:, :2], 0.5, 1.0], mode="clip"); np.cumulative_sum(v)
+np.nanmedian(n, axis=0); np.nanquantile(n, 0.4); np.nanpercentile(n, 40, axis=1)
+np.nancumsum(n, axis=1); np.nancumprod(n); np.maximum.accumulate(x)
+np.minimum.accumulate(x, axis=1); np.subtract.reduce(x); np.hypot.reduce(x, axis=(0, 1))
+np.fmax.reduce(x, axis=1, keepdims=True); np.divide.accumulate(x, axis=1)
+np.logaddexp.accumulate(v); np.add.reduceat(v, [0, 2, 1]); np.multiply.reduceat(x, [0, 2], axis=1)
+np.cov(x, aweights=v); np.rollaxis(t, 2); np.resize(x, (2, 5))
+np.trim_zeros(np.concatenate([[0.0], v, [0.0]])); np.trim_zeros(np.pad(x, 1))
+np.trim_zeros(np.pad(v, 2), "f"); np.insert(v, 1, 2.0); np.delete(v, [0, 2]); np.unique(v)
+np.unique(x, axis=0); np.unique_all(v); np.unique_counts(v); np.unique_inverse(v)
+np.sort(np.unique_values(v)); np.union1d(v, w); np.intersect1d(v, v[:2]); np.setdiff1d(v, v[:2])
+np.setxor1d(v, v[:2]); np.bincount(c, v); np.bincount(c, weights=v, minlength=4); np.histogram(v)
+np.histogram(v, bins=3, range=(0, 1)); np.histogram(w4, [0.2, 0.5, 0.9], weights=v)
+np.histogram(v, 3, density=True); np.histogram_bin_edges(v, 4); np.matvec(A, w); np.vecmat(w, A)
+np.linalg.multi_dot([x.T, A, x]); np.linalg.tensorinv(A, 1); np.linalg.tensorsolve(A, w)
+np.linalg.tensorinv(np.reshape(np.kron(A, B @ B.T), (3, 3, 9)), 2); np.ediff1d(v)
+np.ediff1d(x, to_end=w, to_begin=0.5); np.vander(w); np.vander(w, 2, increasing=True)
+np.polyfit(w, w * w, 1); np.polyfit(w4, v, 2, w=v); np.polyfit(w4, x.T, 1, cov="unscaled")
+np.polyfit(w4, v, 1, cov=True); np.polyfit(w4, v, 1, full=True)[:2]; np.polyadd(v, w)
+np.polysub(w, v); np.polymul(v, w); np.polydiv(v, w); np.polyder(v); np.polyder(v, 2)
+np.polyint(v); np.polyint(v, 2, k=[1.0, 2.0]); np.poly(w); np.logspace(s, 1.0, 4)
+np.geomspace(s, 2.0, 4); np.geomspace(-v, -w4, 3, axis=-1); np.apply_along_axis(np.sum, 1, x)
+np.apply_along_axis(lambda r: r[:2] * r[1], 0, x); np.apply_over_axes(np.sum, t, [0, 2])
+""")["Refused"]
+"""Calls of functions, or with options, that hardly anyone differentiates."""
+
+LEFT |= dict.fromkeys(
+    NO_RULE, "no rule for tensors that require gradients: `.detach()`, or `custom_op` to add one"
+)
+
 OTHERWISE = {"x.std()", "x.nonzero()"}
 """Those of them that are taken, and mean what NumPy means, or what is said."""
 
@@ -257,9 +292,9 @@ DIFFERENCES = [  # name, in NumPy and here, in PyTorch, what is refused
     ),
     (
         "x += y",
-        "in place where no gradient flows",
-        "in place",
-        "a leaf that requires gradients, outside of `no_grad()`",
+        "in place; views of x keep the old values where a gradient flows",
+        "in place, and views change too",
+        "outside `no_grad()`, a leaf that requires gradients or a view: `x = x + y`",
     ),
 ]
 
@@ -278,9 +313,11 @@ def section(title: str, groups: Groups) -> list[str]:
     for name, group in groups.items():
         if taken := [code(e) for e in group if e not in LEFT]:
             lines += [f"**{name}**: " + " · ".join(taken), ""]
-    left = [e for group in groups.values() for e in group if e in LEFT]
+    left: dict[str, list[str]] = {}  # by reason
+    for e in [e for group in groups.values() for e in group if e in LEFT]:
+        left.setdefault(LEFT[e], []).append(code(e).replace("x | y", "x \\| y"))
     lines += ["| not as there | why, and what to write instead |", "| --- | --- |"]
-    return [*lines, *(f"| {code(e)} | {LEFT[e]} |".replace("x | y", "x \\| y") for e in left), ""]
+    return [*lines, *(f"| {' · '.join(calls)} | {reason} |" for reason, calls in left.items()), ""]
 
 
 def page(scipy_calls: list[str], special: list[str]) -> str:
@@ -320,7 +357,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(root), str(root / "tests" / "oracle")]
     from test_scipy import CALLS
 
-    from minigrad.ops.scipy_special import RULES
+    from minigrad.numpy_ops.scipy_special import RULES
 
     text = page([*CALLS], sorted(name.strip("_") for name in RULES))
     Path(sys.argv[1]).write_text(text, encoding="utf-8")

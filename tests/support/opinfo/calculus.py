@@ -103,5 +103,3 @@ add(
         )
     ],
 )
-if hasattr(np, "matvec"):
-    add("matvec", lambda a, b: a @ b, lambda d: Sample([d.array((2, 4, 3)), d.array((3,))]))

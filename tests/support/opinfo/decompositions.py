@@ -155,19 +155,6 @@ add(
     ],
 )
 add(
-    "multi_dot",
-    lambda *xs: np.einsum("ij,jk,kl->il", *xs),
-    lambda d: Sample([d.array((2, 3)), d.array((3, 4)), d.array((4, 2))]),
-    call=lambda *xs: mg.multi_dot(xs),
-    errors=[
-        (
-            lambda: mg.multi_dot([np.eye(2)]),
-            ValueError,
-            "multi_dot: expected at least two arrays, got 1",
-        )
-    ],
-)
-add(
     "vector_norm",
     lambda x, axis, keepdims, ord: np.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord),
     lambda d: Sample(

@@ -149,34 +149,6 @@ like_numpy(
         [d.array(d.shape(2))], {"k": d.one_of(-1, 0, 1, 2, 3), "axes": d.one_of((0, 1), (1, 0))}
     ),
 )
-like_numpy(
-    "resize",
-    lambda d: Sample([d.array(d.shape(min_side=1))], {"new_shape": d.one_of(3, (2, 5), (0, 2))}),
-)
-like_numpy(
-    "delete",
-    lambda d: Sample(
-        [d.array(d.shape(1, 3, 2))],
-        d.one_of(
-            {"obj": 1},
-            {"obj": [0, 1], "axis": 0},
-            {"obj": slice(None, None, 2), "axis": -1},
-            {"obj": [-1]},
-        ),
-    ),
-)
-_INSERTED: list[tuple[tuple[int, ...], Any, tuple[int, ...], int | None]] = [
-    ((3, 2), 1, (), None), ((3, 2), [0, 2], (2,), None), ((3, 2), [1, 1], (2,), None), ((2, 3), 1, (3,), 0),
-    ((2, 3), [0, 2], (2, 2), 1), ((2, 3), slice(0, 2), (), -1),
-]  # fmt: skip
-
-
-def _inserted(d: Draw) -> Sample:
-    shape, places, values, axis = d.one_of(*_INSERTED)
-    return Sample([d.array(shape), places, d.array(values)], {"axis": axis})
-
-
-like_numpy("insert", _inserted)
 add(
     "unfold",
     lambda x, axis, size, step: np.lib.stride_tricks.sliding_window_view(x, size, axis)[

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 
-import minigrad as mg
-
 from .base import Draw, Sample, add
 from .elementwise import binary
 
@@ -29,42 +27,6 @@ for _name, _reference in {"amax": np.max, "amin": np.min}.items():
     )
 
 
-def _running(d: Draw) -> Sample:
-    x = d.array(d.shape(1, 3))
-    return Sample(
-        [x], {"axis": d.axis(x.ndim, allow_none=False, several=False), "include_initial": d.bool()}
-    )
-
-
-def _sums(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
-    parts = [
-        x.take(range(i), axis).sum(axis)
-        for i in range(0 if include_initial else 1, x.shape[axis] + 1)
-    ]
-    return np.stack(parts, axis) if parts else x
-
-
-def _products(x: np.ndarray, axis: int, include_initial: bool) -> np.ndarray:
-    parts = [
-        x.take(range(i), axis).prod(axis)
-        for i in range(0 if include_initial else 1, x.shape[axis] + 1)
-    ]
-    return np.stack(parts, axis) if parts else x
-
-
-_NO_AXIS = r"expected axis= for an array of 2 axes"
-add(
-    "cumulative_sum",
-    _sums,
-    _running,
-    errors=[(lambda: mg.cumulative_sum(np.ones((2, 2))), ValueError, _NO_AXIS)],
-)
-add(
-    "cumulative_prod",
-    _products,
-    _running,
-    errors=[(lambda: mg.cumulative_prod(np.ones((2, 2))), ValueError, _NO_AXIS)],
-)
 add(
     "diagflat",
     lambda v, k: np.array(
@@ -78,37 +40,10 @@ add(
     lambda d: Sample([d.array(d.shape(1, 2, max_side=3))], {"k": d.one_of(0)}),
 )
 add(
-    "rollaxis",
-    lambda a, axis: np.moveaxis(a, axis, 0),
-    lambda d: Sample(
-        [x := d.array(d.shape(1))], {"axis": d.axis(x.ndim, allow_none=False, several=False)}
-    ),
-    errors=[
-        (
-            lambda: mg.rollaxis(np.ones(2), 0, 5),
-            np.exceptions.AxisError,
-            "rollaxis: expected start from -1 to 1",
-        )
-    ],
-)
-add(
     "correlate",
     lambda a, v: np.array([math.fsum(a[k : k + len(v)] * v) for k in range(len(a) - len(v) + 1)]),
     lambda d: Sample([d.array((d.one_of(3, 5),)), d.array((d.one_of(1, 3),))]),
 )
-if hasattr(mg, "vecmat"):
-    add(
-        "vecmat",
-        lambda a, b: np.einsum("...i,...ij->...j", a, b),
-        lambda d: Sample([d.array((2, 3)), d.array((*d.one_of((), (2,)), 3, d.one_of(1, 2)))]),
-        errors=[
-            (
-                lambda: mg.vecmat(1.0, np.ones((2, 2))),
-                ValueError,
-                "vecmat: expected vectors and matrices",
-            )
-        ],
-    )
 
 
 def _conditioned(d: Draw) -> Sample:

@@ -171,11 +171,6 @@ def _pad(d: Draw) -> Sample:
                 "reflect",
                 "symmetric",
                 "wrap",
-                "mean",
-                "maximum",
-                "minimum",
-                "median",
-                "linear_ramp",
             ),
         },
     )

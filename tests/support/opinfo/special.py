@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 import minigrad as mg
-from minigrad.ops.parts import _fraction
 
 from .base import Draw, Sample, add
 from .elementwise import binary, by_element, unary
@@ -25,13 +24,6 @@ binary("logaddexp2", lambda a, b: np.log2(2.0**a + 2.0**b), analytic=False)
 binary("fmax", lambda a, b: (a + b + abs(a - b)) / 2, apart=True, analytic=False)
 binary("fmin", lambda a, b: (a + b - abs(a - b)) / 2, apart=True, analytic=False)
 binary("copysign", lambda a, b: np.abs(a) * np.sign(b), b=(0.3, 2), a_kinks=(0,), analytic=False)
-binary("heaviside", lambda a, b: (a > 0) + 0.0 * b, a=(0.3, 2), analytic=False)
-add(
-    "float_power",
-    lambda a, b: np.exp(b * np.log(a)),
-    lambda d: Sample([d.array(s := d.shape(), 0.3, 3), d.array(s)]),
-    dtypes=(np.float64,),
-)
 add(
     "divmod",
     lambda a, b: [np.floor(a / b), a - np.floor(a / b) * b],
@@ -73,19 +65,6 @@ add(
     ],
 )
 add(
-    "piecewise",
-    lambda x, low: np.where(low, x * x, 3 * x),
-    lambda d: Sample([x := d.array(d.shape())], {"low": d.rng.random(x.shape) < 0.5}),
-    call=lambda x, low: mg.piecewise(x, [low], [lambda t: t * t, lambda t: 3 * t]),
-    errors=[
-        (
-            lambda: mg.piecewise(np.ones(2), [np.ones(2, bool)], [1, 2, 3]),
-            ValueError,
-            "piecewise: 3 functions for 1 conditions",
-        )
-    ],
-)
-add(
     "polyval",
     lambda p, x: sum([c * x ** (len(p) - 1 - i) for i, c in enumerate(p)], 0 * x),
     lambda d: Sample([d.array(d.shape(1, 1)), d.array(d.shape())]),
@@ -106,17 +85,4 @@ add(
 )
 
 
-add(
-    "fraction",
-    by_element(lambda x: math.modf(x)[0]),
-    lambda d: Sample([d.rng.integers(-3, 3, s := d.shape()) + d.array(s, 0.1, 0.9)]),
-    call=_fraction,
-    analytic=False,
-)
-add(
-    "ldexp",
-    lambda x, i: x * 2.0**i,
-    lambda d: Sample([d.array(s := d.shape())], {"i": d.rng.integers(-4, 5, s[-1:])}),
-    analytic=False,
-)
 add("conjugate", lambda x: x, lambda d: Sample([d.array(d.shape())]), analytic=False)

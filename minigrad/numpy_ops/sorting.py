@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
-from .axes import all_axes, one_axis, shape_of
-from .elementwise import where
-from .indexing import take_along_axis
-from .shape import moveaxis, ravel, reshape
+from ..ops.axes import one_axis, shape_of
+from ..ops.elementwise import where
+from ..ops.indexing import take_along_axis
+from ..ops.shape import flattened_last, moveaxis, ravel, reshape
 
 __all__ = ["sort", "argsort", "partition", "top_k", "median", "quantile", "percentile"]
 
@@ -106,16 +105,6 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
 # -----------------------------------------------------------------------------
 
 
-def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
-    """x with the axes `axis` as one last axis, and x's shape with these at length 1."""
-    axes = all_axes(name, axis, np.ndim(x))
-    shape = shape_of(x)
-    others = [i for i in range(len(shape)) if i not in axes]
-    last = moveaxis(x, axes, range(len(others), len(shape)))
-    last = reshape(last, *[shape[i] for i in others], math.prod(shape[i] for i in axes))
-    return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
-
-
 @function(numpy=np.median)
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
     """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
@@ -134,10 +123,8 @@ def quantile(
     return ranked("quantile", x, q, axis, method, keepdims)
 
 
-def ranked(
-    name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nan: bool = False
-) -> Tensor:
-    """`quantile`, or with `skip_nan` that of the elements that are not NaN."""
+def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Tensor:
+    """Compute `quantile` for the function `name`."""
     if isinstance(q, (int, float)):
         q = np.asarray(q, x.dtype if x.dtype.kind == "f" else float)
     ranks = np.asarray(unwrap(q))
@@ -152,11 +139,8 @@ def ranked(
         )
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
-    if skip_nan:
-        counts = np.sum(~missing, axis=-1, keepdims=True)
-    else:
-        ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
-        counts = np.full(missing[..., :1].shape, last.shape[-1])
+    ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
+    counts = np.full(missing[..., :1].shape, last.shape[-1])
     ends = np.maximum(counts, 1) - 1
     y = moveaxis(_at_ranks(ordered, reshape(q, -1) * ends.astype(ranks.dtype), ends, method), -1, 0)
     return reshape(y, (*ranks.shape, *(with_ones if keepdims else y.shape[1:])))

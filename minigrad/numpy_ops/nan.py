@@ -8,12 +8,11 @@ import numpy as np
 
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
-from . import reduction
-from .axes import Axis
-from .elementwise import where as choose
-from .reduction import count, cumprod, cumsum, prod, root, var
-from .shape import astype, clone
-from .sorting import hundredths, ranked
+from ..ops import reduction
+from ..ops.axes import Axis
+from ..ops.elementwise import where as choose
+from ..ops.reduction import count, prod, root, var
+from ..ops.shape import astype, clone
 
 __all__ = [
     "nansum",
@@ -23,11 +22,6 @@ __all__ = [
     "nanstd",
     "nanmax",
     "nanmin",
-    "nancumsum",
-    "nancumprod",
-    "nanmedian",
-    "nanquantile",
-    "nanpercentile",
     "nan_to_num",
 ]
 
@@ -125,40 +119,6 @@ def nanmin(
 ) -> Tensor:
     """The smallest element over `axis` that is not NaN; NaN where there is nothing else."""
     return _extreme(x, axis, keepdims, reduction.min, np.inf, initial, where)
-
-
-@function(numpy=np.nancumsum)
-def nancumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
-    """The running sum along `axis`, NaN counting as 0."""
-    return cumsum(_without(x, 0), axis, dtype=dtype)
-
-
-@function(numpy=np.nancumprod)
-def nancumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Tensor:
-    """The running product along `axis`, NaN counting as 1."""
-    return cumprod(_without(x, 1), axis, dtype=dtype)
-
-
-@function(numpy=np.nanmedian)
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis` of those that are not NaN; see `median`."""
-    return nanquantile(x, 0.5, axis, method="midpoint", keepdims=keepdims)
-
-
-@function(numpy=np.nanquantile)
-def nanquantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Tensor:
-    """The elements of rank `q` over `axis` of those that are not NaN; see `quantile`."""
-    return ranked("nanquantile", x, q, axis, method, keepdims, skip_nan=True)
-
-
-@function(numpy=np.nanpercentile)
-def nanpercentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Tensor:
-    """`nanquantile` with q from 0 to 100."""
-    return nanquantile(x, hundredths(q), axis, method=method, keepdims=keepdims)
 
 
 @function(numpy=np.nan_to_num, methods="nan_to_num")

@@ -11,16 +11,13 @@ from typing import Any
 import numpy as np
 
 from ..core.forms import numpy_form
-from ..core.nested import without_tensors
 from ..core.registry import function, op, ufunc
-from ..core.tensor import DISPATCH, Tensor
+from ..core.tensor import DISPATCH, Tensor, wrap
 from ..core.tensor import unwrap as untracked
-from .axes import shape_of
-from .compare import floor_divide
-from .elementwise import absolute, power, remainder, safe_divide, times_exp, where
-from .indexing import getitem, take_along_axis
-from .joining import stack
-from .shape import astype, broadcast_to
+from ..ops.compare import floor_divide
+from ..ops.elementwise import absolute, multiply, remainder, safe_divide, times_exp, where
+from ..ops.indexing import getitem
+from ..ops.shape import astype, clone
 
 __all__ = [
     "cbrt",
@@ -29,17 +26,15 @@ __all__ = [
     "fmax",
     "fmin",
     "copysign",
-    "heaviside",
     "deg2rad",
     "rad2deg",
     "sinc",
-    "float_power",
-    "xlogy",
     "divmod",
     "fmod",
     "unwrap",
     "select",
-    "piecewise",
+    "polyval",
+    "conjugate",
 ]
 
 LN2 = math.log(2)
@@ -79,14 +74,19 @@ copysign = ufunc(
     a=lambda g, a, b: g * np.sign(a) * np.where(np.signbit(b), -1, 1),
     b=lambda g: np.zeros_like(g),
 )
-heaviside = ufunc(
-    np.heaviside,
-    "0 where a < 0, b where a = 0, 1 where a > 0; the derivative by a is 0.",
-    a=lambda g: np.zeros_like(g),
-    b=lambda g, a: g * (a == 0),
-)
 deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
 rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
+conjugate = ufunc(
+    np.conjugate, "x, since it is real; of complex numbers the conjugates.", "conj", x=lambda g: g
+)
+numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
+Tensor.real = property(  # type: ignore[assignment]
+    lambda x: x if x.dtype.kind != "c" else wrap(x.data.real, None),
+    doc="The real part; of real numbers the tensor itself.",
+)
+Tensor.imag = property(  # type: ignore[assignment]
+    lambda x: wrap(np.asarray(x.data.imag), None), doc="The imaginary part; of real numbers zeros."
+)
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
 DISPATCH[np.fabs] = lambda x: absolute(
     astype(x, np.fabs(np.empty(0, x.dtype)).dtype)
@@ -106,26 +106,6 @@ def _sinc_slope(x: Any) -> Any:
 def sinc(x, /):
     """sin(πx) / (πx), and 1 at 0."""
     return np.sinc(x)
-
-
-@function(numpy=np.float_power, methods="float_power")
-def float_power(a: Any, b: Any) -> Tensor:
-    """a to the power b, in double precision at least."""
-    a, b = (x if isinstance(x, Tensor) else np.asarray(x) for x in (a, b))
-    dtype = np.result_type(a.dtype, b.dtype, np.float64)
-    return power(astype(a, dtype), astype(b, dtype))
-
-
-@op(
-    methods="xlogy",
-    a=lambda g, a, b: g * np.log(np.where((a == 0) & (b <= 0), 1.0, b)),
-    b=lambda g, a, b: safe_divide(g * a, b),
-)
-def xlogy(a, b, /):
-    """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are
-    0.
-    """
-    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log(np.where((a == 0) & (b <= 0), 1.0, b)))
 
 
 fmod = ufunc(
@@ -171,44 +151,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return y
 
 
-@function(numpy=np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Tensor:
-    """The function (or number) of each condition where it is true, the last that is true counting.
-
-    One more function than conditions is for where none is; otherwise that is 0. Each sees its own
-    elements only.
-    """
-    x = x if isinstance(x, Tensor) else np.asarray(x)
-    given = without_tensors(condlist)
-    single = not np.ndim(given) or (not isinstance(given[0], (list, np.ndarray)) and np.ndim(x))
-    rows = [np.asarray(row, bool) for row in ([given] if single else given)]
-    conditions = np.zeros((len(rows), *np.shape(x)), bool)
-    for i, row in enumerate(rows):
-        conditions[i, row] = True
-    if len(funclist) == len(conditions) + 1:
-        conditions = np.concatenate([conditions, ~conditions.any(0, keepdims=True)])
-    if len(funclist) != len(conditions):
-        raise ValueError(f"piecewise: {len(funclist)} functions for {len(conditions)} conditions")
-    y: Any = Tensor(np.zeros_like(untracked(x)))
-    for condition, f in zip(conditions, funclist):
-        values = f(getitem(x, condition), *args, **kw) if callable(f) else f
-        spread = Tensor(np.zeros_like(untracked(x))).index_add(
-            index=condition, values=astype(values, untracked(x).dtype)
-        )
-        y = where(condition, spread, y)
+@function(numpy=np.polyval)
+def polyval(p: Any, x: Any) -> Tensor:
+    """The polynomial with the coefficients p, highest power first, at x."""
+    y: Any = multiply(x, 0)
+    for i in range(np.shape(p)[0]):
+        y = y * x + getitem(p, i)
     return y
-
-
-@numpy_form(np.choose)
-def _np_choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
-    """At each place the element of the choice whose number stands there in a."""
-    index = np.asarray(untracked(a))
-    if (
-        mode == "wrap" and len(choices) and index.dtype.kind in "iu"
-    ):  # NumPy comes there step by step
-        index = index % len(choices)
-    np.choose(index, [np.zeros((), bool)] * len(choices), mode=mode)  # type: ignore[call-overload]  # checks numbers
-    index = index.clip(0, len(choices) - 1) if mode == "clip" else index
-    shape = np.broadcast_shapes(index.shape, *map(shape_of, choices))
-    options = stack([broadcast_to(choice, shape) for choice in choices])
-    return getitem(take_along_axis(options, np.broadcast_to(index, shape)[None], 0), 0)

@@ -8,9 +8,8 @@ import numpy as np
 
 from ..core.forms import numpy_form
 from ..core.tensor import Tensor, unwrap
-from .axes import shape_of
-from .elementwise import log10, multiply, power, where
-from .shape import astype, broadcast_to, clone, expand_dims, moveaxis, reshape
+from ..ops.axes import shape_of
+from ..ops.shape import astype, broadcast_to, clone, moveaxis
 
 
 def _weak(x: Any) -> Any:
@@ -42,44 +41,6 @@ def linspace(
     y = (1 - fraction) * start + fraction * stop
     y = moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
     return (y, (stop - start) / steps if steps > 0 else np.nan) if retstep else y
-
-
-@numpy_form(np.logspace)
-def logspace(
-    start: Any,
-    stop: Any,
-    num: int = 50,
-    endpoint: bool = True,
-    base: Any = 10.0,
-    dtype: Any = None,
-    axis: int = 0,
-) -> Tensor:
-    """`base` to the powers that `linspace` gives."""
-    exponents = linspace(start, stop, num, endpoint)
-    if np.ndim(base):
-        ndim = max(exponents.ndim - 1, np.ndim(base))
-        exponents = reshape(exponents, -1, *[1] * (ndim + 1 - exponents.ndim), *exponents.shape[1:])
-        base = expand_dims(base, 0)
-    y = power(base, exponents)
-    return moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
-
-
-@numpy_form(np.geomspace)
-def geomspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
-) -> Tensor:
-    """`num` numbers from `start` to `stop`, each the same multiple of the one before; the ends have
-    one sign.
-    """
-    ends = [np.asarray(unwrap(x)) for x in (start, stop)]
-    if not all(map(np.all, ends)):
-        raise ValueError("geomspace: expected ends that are not 0")
-    sign = np.sign(ends[0]).astype(np.result_type(*ends, 0.0))
-    y = logspace(log10(multiply(start, sign)), log10(multiply(stop, sign)), num, endpoint) * sign
-    places = np.arange(num).reshape(-1, *[1] * (y.ndim - 1))
-    y = where(places == 0, start, y)  # the ends are exact
-    y = where((places == num - 1) & (places > 0), stop, y) if endpoint else y
-    return moveaxis(y if dtype is None else astype(y, dtype), 0, axis)
 
 
 @numpy_form(np.full_like)

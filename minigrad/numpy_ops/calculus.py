@@ -6,19 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core.forms import numpy_form
 from ..core.nested import needs_gradient, without_tensors
 from ..core.registry import function
 from ..core.tensor import Tensor, unwrap
-from . import reduction
-from .axes import all_axes, check_choice, one_axis, shape_of
-from .compare import not_equal
-from .elementwise import subtract, where
-from .indexing import getitem, take
-from .joining import concatenate
-from .linalg import matmul, tensordot
+from ..ops import reduction
+from ..ops.axes import all_axes, check_choice, one_axis, shape_of
+from ..ops.compare import not_equal
+from ..ops.elementwise import subtract, where
+from ..ops.indexing import getitem, take
+from ..ops.joining import concatenate
+from ..ops.linalg import matmul, tensordot
+from ..ops.shape import astype, clone, moveaxis, ravel, reshape
 from .rearrange import flip, sliding_window_view
-from .shape import astype, clone, moveaxis, ravel, reshape
 
 __all__ = ["diff", "trapezoid", "gradient", "interp", "convolve", "correlate"]
 
@@ -44,19 +43,6 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     for _ in range(n):
         x = step(getitem(x, (*before, slice(1, None))), getitem(x, (*before, slice(None, -1))))
     return x
-
-
-@numpy_form(np.ediff1d)
-def _np_ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
-    """The differences of neighbours of the flattened ary, with `to_begin` before and `to_end` after
-    them.
-    """
-    differences, dtype = diff(ravel(ary)), np.asarray(unwrap(ary)).dtype
-    for end in (np.asarray(unwrap(end)) for end in (to_begin, to_end) if end is not None):
-        if not np.can_cast(end.dtype, dtype, "same_kind"):
-            raise TypeError(f"np.ediff1d: expected ends that fit dtype {dtype}, got {end.dtype}")
-    parts = [ravel(part) for part in (to_begin, differences, to_end) if part is not None]
-    return concatenate([astype(part, differences.dtype) for part in parts])
 
 
 def _end(value: Any, x: Any, axis: int) -> Any:

@@ -13,13 +13,9 @@ from ..core.forms import numpy_form
 from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor, unwrap
-from . import reduction
-from .axes import all_axes, one_axis, shape_of
-from .indexing import getitem, plain_index, take
-from .joining import concatenate
-from .reduction import mean
-from .shape import astype, clone, moveaxis, ravel
-from .sorting import median
+from ..ops.axes import all_axes, one_axis, shape_of
+from ..ops.indexing import getitem, plain_index, take
+from ..ops.shape import clone, moveaxis, ravel
 
 __all__ = [
     "flip",
@@ -29,11 +25,7 @@ __all__ = [
     "roll",
     "repeat",
     "tile",
-    "resize",
-    "delete",
-    "insert",
     "pad",
-    "rollaxis",
     "sliding_window_view",
     "unfold",
 ]
@@ -100,48 +92,6 @@ def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
     return _picked(np.tile, x, reps)
 
 
-@function(numpy=np.resize)
-def resize(x: Any, new_shape: Any) -> Tensor:
-    """The elements of x, over and over, until `new_shape` is full."""
-    if not np.size(x):
-        return Tensor(np.resize(unwrap(x), new_shape))  # zeros
-    return _picked(np.resize, x, new_shape)
-
-
-@function(numpy=np.delete)
-def delete(x: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """x without the parts at `obj` (an int, a slice, or ints) along `axis`, or of the flattened x."""
-    return _picked(np.delete, x, obj, axis)
-
-
-@function(numpy=np.insert)
-def insert(x: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """x with `values` put in before the places `obj` (an int, a slice, or ints) along `axis`, or of
-    the flattened x.
-    """
-    every = np.arange(np.size(x)).reshape(shape_of(x))
-    new = np.arange(-np.size(unwrap(values)), 0).reshape(shape_of(values))
-    places = np.insert(every, unwrap(obj), new, axis)
-    both = concatenate([ravel(x), astype(ravel(values), np.asarray(unwrap(x)).dtype)])
-    return getitem(both, np.where(places < 0, places + np.size(both), places))
-
-
-@numpy_form(np.trim_zeros)
-def _np_trim_zeros(filt: Any, trim: Any = "fb", axis: Any = None) -> Any:
-    """filt without the zeros at its front ("f" in `trim`) and back ("b"), along all axes or `axis`."""
-    options = {} if axis is None else {"axis": axis}
-    array = np.asarray(unwrap(filt))
-    whole: Any = np.trim_zeros(array, trim, **options)  # refuses what it refuses
-    if not whole.size:
-        return Tensor(whole)
-    starts, stops = np.zeros(array.ndim, int), np.array(array.shape)
-    if "f" in trim.lower():
-        starts = stops - np.trim_zeros(array, "f", **options).shape
-    if "b" in trim.lower():
-        stops = np.array(np.trim_zeros(array, "b", **options).shape)
-    return getitem(filt, tuple(map(slice, starts, stops)))
-
-
 # -- windows
 # -----------------------------------------------------------------------------------------
 
@@ -180,35 +130,14 @@ def _pad(x, /, widths, value):
     return np.pad(x, widths, constant_values=value)
 
 
-_STATISTICS: dict[str, Any] = {
-    "maximum": reduction.max,
-    "minimum": reduction.min,
-    "mean": mean,
-    "median": median,
-}
-
-
-@function(numpy=np.rollaxis)
-def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
-    """a with `axis` moved before the axis `start`; `moveaxis` is its newer name."""
-    ndim = np.ndim(a)
-    axis, start = one_axis("rollaxis", axis, ndim), start + ndim if start < 0 else start
-    if not 0 <= start <= ndim:
-        raise np.exceptions.AxisError(
-            f"rollaxis: expected start from {-ndim} to {ndim}, got {start}"
-        )
-    return moveaxis(a, axis, start - (axis < start))
-
-
 @function(numpy=np.pad)
 def pad(
     x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None, **options: Any
 ) -> Tensor:
     """x with `pad_width` elements added before and after each axis, as in `np.pad`.
 
-    Modes: "constant"; those that repeat elements of x, "edge", "reflect", "symmetric" and "wrap";
-    those that compute from the elements (the `stat_length` nearest ones, or all), "maximum",
-    "minimum", "mean", "median"; and "linear_ramp", down to `end_values`.
+    Modes: "constant", and those that repeat elements of x: "edge", "reflect", "symmetric" and
+    "wrap".
     """
     shape = shape_of(x)
     widths = _pairs(pad_width, len(shape))
@@ -232,15 +161,9 @@ def pad(
         and options.get("reflect_type", "even") == "even"
     ):
         return _picked(np.pad, x, pad_width, mode=mode, **given)
-    if mode in _STATISTICS or mode == "linear_ramp":
-        np.pad(np.zeros(shape), pad_width, mode, **given)  # type: ignore[call-overload]  # checks the options
-        for axis, width in enumerate(widths):
-            x = _padded_along(x, mode, axis, width, len(shape), **options)
-        return x
     raise ValueError(
         f"pad: mode {mode!r} with {options} is not supported; use constant, edge, reflect, "
-        "symmetric, wrap, maximum, "
-        "minimum, mean, median or linear_ramp"
+        "symmetric or wrap, or concatenate x with what you compute"
     )
 
 
@@ -252,33 +175,3 @@ def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
             pairs[axis] = tuple(np.broadcast_to(pair, 2).tolist())
         return pairs
     return [tuple(pair) for pair in np.broadcast_to(np.asarray(unwrap(value)), (ndim, 2)).tolist()]
-
-
-def _padded_along(
-    x: Any,
-    mode: str,
-    axis: int,
-    width: tuple[int, int],
-    ndim: int,
-    stat_length: Any = None,
-    end_values: Any = 0,
-) -> Tensor:
-    n = shape_of(x)[axis]
-    parts = []
-    for side, count in enumerate(width):  # before x, and after it
-        if mode == "linear_ramp":
-            ramp = np.linspace(0, 1, count, endpoint=False)[:: -1 if side else 1]
-            ramp = ramp.reshape([-1 if i == axis else 1 for i in range(ndim)]).astype(x.dtype)
-            parts.append(
-                take(x, [-side], axis) * ramp + (1 - ramp) * _pairs(end_values, ndim)[axis][side]
-            )
-            continue
-        length = (
-            n if stat_length is None else int(np.minimum(_pairs(stat_length, ndim)[axis][side], n))
-        )
-        near = take(x, np.arange(n - length, n) if side else np.arange(length), axis)
-        value = _STATISTICS[mode](near, axis=axis, keepdims=True)
-        parts.append(
-            value.broadcast_to([count if i == axis else k for i, k in enumerate(shape_of(x))])
-        )
-    return concatenate([parts[0], x, parts[1]], axis)

@@ -1,0 +1,48 @@
+"""`np.add.reduce(t)`, `np.multiply.outer(t, u)` and their kind: methods of NumPy's ufuncs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.forms import ufunc_form
+from ..core.tensor import DISPATCH, Tensor
+from ..ops import reduction
+from ..ops.reduction import cumprod, cumsum, logsumexp, prod
+from ..ops.shape import reshape
+from . import special as special
+
+
+def _reduce(reduction: Any) -> Any:
+    """Reductions of ufuncs run over the first axis by default."""
+    return lambda x, axis=0, **options: reduction(x, axis, **options)
+
+
+DISPATCH[np.add, "reduce"] = _reduce(reduction.sum)
+DISPATCH[np.multiply, "reduce"] = _reduce(prod)
+DISPATCH[np.maximum, "reduce"] = _reduce(reduction.max)
+DISPATCH[np.minimum, "reduce"] = _reduce(reduction.min)
+DISPATCH[np.logaddexp, "reduce"] = _reduce(logsumexp)
+DISPATCH[np.add, "accumulate"] = lambda x, axis=0, **options: cumsum(x, axis, **options)
+DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, axis, **options)
+
+
+# -- of all ufuncs
+# -----------------------------------------------------------------------------------
+
+
+def _outer(ufunc: np.ufunc) -> Any:
+    f = DISPATCH[ufunc]
+
+    def outer(a: Any, b: Any, **options: Any) -> Tensor:
+        operands = (reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
+        return ufunc_form(f, ufunc, operands, options) if options else f(*operands)
+
+    return outer
+
+
+for _ufunc in [
+    f for f in DISPATCH if isinstance(f, np.ufunc) and f.nin == 2 and f.signature is None
+]:
+    DISPATCH[_ufunc, "outer"] = _outer(_ufunc)
