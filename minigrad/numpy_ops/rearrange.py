@@ -162,8 +162,8 @@ def pad(
     ):
         return _picked(np.pad, x, pad_width, mode=mode, **given)
     raise ValueError(
-        f"pad: mode {mode!r} with {options} is not supported; use constant, edge, reflect, "
-        "symmetric or wrap, or concatenate x with what you compute"
+        "pad: mode= must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got "
+        f"{mode!r} with {options}; concatenate x with what you compute"
     )
 
 

@@ -183,7 +183,7 @@ def test_an_op_whose_second_derivative_is_wrong_at_zero_is_caught() -> None:
     )
 
     @given(data=st.data())
-    @settings(database=None, phases=[Phase.generate])
+    @settings(database=None, phases=[Phase.generate], max_examples=200)
     def check(data: Any) -> None:
         derivatives(info, info.samples(Draw(data.draw)))
 

@@ -185,7 +185,7 @@ add(
         (
             lambda: mg.pad(np.ones(3), 1, mode="empty"),
             ValueError,
-            "pad: mode 'empty' with {} is not supported",
+            "pad: mode= must be 'constant', .* got 'empty'",
         )
     ],
 )
