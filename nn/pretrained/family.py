@@ -13,6 +13,7 @@ from minigrad.io.json import REQUIRED, Settings
 
 from ..models.base import Model
 from ..models.encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
+from .generation_config import GENERATION_KEYS
 
 __all__ = [
     "ACTIVATIONS",
@@ -55,20 +56,14 @@ HARMLESS = {
     "bos_token_id", "cls_token_id", "decoder_start_token_id", "id2label", "label2id",
     "mask_token_id", "num_labels", "sep_token_id", "unk_token_id",
     # generation; `load` reads what generation needs
-    "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample",
-    "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
-    "force_bos_token_to_be_generated", "forced_bos_token_id", "forced_eos_token_id",
-    "length_penalty", "max_length", "min_length", "no_repeat_ngram_size", "num_beam_groups",
-    "num_beams", "num_return_sequences", "output_scores", "prefix", "remove_invalid_values",
-    "repetition_penalty", "return_dict_in_generate", "suppress_tokens", "task_specific_params",
-    "temperature", "top_k", "top_p", "typical_p", "use_cache",
+    *GENERATION_KEYS, "prefix", "task_specific_params",
     # training
     "embd_pdrop", "encoder_layerdrop", "decoder_layerdrop", "layerdrop",
     "gradient_checkpointing", "init_std", "initializer_factor", "initializer_range",
     "resid_pdrop", "router_aux_loss_coef",
     # other outputs, and other orders of the same computation
-    "chunk_size_feed_forward", "output_attentions", "output_hidden_states", "output_past",
-    "return_dict", "pretraining_tp", "torchscript", "use_bfloat16",
+    "chunk_size_feed_forward", "output_past", "return_dict", "pretraining_tp", "torchscript",
+    "use_bfloat16",
 }  # fmt: skip
 """Keys of config.json that do not change the outputs of a model in any family."""
 

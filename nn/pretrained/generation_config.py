@@ -7,7 +7,28 @@ from typing import Any
 
 from minigrad.io.json import Settings
 
-__all__ = ["read_generation_config"]
+__all__ = ["GENERATION_KEYS", "read_generation_config"]
+
+GENERATION_KEYS = {
+    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight",
+    "assistant_lookbehind", "bad_words_ids", "begin_suppress_tokens", "cache_config",
+    "cache_implementation", "compile_config", "constraints", "continuous_batching_config",
+    "disable_compile", "diversity_penalty", "do_sample", "dola_layers", "early_stopping",
+    "encoder_no_repeat_ngram_size", "encoder_repetition_penalty", "epsilon_cutoff",
+    "eta_cutoff", "exponential_decay_length_penalty", "force_bos_token_to_be_generated",
+    "force_words_ids", "forced_bos_token_id", "forced_eos_token_id", "guidance_scale",
+    "is_assistant", "length_penalty", "low_memory", "max_cache_len", "max_length",
+    "max_matching_ngram_size", "max_new_tokens", "max_time", "min_length", "min_new_tokens",
+    "min_p", "no_repeat_ngram_size", "num_assistant_tokens", "num_assistant_tokens_schedule",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
+    "output_hidden_states", "output_logits", "output_scores", "penalty_alpha",
+    "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values",
+    "renormalize_logits", "repetition_penalty", "return_dict_in_generate", "sequence_bias",
+    "speculation_type", "stop_strings", "suppress_tokens", "target_lookbehind", "temperature",
+    "token_healing", "top_h", "top_k", "top_p", "typical_p", "use_cache", "use_mtp",
+    "watermarking_config",
+}  # fmt: skip
+"""Settings of generation, of which older config.json contain copies."""
 
 _COUNTS = (
     "max_length",

@@ -14,6 +14,7 @@ from published import MODELS, VOCAB, make
 import nn
 from nn.generation import settings as unsupported
 from nn.generation.settings import options_of_directory
+from nn.pretrained.generation_config import GENERATION_KEYS
 from nn.text.huggingface import ModelText
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
@@ -237,6 +238,11 @@ def test_every_setting_of_transformers_is_read_named_or_without_effect() -> None
     every = set(transformers.GenerationConfig().to_dict())
     assert every - named - read - WITHOUT_EFFECT == set()
     assert not read & named
+    assert every - GENERATION_KEYS - OF_MODEL == {
+        "eos_token_id",
+        "transformers_version",
+        "_from_model_config",
+    }
 
 
 def test_max_length_that_the_prompt_fills_raises(tmp_path: Path) -> None:
