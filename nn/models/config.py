@@ -682,3 +682,67 @@ class EncoderConfig(ModelConfig):
             "pool": ("mean", "first"),
             "head_activation": ("none", *ACTIVATIONS),
         }
+
+
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with names such as "attention.window" for those of groups."""
+    flat = dict(settings)
+    for group in GROUPS:
+        if isinstance(options := flat.get(group), dict):
+            flat |= {f"{group}.{name}": value for name, value in options.items()}
+            del flat[group]
+    return flat
+
+
+def check_sizes(
+    settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]], name: str
+) -> None:
+    """Raise a ValueError for `flat_settings` of a model that cannot have arrays of these shapes.
+
+    The arrays are those of the file `name`. Nothing is made meanwhile: a size of 10¹² takes no
+    memory.
+    """
+    sizes = {size for shape in shapes.values() for size in shape}
+    positions = str(settings.get("positions.kind", "sinusoidal"))
+    width, patch = settings.get("d_model"), settings.get("patch_size", 0)
+    width = width if isinstance(width, int) and width in sizes else 0  # else it is at fault itself
+    for setting, value in settings.items():
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or value <= 0
+            or (setting == "max_len" and patch)
+        ):
+            continue
+        rows = value + settings.get("positions.offset", 0) if setting == "max_len" else value
+        rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
+        option = setting.rpartition(".")[2]
+        if setting.endswith("layers"):
+            if value > (10_000 if settings.get("shared_layers") else len(shapes)):
+                raise ValueError(
+                    f"{setting} must be at most {len(shapes)}, the number of arrays in {name}, got "
+                    f"{value!r:.30}"
+                )
+        elif (
+            setting.endswith("vocab_size")
+            or setting in _SIZES
+            or _TABLES.get(setting, "-") in positions
+        ):
+            if rows not in sizes:
+                raise ValueError(
+                    f"{setting} must be a size of an array in {name}, got {value!r:.30}"
+                )
+        elif option.startswith(("num_", "head_")) and value > max(sizes, default=0):
+            raise ValueError(
+                f"{setting} must be at most the largest size of an array in {name}, got "
+                f"{value!r:.30}"
+            )
+        elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
+            raise ValueError(
+                f"{setting} must be small enough for a table of positions, got {value!r:.30}"
+            )
+
+
+_SIZES = ("d_model", "d_ff", "embeddings.size", "image_size", "patch_size")
+_TABLES = {"max_len": "learned", "positions.relative_buckets": "relative"}
+"""Settings that are a size of an array: always, and if the kind of positions has this word."""

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from minigrad.io import load_arrays, save_arrays
-from minigrad.io.safetensors import Entry, SafetensorsFile, misfit
+from minigrad.io.safetensors import SafetensorsFile, misfit
 
 from ..layers.module import Module
-from .config import GROUPS
+from .config import check_sizes, flat_settings
 from .model_types import KINDS, model_from_dict, model_to_dict
 
 __all__ = [
@@ -87,7 +87,7 @@ def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str]
     """
     if own is None or not isinstance(made_with, dict):
         return ""
-    own, made_with = flat_settings(own), flat_settings({"model": own["model"], **made_with})
+    own, made_with = _flat(own), _flat({"model": own["model"], **made_with})
     longer = (
         isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
     )
@@ -135,8 +135,8 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
             ours = (
                 "model." if "trainer" in file.metadata else ""
             )  # beside the weights a trainer keeps long flat arrays
-            arrays = {name: entry for name, entry in file.items() if name.startswith(ours)}
-            check_sizes(flat_settings(data), arrays, file.path.name)
+            shapes = {name: entry.shape for name, entry in file.items() if name.startswith(ours)}
+            check_sizes(_flat(data), shapes, file.path.name)
         model = model_from_dict(data, init=path is None, where=where)
     except (
         ArithmeticError,
@@ -187,66 +187,9 @@ def _made_with(path: str | Path) -> Any:
         return None  # load_weights tells
 
 
-def check_sizes(settings: Mapping[str, Any], arrays: Mapping[str, Entry], name: str) -> None:
-    """Raise a ValueError for `flat_settings` of a model that cannot have these arrays.
-
-    The arrays are those of the file `name`. Nothing is made meanwhile: a size of 10¹² takes no
-    memory.
-    """
-    sizes = {size for entry in arrays.values() for size in entry.shape}
-    positions = str(settings.get("positions.kind", "sinusoidal"))
-    width, patch = settings.get("d_model"), settings.get("patch_size", 0)
-    width = width if isinstance(width, int) and width in sizes else 0  # else it is at fault itself
-    for setting, value in settings.items():
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or value <= 0
-            or (setting == "max_len" and patch)
-        ):
-            continue
-        rows = value + settings.get("positions.offset", 0) if setting == "max_len" else value
-        rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
-        option = setting.rpartition(".")[2]
-        if setting.endswith("layers"):
-            if value > (10_000 if settings.get("shared_layers") else len(arrays)):
-                raise ValueError(
-                    f"{setting} must be at most {len(arrays)}, the number of arrays in {name}, got "
-                    f"{value!r:.30}"
-                )
-        elif (
-            setting.endswith("vocab_size")
-            or setting in _SIZES
-            or _TABLES.get(setting, "-") in positions
-        ):
-            if rows not in sizes:
-                raise ValueError(
-                    f"{setting} must be a size of an array in {name}, got {value!r:.30}"
-                )
-        elif option.startswith(("num_", "head_")) and value > max(sizes, default=0):
-            raise ValueError(
-                f"{setting} must be at most the largest size of an array in {name}, got "
-                f"{value!r:.30}"
-            )
-        elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
-            raise ValueError(
-                f"{setting} must be small enough for a table of positions, got {value!r:.30}"
-            )
-
-
-def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a model with names such as "attention.window" for those of groups."""
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `flat_settings` of plain data of this version or of version 0.2."""
     kind = settings.get("model")
     if isinstance(kind, str) and kind in KINDS:
         settings = KINDS[kind][1].grouped(settings)
-    flat = dict(settings)
-    for group in GROUPS:
-        if isinstance(options := flat.get(group), dict):
-            flat |= {f"{group}.{name}": value for name, value in options.items()}
-            del flat[group]
-    return flat
-
-
-_SIZES = ("d_model", "d_ff", "embeddings.size", "image_size", "patch_size")
-_TABLES = {"max_len": "learned", "positions.relative_buckets": "relative"}
-"""Settings that are a size of an array: always, and if the kind of positions has this word."""
+    return flat_settings(settings)

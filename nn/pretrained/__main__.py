@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from minigrad.io.reading import printable
 
-from ..models.weights import flat_settings
+from ..models.config import flat_settings
 from .families import FAMILIES
 from .family import HFConfig
 from .load import load

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..models.config import AttentionConfig, EmbeddingConfig, PositionConfig, TransformerConfig
 from ..models.transformer import Transformer
-from .family import HF_ACTIVATIONS, Family, HFConfig, Names, StoredArray
+from .family import HF_ACTIVATIONS, Family, HFConfig, Names, StoredArray, in_layers, projections
 
 __all__ = ["Bart", "M2M100", "MBart", "Marian"]
 
@@ -61,31 +61,36 @@ class Bart(Family):
         "encoder.embed_tokens": "source_embedding.tokens",
         "encoder.embed_positions": "source_embedding.positions",
         "encoder.layernorm_embedding": "source_embedding.norm",
-        "encoder.layers.{i}.self_attn.q_proj": "encoder.layers.{i}.self_attention.q_proj",
-        "encoder.layers.{i}.self_attn.k_proj": "encoder.layers.{i}.self_attention.k_proj",
-        "encoder.layers.{i}.self_attn.v_proj": "encoder.layers.{i}.self_attention.v_proj",
-        "encoder.layers.{i}.self_attn.out_proj": "encoder.layers.{i}.self_attention.out_proj",
-        "encoder.layers.{i}.self_attn_layer_norm": "encoder.layers.{i}.norm1",
-        "encoder.layers.{i}.fc1": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.layers.{i}.fc2": "encoder.layers.{i}.feed_forward.linear2",
-        "encoder.layers.{i}.final_layer_norm": "encoder.layers.{i}.norm2",
+        **in_layers(
+            "encoder.layers",
+            "encoder.layers",
+            {
+                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
+                "self_attn_layer_norm": "norm1",
+                "fc1": "feed_forward.linear1",
+                "fc2": "feed_forward.linear2",
+                "final_layer_norm": "norm2",
+            },
+        ),
         "encoder.layer_norm": "encoder.norm",
         "decoder.embed_tokens": "target_embedding.tokens",
         "decoder.embed_positions": "target_embedding.positions",
         "decoder.layernorm_embedding": "target_embedding.norm",
-        "decoder.layers.{i}.self_attn.q_proj": "decoder.layers.{i}.self_attention.q_proj",
-        "decoder.layers.{i}.self_attn.k_proj": "decoder.layers.{i}.self_attention.k_proj",
-        "decoder.layers.{i}.self_attn.v_proj": "decoder.layers.{i}.self_attention.v_proj",
-        "decoder.layers.{i}.self_attn.out_proj": "decoder.layers.{i}.self_attention.out_proj",
-        "decoder.layers.{i}.self_attn_layer_norm": "decoder.layers.{i}.norm1",
-        "decoder.layers.{i}.encoder_attn.q_proj": "decoder.layers.{i}.cross_attention.q_proj",
-        "decoder.layers.{i}.encoder_attn.k_proj": "decoder.layers.{i}.cross_attention.k_proj",
-        "decoder.layers.{i}.encoder_attn.v_proj": "decoder.layers.{i}.cross_attention.v_proj",
-        "decoder.layers.{i}.encoder_attn.out_proj": "decoder.layers.{i}.cross_attention.out_proj",
-        "decoder.layers.{i}.encoder_attn_layer_norm": "decoder.layers.{i}.norm2",
-        "decoder.layers.{i}.fc1": "decoder.layers.{i}.feed_forward.linear1",
-        "decoder.layers.{i}.fc2": "decoder.layers.{i}.feed_forward.linear2",
-        "decoder.layers.{i}.final_layer_norm": "decoder.layers.{i}.norm3",
+        **in_layers(
+            "decoder.layers",
+            "decoder.layers",
+            {
+                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
+                "self_attn_layer_norm": "norm1",
+                **projections(
+                    "encoder_attn.", "q_proj", "k_proj", "v_proj", "out_proj", of="cross_attention"
+                ),
+                "encoder_attn_layer_norm": "norm2",
+                "fc1": "feed_forward.linear1",
+                "fc2": "feed_forward.linear2",
+                "final_layer_norm": "norm3",
+            },
+        ),
         "decoder.layer_norm": "decoder.norm",
     }
     head_names = {
@@ -151,7 +156,10 @@ class M2M100(Bart):
         "add_final_layer_norm": True,
         "static_position_embeddings": True,
     }
-    names = {**Bart.names, **_NO_POSITIONS}
+    names = {
+        **Bart.names,
+        **_NO_POSITIONS,
+    }
     head_names = {"": {"lm_head": "output"}}
 
     def config(self, hf: HFConfig) -> TransformerConfig:
@@ -182,7 +190,10 @@ class Marian(Bart):
         "decoder_start_token_id": 58100,
         "eos_token_id": 0,
     }
-    names = {**Bart.names, **_NO_POSITIONS}
+    names = {
+        **Bart.names,
+        **_NO_POSITIONS,
+    }
 
     def config(self, hf: HFConfig) -> TransformerConfig:
         shared, tied = hf.flag("share_encoder_decoder_embeddings"), hf.flag("tie_word_embeddings")

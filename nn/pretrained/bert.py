@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..models.config import AttentionConfig, EmbeddingConfig, EncoderConfig, PositionConfig
 from ..models.encoder import EncoderClassifier, EncoderModel
-from .family import ENCODERS, HF_ACTIVATIONS, Family, HFConfig, StoredArray
+from .family import ENCODERS, HF_ACTIVATIONS, Family, HFConfig, StoredArray, in_layers, projections
 
 __all__ = [
     "Albert",
@@ -64,14 +64,17 @@ class Bert(Family):
         "embeddings.position_embeddings": "embedding.positions",
         "embeddings.token_type_embeddings": "embedding.types",
         "embeddings.LayerNorm": "embedding.norm",
-        "encoder.layer.{i}.attention.self.query": "encoder.layers.{i}.self_attention.q_proj",
-        "encoder.layer.{i}.attention.self.key": "encoder.layers.{i}.self_attention.k_proj",
-        "encoder.layer.{i}.attention.self.value": "encoder.layers.{i}.self_attention.v_proj",
-        "encoder.layer.{i}.attention.output.dense": "encoder.layers.{i}.self_attention.out_proj",
-        "encoder.layer.{i}.attention.output.LayerNorm": "encoder.layers.{i}.norm1",
-        "encoder.layer.{i}.intermediate.dense": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.layer.{i}.output.dense": "encoder.layers.{i}.feed_forward.linear2",
-        "encoder.layer.{i}.output.LayerNorm": "encoder.layers.{i}.norm2",
+        **in_layers(
+            "encoder.layer",
+            "encoder.layers",
+            {
+                **projections("attention.", "self.query", "self.key", "self.value", "output.dense"),
+                "attention.output.LayerNorm": "norm1",
+                "intermediate.dense": "feed_forward.linear1",
+                "output.dense": "feed_forward.linear2",
+                "output.LayerNorm": "norm2",
+            },
+        ),
         "embeddings.position_ids": None,
         "pooler.dense": None,
     }
@@ -170,14 +173,17 @@ class MPNet(Roberta):
         "embeddings.position_embeddings": "embedding.positions",
         "embeddings.LayerNorm": "embedding.norm",
         "encoder.relative_attention_bias": "encoder.layers.0.self_attention.position_bias",
-        "encoder.layer.{i}.attention.attn.q": "encoder.layers.{i}.self_attention.q_proj",
-        "encoder.layer.{i}.attention.attn.k": "encoder.layers.{i}.self_attention.k_proj",
-        "encoder.layer.{i}.attention.attn.v": "encoder.layers.{i}.self_attention.v_proj",
-        "encoder.layer.{i}.attention.attn.o": "encoder.layers.{i}.self_attention.out_proj",
-        "encoder.layer.{i}.attention.LayerNorm": "encoder.layers.{i}.norm1",
-        "encoder.layer.{i}.intermediate.dense": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.layer.{i}.output.dense": "encoder.layers.{i}.feed_forward.linear2",
-        "encoder.layer.{i}.output.LayerNorm": "encoder.layers.{i}.norm2",
+        **in_layers(
+            "encoder.layer",
+            "encoder.layers",
+            {
+                **projections("attention.attn.", "q", "k", "v", "o"),
+                "attention.LayerNorm": "norm1",
+                "intermediate.dense": "feed_forward.linear1",
+                "output.dense": "feed_forward.linear2",
+                "output.LayerNorm": "norm2",
+            },
+        ),
         "embeddings.position_ids": None,
         "pooler.dense": None,
     }
@@ -253,14 +259,17 @@ class DistilBert(Bert):
         "embeddings.word_embeddings": "embedding.tokens",
         "embeddings.position_embeddings": "embedding.positions",
         "embeddings.LayerNorm": "embedding.norm",
-        "transformer.layer.{i}.attention.q_lin": "encoder.layers.{i}.self_attention.q_proj",
-        "transformer.layer.{i}.attention.k_lin": "encoder.layers.{i}.self_attention.k_proj",
-        "transformer.layer.{i}.attention.v_lin": "encoder.layers.{i}.self_attention.v_proj",
-        "transformer.layer.{i}.attention.out_lin": "encoder.layers.{i}.self_attention.out_proj",
-        "transformer.layer.{i}.sa_layer_norm": "encoder.layers.{i}.norm1",
-        "transformer.layer.{i}.ffn.lin1": "encoder.layers.{i}.feed_forward.linear1",
-        "transformer.layer.{i}.ffn.lin2": "encoder.layers.{i}.feed_forward.linear2",
-        "transformer.layer.{i}.output_layer_norm": "encoder.layers.{i}.norm2",
+        **in_layers(
+            "transformer.layer",
+            "encoder.layers",
+            {
+                **projections("attention.", "q_lin", "k_lin", "v_lin", "out_lin"),
+                "sa_layer_norm": "norm1",
+                "ffn.lin1": "feed_forward.linear1",
+                "ffn.lin2": "feed_forward.linear2",
+                "output_layer_norm": "norm2",
+            },
+        ),
         "embeddings.position_ids": None,
     }
     head_names = {
@@ -289,9 +298,6 @@ class DistilBert(Bert):
             positions="learned",
             embeddings=EmbeddingConfig(scale=False, norm=True),
         )
-
-
-_ALBERT = "encoder.albert_layer_groups.{i}.albert_layers.0."
 
 
 class Albert(Bert):
@@ -323,14 +329,17 @@ class Albert(Bert):
         "embeddings.token_type_embeddings": "embedding.types",
         "embeddings.LayerNorm": "embedding.norm",
         "encoder.embedding_hidden_mapping_in": "embedding.projection",
-        _ALBERT + "attention.query": "encoder.layers.{i}.self_attention.q_proj",
-        _ALBERT + "attention.key": "encoder.layers.{i}.self_attention.k_proj",
-        _ALBERT + "attention.value": "encoder.layers.{i}.self_attention.v_proj",
-        _ALBERT + "attention.dense": "encoder.layers.{i}.self_attention.out_proj",
-        _ALBERT + "attention.LayerNorm": "encoder.layers.{i}.norm1",
-        _ALBERT + "ffn": "encoder.layers.{i}.feed_forward.linear1",
-        _ALBERT + "ffn_output": "encoder.layers.{i}.feed_forward.linear2",
-        _ALBERT + "full_layer_layer_norm": "encoder.layers.{i}.norm2",
+        **in_layers(
+            "encoder.albert_layer_groups",
+            "encoder.layers",
+            {
+                **projections("albert_layers.0.attention.", "query", "key", "value", "dense"),
+                "albert_layers.0.attention.LayerNorm": "norm1",
+                "albert_layers.0.ffn": "feed_forward.linear1",
+                "albert_layers.0.ffn_output": "feed_forward.linear2",
+                "albert_layers.0.full_layer_layer_norm": "norm2",
+            },
+        ),
         "embeddings.position_ids": None,
         "pooler": None,
     }
@@ -400,14 +409,23 @@ class ViT(Family):
         ),
         "embeddings.patch_embeddings.projection.weight": "embedding.weight",
         "embeddings.patch_embeddings.projection.bias": "embedding.bias",
-        "encoder.layer.{i}.layernorm_before": "encoder.layers.{i}.norm1",
-        "encoder.layer.{i}.attention.attention.query": "encoder.layers.{i}.self_attention.q_proj",
-        "encoder.layer.{i}.attention.attention.key": "encoder.layers.{i}.self_attention.k_proj",
-        "encoder.layer.{i}.attention.attention.value": "encoder.layers.{i}.self_attention.v_proj",
-        "encoder.layer.{i}.attention.output.dense": "encoder.layers.{i}.self_attention.out_proj",
-        "encoder.layer.{i}.layernorm_after": "encoder.layers.{i}.norm2",
-        "encoder.layer.{i}.intermediate.dense": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.layer.{i}.output.dense": "encoder.layers.{i}.feed_forward.linear2",
+        **in_layers(
+            "encoder.layer",
+            "encoder.layers",
+            {
+                "layernorm_before": "norm1",
+                **projections(
+                    "attention.",
+                    "attention.query",
+                    "attention.key",
+                    "attention.value",
+                    "output.dense",
+                ),
+                "layernorm_after": "norm2",
+                "intermediate.dense": "feed_forward.linear1",
+                "output.dense": "feed_forward.linear2",
+            },
+        ),
         "layernorm": "encoder.norm",
         "embeddings.mask_token": None,
         "pooler.dense": None,

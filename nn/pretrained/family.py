@@ -1,10 +1,10 @@
-"""Base of the families of published models, and what they read and declare."""
+"""What families of published models read (HFConfig), and what they declare (Family)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -225,6 +225,29 @@ class StoredArray:
 
 
 Names = Mapping[str, "str | StoredArray | None"]
+
+
+QKV = ("self_attention.q_proj", "self_attention.k_proj", "self_attention.v_proj")
+
+
+def in_layers(theirs: str, ours: str, names: Names) -> dict[str, str | StoredArray | None]:
+    """Return the names of all layers {i} from those inside a layer of their and our stack."""
+    table: dict[str, str | StoredArray | None] = {}
+    for name, inside in names.items():
+        if isinstance(inside, StoredArray):
+            inside = replace(
+                inside, parameters=tuple(f"{ours}.{{i}}.{p}" for p in inside.parameters)
+            )
+        elif inside is not None:
+            inside = f"{ours}.{{i}}.{inside}"
+        table[f"{theirs}.{{i}}.{name}"] = inside
+    return table
+
+
+def projections(stem: str, *names: str, of: str = "self_attention") -> dict[str, str]:
+    """Return our projections of an attention by the names of query, key, value and output."""
+    ours = ("q_proj", "k_proj", "v_proj", "out_proj")
+    return {stem + name: f"{of}.{part}" for name, part in zip(names, ours, strict=True)}
 
 
 class Family:

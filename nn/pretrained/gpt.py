@@ -6,7 +6,16 @@ from typing import Any
 
 from ..models.config import AttentionConfig, LanguageModelConfig, PositionConfig
 from ..models.language_model import LanguageModel
-from .family import HF_ACTIVATIONS, Family, HFConfig, Names, StoredArray
+from .family import (
+    HF_ACTIVATIONS,
+    QKV,
+    Family,
+    HFConfig,
+    Names,
+    StoredArray,
+    in_layers,
+    projections,
+)
 from .llama import rotary_positions
 
 __all__ = ["GPT2", "OPT", "GPTNeoX"]
@@ -48,26 +57,21 @@ class GPT2(Family):
     names = {
         "wte": "embedding.tokens",
         "wpe": "embedding.positions",
-        "h.{i}.ln_1": "layers.layers.{i}.norm1",
-        "h.{i}.attn.c_attn": StoredArray(
-            (
-                "layers.layers.{i}.self_attention.q_proj",
-                "layers.layers.{i}.self_attention.k_proj",
-                "layers.layers.{i}.self_attention.v_proj",
-            ),
-            transposed=True,
-        ),
-        "h.{i}.attn.c_proj": StoredArray(
-            ("layers.layers.{i}.self_attention.out_proj",), transposed=True
-        ),
-        "h.{i}.ln_2": "layers.layers.{i}.norm2",
-        "h.{i}.mlp.c_fc": StoredArray(("layers.layers.{i}.feed_forward.linear1",), transposed=True),
-        "h.{i}.mlp.c_proj": StoredArray(
-            ("layers.layers.{i}.feed_forward.linear2",), transposed=True
+        **in_layers(
+            "h",
+            "layers.layers",
+            {
+                "ln_1": "norm1",
+                "attn.c_attn": StoredArray(QKV, transposed=True),
+                "attn.c_proj": StoredArray(("self_attention.out_proj",), transposed=True),
+                "ln_2": "norm2",
+                "mlp.c_fc": StoredArray(("feed_forward.linear1",), transposed=True),
+                "mlp.c_proj": StoredArray(("feed_forward.linear2",), transposed=True),
+                "attn.bias": None,
+                "attn.masked_bias": None,
+            },
         ),
         "ln_f": "layers.norm",
-        "h.{i}.attn.bias": None,
-        "h.{i}.attn.masked_bias": None,
     }
     head_names = {"": {"lm_head": "output"}}
 
@@ -128,15 +132,21 @@ class GPTNeoX(Family):
     harmless = {"classifier_dropout"}
     names = {
         "embed_in": "embedding.tokens",
-        "layers.{i}.input_layernorm": "layers.layers.{i}.norm1",
-        "layers.{i}.attention.dense": "layers.layers.{i}.self_attention.out_proj",
-        "layers.{i}.post_attention_layernorm": "layers.layers.{i}.norm2",
-        "layers.{i}.mlp.dense_h_to_4h": "layers.layers.{i}.feed_forward.linear1",
-        "layers.{i}.mlp.dense_4h_to_h": "layers.layers.{i}.feed_forward.linear2",
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "input_layernorm": "norm1",
+                "attention.dense": "self_attention.out_proj",
+                "post_attention_layernorm": "norm2",
+                "mlp.dense_h_to_4h": "feed_forward.linear1",
+                "mlp.dense_4h_to_h": "feed_forward.linear2",
+                "attention.bias": None,
+                "attention.masked_bias": None,
+                "attention.rotary_emb.inv_freq": None,
+            },
+        ),
         "final_layer_norm": "layers.norm",
-        "layers.{i}.attention.bias": None,
-        "layers.{i}.attention.masked_bias": None,
-        "layers.{i}.attention.rotary_emb.inv_freq": None,
     }
     head_names = {"": {"embed_out": "output"}}
 
@@ -193,14 +203,17 @@ class OPT(Family):
     names = {
         "decoder.embed_tokens": "embedding.tokens",
         "decoder.embed_positions": "embedding.positions",
-        "decoder.layers.{i}.self_attn_layer_norm": "layers.layers.{i}.norm1",
-        "decoder.layers.{i}.self_attn.q_proj": "layers.layers.{i}.self_attention.q_proj",
-        "decoder.layers.{i}.self_attn.k_proj": "layers.layers.{i}.self_attention.k_proj",
-        "decoder.layers.{i}.self_attn.v_proj": "layers.layers.{i}.self_attention.v_proj",
-        "decoder.layers.{i}.self_attn.out_proj": "layers.layers.{i}.self_attention.out_proj",
-        "decoder.layers.{i}.final_layer_norm": "layers.layers.{i}.norm2",
-        "decoder.layers.{i}.fc1": "layers.layers.{i}.feed_forward.linear1",
-        "decoder.layers.{i}.fc2": "layers.layers.{i}.feed_forward.linear2",
+        **in_layers(
+            "decoder.layers",
+            "layers.layers",
+            {
+                "self_attn_layer_norm": "norm1",
+                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
+                "final_layer_norm": "norm2",
+                "fc1": "feed_forward.linear1",
+                "fc2": "feed_forward.linear2",
+            },
+        ),
         "decoder.final_layer_norm": "layers.norm",
     }
     head_names = {"": {"lm_head": "output"}}

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ..models.config import AttentionConfig, EmbeddingConfig, LanguageModelConfig, PositionConfig
 from ..models.language_model import LanguageModel
-from .family import HF_ACTIVATIONS, Family, HFConfig, StoredArray
+from .family import HF_ACTIVATIONS, QKV, Family, HFConfig, StoredArray, in_layers, projections
 
 __all__ = ["Gemma", "Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "SmolLM3", "rotary_positions"]
 
@@ -117,17 +117,20 @@ class Llama(Family):
     harmless = {"is_llama_config"}
     names = {
         "embed_tokens": "embedding.tokens",
-        "layers.{i}.input_layernorm": "layers.layers.{i}.norm1",
-        "layers.{i}.self_attn.q_proj": "layers.layers.{i}.self_attention.q_proj",
-        "layers.{i}.self_attn.k_proj": "layers.layers.{i}.self_attention.k_proj",
-        "layers.{i}.self_attn.v_proj": "layers.layers.{i}.self_attention.v_proj",
-        "layers.{i}.self_attn.o_proj": "layers.layers.{i}.self_attention.out_proj",
-        "layers.{i}.post_attention_layernorm": "layers.layers.{i}.norm2",
-        "layers.{i}.mlp.gate_proj": "layers.layers.{i}.feed_forward.linear1",
-        "layers.{i}.mlp.up_proj": "layers.layers.{i}.feed_forward.gate",
-        "layers.{i}.mlp.down_proj": "layers.layers.{i}.feed_forward.linear2",
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "input_layernorm": "norm1",
+                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "o_proj"),
+                "post_attention_layernorm": "norm2",
+                "mlp.gate_proj": "feed_forward.linear1",
+                "mlp.up_proj": "feed_forward.gate",
+                "mlp.down_proj": "feed_forward.linear2",
+                "self_attn.rotary_emb.inv_freq": None,
+            },
+        ),
         "norm": "layers.norm",
-        "layers.{i}.self_attn.rotary_emb.inv_freq": None,
     }
     head_names = {"": {"lm_head": "output"}}
     rope_types: ClassVar[Sequence[str]] = ("default", "linear", "llama3", "yarn")
@@ -211,15 +214,13 @@ class Phi3(Llama):
     }
     names = {
         **Llama.names,
-        "layers.{i}.self_attn.qkv_proj": StoredArray(
-            (
-                "layers.layers.{i}.self_attention.q_proj",
-                "layers.layers.{i}.self_attention.k_proj",
-                "layers.layers.{i}.self_attention.v_proj",
-            )
-        ),
-        "layers.{i}.mlp.gate_up_proj": StoredArray(
-            ("layers.layers.{i}.feed_forward.linear1", "layers.layers.{i}.feed_forward.gate")
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "self_attn.qkv_proj": StoredArray(QKV),
+                "mlp.gate_up_proj": StoredArray(("feed_forward.linear1", "feed_forward.gate")),
+            },
         ),
     }
     rope_types = ("default",)  # by all other names Phi-3 has a scaling of its own
@@ -269,8 +270,14 @@ class Qwen3(Qwen2):
     defaults = Qwen2.defaults | {"head_dim": 128}
     names = {
         **Llama.names,
-        "layers.{i}.self_attn.q_norm": "layers.layers.{i}.self_attention.q_norm",
-        "layers.{i}.self_attn.k_norm": "layers.layers.{i}.self_attention.k_norm",
+        **in_layers(
+            "layers",
+            "layers.layers",
+            {
+                "self_attn.q_norm": "self_attention.q_norm",
+                "self_attn.k_norm": "self_attention.k_norm",
+            },
+        ),
     }
 
     def config(self, hf: HFConfig) -> LanguageModelConfig:

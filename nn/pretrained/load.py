@@ -20,7 +20,7 @@ from minigrad.runtime import in_parallel
 
 from ..layers import init
 from ..models.base import Model
-from ..models.weights import check_sizes, flat_settings
+from ..models.config import check_sizes, flat_settings
 from .families import FAMILIES
 from .family import HARMLESS, Family, HFConfig, StoredArray
 from .generation_config import read_generation_config
@@ -338,7 +338,8 @@ def read_config(
         config = family.config(hf)
         hf.expect_harmless(HARMLESS | family.harmless)
         if weights is not None:
-            check_sizes(flat_settings(config.to_dict()), weights, weights.where.name)
+            shapes = {name: entry.shape for name, entry in weights.items()}
+            check_sizes(flat_settings(config.to_dict()), shapes, weights.where.name)
     return config
 
 

@@ -12,8 +12,7 @@ from minigrad.io.json import Settings, write_json
 from minigrad.io.shards import WEIGHT_FILES, write_shards
 
 from ..models.base import Model
-from ..models.config import LanguageModelConfig, TransformerConfig
-from ..models.weights import flat_settings
+from ..models.config import LanguageModelConfig, TransformerConfig, flat_settings
 from ..text.loading import TOKENIZER_FILES
 from .families import FAMILIES
 from .family import ENCODERS

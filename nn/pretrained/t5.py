@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..models.config import AttentionConfig, EmbeddingConfig, PositionConfig, TransformerConfig
 from ..models.transformer import Transformer
-from .family import ACTIVATIONS, Family, HFConfig
+from .family import ACTIVATIONS, Family, HFConfig, in_layers, projections
 
 __all__ = ["T5"]
 
@@ -43,41 +43,39 @@ class T5(Family):
     names = {
         "shared": "source_embedding.tokens",
         "encoder.embed_tokens": "source_embedding.tokens",
-        "encoder.block.{i}.layer.0.layer_norm": "encoder.layers.{i}.norm1",
-        "encoder.block.{i}.layer.0.SelfAttention.q": "encoder.layers.{i}.self_attention.q_proj",
-        "encoder.block.{i}.layer.0.SelfAttention.k": "encoder.layers.{i}.self_attention.k_proj",
-        "encoder.block.{i}.layer.0.SelfAttention.v": "encoder.layers.{i}.self_attention.v_proj",
-        "encoder.block.{i}.layer.0.SelfAttention.o": "encoder.layers.{i}.self_attention.out_proj",
-        "encoder.block.{i}.layer.0.SelfAttention.relative_attention_bias": (
-            "encoder.layers.{i}.self_attention.position_bias"
+        **in_layers(
+            "encoder.block",
+            "encoder.layers",
+            {
+                "layer.0.layer_norm": "norm1",
+                **projections("layer.0.SelfAttention.", "q", "k", "v", "o"),
+                "layer.0.SelfAttention.relative_attention_bias": "self_attention.position_bias",
+                "layer.1.layer_norm": "norm2",
+                "layer.1.DenseReluDense.wi": "feed_forward.linear1",
+                "layer.1.DenseReluDense.wo": "feed_forward.linear2",
+                "layer.1.DenseReluDense.wi_0": "feed_forward.linear1",
+                "layer.1.DenseReluDense.wi_1": "feed_forward.gate",
+            },
         ),
-        "encoder.block.{i}.layer.1.layer_norm": "encoder.layers.{i}.norm2",
-        "encoder.block.{i}.layer.1.DenseReluDense.wi": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.block.{i}.layer.1.DenseReluDense.wo": "encoder.layers.{i}.feed_forward.linear2",
         "encoder.final_layer_norm": "encoder.norm",
         "decoder.embed_tokens": "target_embedding.tokens",
-        "decoder.block.{i}.layer.0.layer_norm": "decoder.layers.{i}.norm1",
-        "decoder.block.{i}.layer.0.SelfAttention.q": "decoder.layers.{i}.self_attention.q_proj",
-        "decoder.block.{i}.layer.0.SelfAttention.k": "decoder.layers.{i}.self_attention.k_proj",
-        "decoder.block.{i}.layer.0.SelfAttention.v": "decoder.layers.{i}.self_attention.v_proj",
-        "decoder.block.{i}.layer.0.SelfAttention.o": "decoder.layers.{i}.self_attention.out_proj",
-        "decoder.block.{i}.layer.0.SelfAttention.relative_attention_bias": (
-            "decoder.layers.{i}.self_attention.position_bias"
+        **in_layers(
+            "decoder.block",
+            "decoder.layers",
+            {
+                "layer.0.layer_norm": "norm1",
+                **projections("layer.0.SelfAttention.", "q", "k", "v", "o"),
+                "layer.0.SelfAttention.relative_attention_bias": "self_attention.position_bias",
+                "layer.1.layer_norm": "norm2",
+                **projections("layer.1.EncDecAttention.", "q", "k", "v", "o", of="cross_attention"),
+                "layer.2.layer_norm": "norm3",
+                "layer.2.DenseReluDense.wi": "feed_forward.linear1",
+                "layer.2.DenseReluDense.wo": "feed_forward.linear2",
+                "layer.2.DenseReluDense.wi_0": "feed_forward.linear1",
+                "layer.2.DenseReluDense.wi_1": "feed_forward.gate",
+            },
         ),
-        "decoder.block.{i}.layer.1.layer_norm": "decoder.layers.{i}.norm2",
-        "decoder.block.{i}.layer.1.EncDecAttention.q": "decoder.layers.{i}.cross_attention.q_proj",
-        "decoder.block.{i}.layer.1.EncDecAttention.k": "decoder.layers.{i}.cross_attention.k_proj",
-        "decoder.block.{i}.layer.1.EncDecAttention.v": "decoder.layers.{i}.cross_attention.v_proj",
-        "decoder.block.{i}.layer.1.EncDecAttention.o": "decoder.layers.{i}.cross_attention.out_proj",
-        "decoder.block.{i}.layer.2.layer_norm": "decoder.layers.{i}.norm3",
-        "decoder.block.{i}.layer.2.DenseReluDense.wi": "decoder.layers.{i}.feed_forward.linear1",
-        "decoder.block.{i}.layer.2.DenseReluDense.wo": "decoder.layers.{i}.feed_forward.linear2",
         "decoder.final_layer_norm": "decoder.norm",
-        # gated
-        "encoder.block.{i}.layer.1.DenseReluDense.wi_0": "encoder.layers.{i}.feed_forward.linear1",
-        "encoder.block.{i}.layer.1.DenseReluDense.wi_1": "encoder.layers.{i}.feed_forward.gate",
-        "decoder.block.{i}.layer.2.DenseReluDense.wi_0": "decoder.layers.{i}.feed_forward.linear1",
-        "decoder.block.{i}.layer.2.DenseReluDense.wi_1": "decoder.layers.{i}.feed_forward.gate",
     }
     head_names = {"": {"lm_head": "output"}}
 

@@ -26,7 +26,7 @@ from damage import (
 import nn
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from nn.models.weights import check_sizes
+from nn.models.config import check_sizes
 from nn.pretrained.load import new_origin
 
 tokenizers = pytest.importorskip("tokenizers", reason="the tokenizers of published models need it")
