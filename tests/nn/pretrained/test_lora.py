@@ -224,8 +224,8 @@ def test_an_adapter_that_contradicts_itself_changes_nothing(tmp_path: Path) -> N
         ({"alpha_pattern": {"[": 2}}, "alpha_pattern: .*not a regular expression"),
         ({"alpha_pattern": {"c_attn": "x"}}, "alpha_pattern: c_attn: expected a number"),
         (
-            {"alpha_pattern": {"c_attn": 1e308}},
-            "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.308",
+            {"alpha_pattern": {"c_attn": 1e300}},
+            "alpha_pattern: c_attn: expected 0 to 1e.30, got 1e.300",
         ),
         ({"lora_dropout": 1}, "lora_dropout: expected less than 1"),
         ({"target_modules": ["c_fc"]}, "target_modules: c_fc has no adapter"),
