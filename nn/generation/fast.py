@@ -23,7 +23,7 @@ from minigrad.kernels import (
     gelu_in_place,
     softmax_in_place,
 )
-from minigrad.runtime import get_num_threads, in_parallel
+from minigrad.runtime import get_num_threads, has_blas, in_parallel
 
 from ..layers.attention import (
     PROBE,
@@ -38,7 +38,6 @@ from ..layers.module import Module, has_hooks
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.rotary import rotate_in_place
 from ..models.stacks import Encoder
-from .products import in_fast_layout, product
 
 __all__ = ["FAST"]
 
@@ -52,6 +51,29 @@ def plain(x: Any) -> np.ndarray:
             "a copy for inference has no gradients: use the model that it was made of"
         )
     return x._array
+
+
+FEW = 64  # rows
+
+
+def in_fast_layout(weight: np.ndarray) -> np.ndarray:
+    """Return the weight (out, in) as `product` reads it fastest, in new read-only memory.
+
+    A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS
+    reads a weight that is at least as high as wide sooner if it lies column by column, and another
+    one sooner as the left factor.
+    """
+    order: Any = "F" if has_blas() and weight.shape[0] >= weight.shape[1] else "C"
+    weight = np.array(weight, order=order)
+    weight.flags.writeable = False
+    return weight
+
+
+def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return rows (n, in) @ weight.T for a weight (out, in)."""
+    if 1 < len(rows) <= FEW and weight.flags.c_contiguous and has_blas():
+        return np.ascontiguousarray((weight @ rows.T).T)
+    return rows @ weight.T
 
 
 class FastLinear(Linear):

@@ -228,17 +228,17 @@ def test_gelu_in_place(form: str) -> None:
 @pytest.mark.parametrize("blas", [True, False])
 def test_layouts(blas: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights lie column by column where a BLAS reads them; without one they stay as they are."""
-    from nn.generation import products
+    from nn.generation import fast
 
-    monkeypatch.setattr(products, "has_blas", lambda: blas)
+    monkeypatch.setattr(fast, "has_blas", lambda: blas)
     rng = np.random.default_rng(0)
     for shape in ((6, 4), (4, 6), (4, 4)):
-        weight = products.in_fast_layout(rng.standard_normal(shape))
+        weight = fast.in_fast_layout(rng.standard_normal(shape))
         assert weight.flags.f_contiguous == (blas and shape[0] >= shape[1])
         for n in (0, 1, 5, 200):
             rows = rng.standard_normal((n, shape[1]))
-            np.testing.assert_allclose(products.product(rows, weight), rows @ weight.T, rtol=1e-12)
-            assert products.product(rows, weight).flags.c_contiguous
+            np.testing.assert_allclose(fast.product(rows, weight), rows @ weight.T, rtol=1e-12)
+            assert fast.product(rows, weight).flags.c_contiguous
 
 
 class Adapted(nn.Linear):
