@@ -12,7 +12,9 @@ import pytest
 
 import minigrad as mg
 import nn
-from nn.models import base
+from nn.layers import attention
+from nn.layers.masks import attention_mask
+from nn.models import base, stacks
 from nn.models import language_model as language_model_module
 from nn.models import transformer as transformer_module
 from nn.models.base import checked_ids
@@ -195,6 +197,28 @@ def test_loss_and_forward_check_each_array_of_ids_once(monkeypatch: pytest.Monke
         names.clear()
         call(*arguments)
         assert names == expected
+
+
+def test_forward_makes_one_mask_for_each_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    windows: list[int | None] = []
+
+    def counted(mask: Any, is_causal: bool, shape: Any, window: int | None = None) -> Any:
+        windows.append(window)
+        return attention_mask(mask, is_causal, shape, window)
+
+    for module in (attention, stacks):
+        monkeypatch.setattr(module, "attention_mask", counted)
+    options = nn.AttentionConfig(window=2, window_layers=(0, 2))
+    config = nn.LanguageModelConfig(13, 16, 4, 4, 24, attention=options, pad_id=0, **SMALL)
+    model = nn.LanguageModel(config, np.random.default_rng(0))
+    ids = np.array([[4, 5, 6, 0], [4, 5, 6, 7]])
+    model.loss(ids)
+    assert windows == [2, None]
+    windows.clear()
+    state = model.start()
+    model.step(ids, state)
+    model.step(ids[:, :1], state)
+    assert windows == [2, None] * 2
 
 
 def test_heads_of_encoders() -> None:
