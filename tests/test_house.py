@@ -17,7 +17,7 @@ FLOORS = [
     ["minigrad.core.modes", "minigrad.core.changes", "minigrad.core.watch"], ["minigrad.core.graph"],
     ["minigrad.core.data_model"], ["minigrad.core.tensor", "minigrad.core.random"], ["minigrad.core.nested"], ["minigrad.core.forms"],
     ["minigrad.core.protocols", "minigrad.core.op", "minigrad.core.creation"], ["minigrad.core.registry"],
-    ["minigrad.ops"], ["minigrad.kernels", "minigrad.numpy_ops"],
+    ["minigrad.ops"], ["minigrad.kernels"], ["minigrad.numpy_ops"],
     ["minigrad"], ["nn.layers"], ["nn.text"], ["nn.models"], ["nn.pretrained"], ["nn.generation"], ["nn.train"], ["nn.inspection"], ["nn"],
 ]  # fmt: skip
 MODULES = {

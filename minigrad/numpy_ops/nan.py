@@ -65,29 +65,28 @@ def nanmean(
 
 
 @function(numpy=np.nanvar)
-def nanvar(x: Any, axis: Axis = None, *, keepdims: bool = False, **options: Any) -> Tensor:
-    """The variance over `axis` of what is not NaN; NaN where too little is left for n -
-    `correction` > 0.
+def nanvar(
+    x: Any,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    correction: float | None = None,
+    ddof: float | None = None,
+    dtype: Any = None,
+    where: Any = None,
+    mean: Any = None,
+) -> Tensor:
+    """Compute the variance over `axis` of what is not NaN; options as in `var`.
 
-    Options: `correction` (or `ddof`), `dtype`, `where`, booleans that say what counts, and `mean`,
-    with keepdims.
+    NaN where too little is left for n - `correction` > 0.
     """
-    if np.asarray(unwrap(x)).dtype.kind in "iub":  # which have no NaN
-        return var(x, axis, keepdims=keepdims, **options)
-    if len(options.keys() & {"ddof", "correction"}) > 1 or options.keys() - _VARIANCE_OPTIONS:
-        raise ValueError(
-            f"nanvar: expected correction or ddof, and where; got {', '.join(options)}"
-        )
     counted = ~np.isnan(unwrap(x))
-    if options.get("where") is not None:
-        counted = counted & reduction.counted(x, options["where"])
-    y = var(choose(counted, x, 0), axis, keepdims=keepdims, **{**options, "where": counted})
+    if where is not None:
+        counted = counted & reduction.counted(x, where)
+    options = {"correction": correction, "ddof": ddof, "dtype": dtype, "mean": mean}
+    y = var(choose(counted, x, 0), axis, keepdims=keepdims, where=counted, **options)
     left = np.sum(counted, axis=axis, keepdims=keepdims)
-    correction = options.get("ddof", options.get("correction", 0))
-    return choose(left > correction, y, np.nan)
-
-
-_VARIANCE_OPTIONS = {"ddof", "correction", "dtype", "where", "mean"}
+    return choose(left > (correction or ddof or 0), y, np.nan)
 
 
 @function(numpy=np.nanstd)

@@ -70,7 +70,6 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     ),
     "entr": (lambda g, x: -g * (np.log(x) + 1),),
     "rel_entr": (lambda g, a, b: g * (np.log(a / b) + 1), lambda g, a, b: -g * a / b),
-    "kl_div": (lambda g, a, b: g * np.log(a / b), lambda g, a, b: g * (1 - a / b)),
     # the gamma function
     "gamma": (lambda g, y, x: g * y * sp.psi(x),),
     "gammaln": (lambda g, x: g * sp.psi(x),),

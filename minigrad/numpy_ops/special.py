@@ -15,9 +15,9 @@ from ..core.registry import function, op, ufunc
 from ..core.tensor import DISPATCH, Tensor, wrap
 from ..core.tensor import unwrap as untracked
 from ..ops.compare import floor_divide
-from ..ops.elementwise import absolute, multiply, remainder, safe_divide, times_exp, where
+from ..ops.elementwise import multiply, remainder, safe_divide, times_exp, where
 from ..ops.indexing import getitem
-from ..ops.shape import astype, clone
+from ..ops.shape import clone
 
 __all__ = [
     "cbrt",
@@ -88,9 +88,6 @@ Tensor.imag = property(  # type: ignore[assignment]
     lambda x: wrap(np.asarray(x.data.imag), None), doc="The imaginary part; of real numbers zeros."
 )
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
-DISPATCH[np.fabs] = lambda x: absolute(
-    astype(x, np.fabs(np.empty(0, x.dtype)).dtype)
-)  # of integers, too, a float
 
 
 def _sinc_slope(x: Any) -> Any:

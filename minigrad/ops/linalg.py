@@ -177,15 +177,6 @@ numpy_form(np.linalg.diagonal)(lambda x, *, offset=0: diagonal(x, offset, -2, -1
 numpy_form(np.linalg.trace)(lambda x, *, offset=0, dtype=None: trace(x, offset, -2, -1, dtype))
 
 
-@numpy_form(np.linalg.outer)
-def _linalg_outer(x1: Any, x2: Any) -> Tensor:
-    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise ValueError(
-            f"np.linalg.outer: expected two vectors, got shapes {shape_of(x1)} and {shape_of(x2)}"
-        )
-    return outer(x1, x2)
-
-
 # -- triangles and diagonals -----------------------------------------------------------------------
 
 

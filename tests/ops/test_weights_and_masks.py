@@ -164,6 +164,7 @@ CASES: dict[str, Case] = {
         lambda s: F.scaled_dot_product_attention(tracked(Q), Q, Q, scale=s), np.float32(0.5)
     ),
     "softmax.where": Case(lambda w: mg.softmax(tracked(), where=w), booleans(3, 4)),
+    "nanvar.where": Case(lambda w: mg.nanvar(tracked(), where=w), booleans(3, 4)),
     "masked_fill.mask": Case(lambda m: mg.masked_fill(tracked(), m, 0.0), booleans(3, 4)),
     "masked_select.mask": Case(lambda m: mg.masked_select(tracked(), m), booleans(3, 4)),
     "compress.condition": Case(lambda c: mg.compress(c, tracked(), axis=1), booleans(4)),
