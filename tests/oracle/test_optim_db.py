@@ -16,7 +16,8 @@ import hypothesis
 import numpy as np
 import pytest
 
-from minigrad import Tensor, missing, optim
+from minigrad import Tensor, optim
+from minigrad.advice import advice
 
 torch: Any = pytest.importorskip("torch", reason="the comparison with PyTorch needs torch")
 
@@ -131,7 +132,7 @@ def test_schedules_of_the_database_give_pytorchs_rates(name: str) -> None:
 def test_other_optimizers_of_the_database_say_what_there_is() -> None:
     others = [name for name in DATABASE if name not in BOTH]
     assert len(BOTH) == 3 and len(others) > 10
-    assert [name for name in others if not missing.advice("minigrad.optim", name)] == []
+    assert [name for name in others if not advice("minigrad.optim", name)] == []
 
 
 # -- signatures
