@@ -5,4 +5,3 @@ from .atomic import *
 from .json import *
 from .reading import *
 from .safetensors import *
-from .shards import *

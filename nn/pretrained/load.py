@@ -15,15 +15,14 @@ import numpy as np
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
 from minigrad.io.reading import FileCopies, listed
-from minigrad.io.shards import SafetensorsFolder
+from minigrad.io.safetensors import SafetensorsFolder
 from minigrad.runtime import in_parallel
 
 from ..layers import init
 from ..models.base import Model
 from ..models.config import check_sizes, flat_settings
 from .families import FAMILIES
-from .family import HARMLESS, Family, HFConfig, StoredArray
-from .generation_config import read_generation_config
+from .family import HARMLESS, Family, HFConfig, StoredArray, read_generation_config
 
 __all__ = ["load"]
 

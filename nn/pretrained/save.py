@@ -9,7 +9,7 @@ import numpy as np
 
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
-from minigrad.io.shards import WEIGHT_FILES, write_shards
+from minigrad.io.safetensors import WEIGHT_FILES, write_shards
 
 from ..models.base import Model
 from ..models.config import LanguageModelConfig, TransformerConfig, flat_settings

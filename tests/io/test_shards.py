@@ -9,11 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minigrad.io import shards
+from minigrad.io import safetensors
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import write_json
-from minigrad.io.safetensors import SafetensorsFile, write_safetensors
-from minigrad.io.shards import INDEX, WEIGHT_FILES, WHOLE, SafetensorsFolder, write_shards
+from minigrad.io.safetensors import (
+    INDEX,
+    WEIGHT_FILES,
+    WHOLE,
+    SafetensorsFile,
+    SafetensorsFolder,
+    write_safetensors,
+    write_shards,
+)
 
 RNG = np.random.default_rng(0)
 ARRAYS: dict[str, np.ndarray] = {
@@ -82,7 +89,7 @@ def test_full_disk_at_the_third_shard_keeps_the_old_shards(
             raise OSError(28, "No space left on device", str(path))
         write_safetensors(path, *arguments)
 
-    monkeypatch.setattr(shards, "write_safetensors", until_full)
+    monkeypatch.setattr(safetensors, "write_safetensors", until_full)
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/model-00003"):
         replace_shards(tmp_path, {name: array + 1 for name, array in ARRAYS.items()}, 100)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

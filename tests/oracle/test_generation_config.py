@@ -14,7 +14,7 @@ from published import MODELS, VOCAB, make
 import nn
 from nn.generation import settings as unsupported
 from nn.generation.settings import options_of_directory
-from nn.pretrained.generation_config import GENERATION_KEYS
+from nn.pretrained.family import GENERATION_KEYS
 from nn.text.huggingface import ModelText
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle; it is not installed")
