@@ -189,29 +189,58 @@ def _four_axes(x: Any) -> Any:
     return x.reshape((1,) * (4 - x.ndim) + x.shape)
 
 
-@kernel(vjp=_attention_vjp, definition=attention_definition)
-def _attention(query, key, value, bias, /, mask, scale, drop_mask, drop_scale):
+def _attend(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    bias: np.ndarray | None,
+    mask: np.ndarray | None,
+    scale: float,
+    drop_mask: np.ndarray | None,
+    drop_scale: float,
+    keep_weights: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the heads (N, h, L_q, d_v), and the weights: of the last part if none are kept."""
     n, num_heads, length, d_k = query.shape
     _, kv_heads, kv_length, d_v = value.shape
     rows = num_heads // kv_heads * length  # the queries that share a head of keys and values
     q = query.reshape(n, kv_heads, rows, d_k)
-    weights = np.empty((n, kv_heads, rows, kv_length), query.dtype)
+    shape = (n, kv_heads, rows, kv_length)
+    parts = _batches(shape)
+    if not keep_weights and len(parts) > 1:
+        shape = (parts[0].stop, *shape[1:])
+    weights = np.empty(shape, query.dtype)
     y = np.empty((n, rows, kv_heads, d_v), query.dtype)  # merge_heads is then a view
     y = y.transpose(0, 2, 1, 3) if rows == length else y.reshape(n, kv_heads, rows, d_v)
     bias = None if bias is None else _four_axes(bias)
-    for part in _batches(weights.shape):
-        w = np.matmul(q[part], key[part].swapaxes(-1, -2), out=weights[part])
-        w *= scale
-        w = _each_head(w, query)
+    for part in parts:
+        kept = weights[part] if keep_weights else weights[: len(q[part])]
+        np.matmul(q[part], key[part].swapaxes(-1, -2), out=kept)
+        kept *= scale
+        w = _each_head(kept, query)
         if bias is not None:
             w += _part_of(bias, part)
         softmax_in_place(w, None if mask is None else _part_of(mask, part), drop_scale)
         w = w if drop_mask is None else w * drop_mask[part]
-        np.matmul(w.reshape(weights[part].shape), value[part], out=y[part])
+        np.matmul(w.reshape(kept.shape), value[part], out=y[part])
     return y.reshape(n, num_heads, length, d_v), weights
 
 
-forward_attention = _attention.op.forward  # type: ignore[attr-defined]  # of arrays, with weights
+@kernel(vjp=_attention_vjp, definition=attention_definition)
+def _attention(query, key, value, bias, /, mask, scale, drop_mask, drop_scale):
+    return _attend(query, key, value, bias, mask, scale, drop_mask, drop_scale, True)
+
+
+def forward_attention(
+    query: np.ndarray,
+    key: np.ndarray,
+    value: np.ndarray,
+    bias: np.ndarray | None,
+    mask: np.ndarray | None,
+    scale: float,
+) -> np.ndarray:
+    """Compute the heads of arrays, in memory for the weights of a few sequences at a time."""
+    return _attend(query, key, value, bias, mask, scale, None, 1.0, False)[0]
 
 
 @function()

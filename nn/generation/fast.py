@@ -241,7 +241,7 @@ class FastAttention(MultiHeadAttention):
         if self.position_bias is not None:
             bias = unwrap(self.position_bias(q.shape[2], k.shape[2]))
         q, k, v = plain(q), plain(k), plain(v)
-        heads, _ = forward_attention(q, k, v, bias, mask, self.scale, None, 1.0)
+        heads = forward_attention(q, k, v, bias, mask, self.scale)
         n, h, length, d = heads.shape
         return heads.transpose(0, 2, 1, 3).reshape(n, length, h * d)
 
