@@ -7,85 +7,13 @@
     mg.grad(lambda x: np.sin(x).sum())(np.ones(3))
 
 Tensors go where arrays go: np.f(t), t.f() and mg.f(t) are one function, `dim=` is read as `axis=`.
-help(mg.f) tells what it computes; help(mg.Tensor) lists the methods, help(mg.optim) the optimizers
+help(mg.f) describes a function, help(mg.Tensor) lists the methods, help(mg.optim) the optimizers
 and schedules.
 
-Tensors:
-    Tensor, tensor, as_tensor, zeros, ones, empty, full, arange, linspace, eye, rand, randn,
-    randint, randperm, from_numpy, zeros_like, ones_like, empty_like, full_like, rand_like,
-    randn_like, default_generator, get_rng_state, manual_seed, set_rng_state, device, cuda
-
-Derivatives:
-    gradients, grad, value_and_grad, elementwise_grad, vjp, jvp, hvp, jacobian, hessian, no_grad,
-    enable_grad, set_grad_enabled, is_grad_enabled, custom_op
-
-Checking and watching:
-    gradcheck, gradgradcheck, detect_anomaly, profile, memory_report, to_dot, draw_graph,
-    use_definitions
-
-Errors, threads, processes:
-    GradientError, AnomalyError, GradcheckError, MissingExtraError, get_num_threads, set_num_threads
-
-Several processes and others:
-    Alone, DataParallel, MPIParallel, start_parallel
-
-Elementwise:
-    add, subtract, multiply, divide, negative, positive, absolute, sign, power, square, reciprocal,
-    remainder, exp, expm1, log, log1p, log2, log10, sqrt, rsqrt, logaddexp, hypot, sin, cos, tan,
-    arcsin, arccos, arctan, arctan2, sinh, cosh, tanh, arcsinh, arccosh, arctanh, maximum, minimum,
-    where, masked_fill, clip, cbrt, exp2, logaddexp2, fmax, fmin, copysign, deg2rad,
-    rad2deg, sinc, xlogy, divmod, fmod, unwrap, select, polyval,
-    conjugate
-
-Activations:
-    relu, sigmoid, softplus, log_sigmoid, leaky_relu, elu, silu, erf, gelu
-
-Reductions:
-    sum, mean, var, std, max, min, prod, ptp, average, logsumexp, cumsum, cumprod,
-    cov, corrcoef, nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin,
-    nan_to_num, norm, vector_norm,
-    matrix_norm, cond, softmax, log_softmax
-
-Linear algebra:
-    matmul, dot, vdot, inner, outer, tensordot, diagonal, diag, diagflat, trace, tril, triu, inv,
-    solve, det, slogdet, cholesky, vecdot, kron, cross, eigh, eigvalsh, svd,
-    svdvals, qr, pinv, lstsq, matrix_power, einsum
-
-Shape:
-    astype, clone, reshape, transpose, swapaxes, moveaxis, expand_dims, squeeze, ravel,
-    broadcast_to, broadcast_arrays, atleast_1d, atleast_2d, atleast_3d, concatenate, stack, append,
-    vstack, hstack, dstack, column_stack, block, split, array_split, unstack, meshgrid, flip,
-    fliplr, flipud, rot90, roll, repeat, tile, pad,
-    sliding_window_view, unfold
-
-Indexing and sorting:
-    scatter, getitem, take, take_along_axis, gather, compress, extract, index_select, masked_select,
-    index_add, one_hot, sort, argsort, partition, top_k, median, quantile, percentile
-
-Differences and integrals:
-    diff, trapezoid, gradient, interp, convolve, correlate
-
-PyTorch's names:
-    amax, amin, cat, chunk, expand, flatten
-
-Networks:
-    linear, layer_norm, rms_norm, dropout, relu_dropout, embedding, scaled_dot_product_attention,
-    split_heads, merge_heads
-
-Losses:
-    cross_entropy, linear_cross_entropy, mse_loss, l1_loss, smooth_l1_loss, huber_loss,
-    binary_cross_entropy, binary_cross_entropy_with_logits, nll_loss, kl_div
-
-Without gradient:
-    greater, greater_equal, less, less_equal, equal, not_equal, isclose, allclose, array_equal,
-    logical_not, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor,
-    bitwise_not, any, all, isnan, isinf, isfinite, signbit, floor, ceil, trunc, round, rint,
-    floor_divide, argmax, argmin, nonzero, argwhere, count_nonzero, searchsorted
-
-Other names of these:
-    abs, bmm, clamp, inverse, mm, movedim, permute, pow, topk, unsqueeze
+The names by module:
 """
 
+import sys as _sys
 import typing as _typing
 
 from numpy import e as e  # the constants and dtypes, where a PyTorch user looks for them
@@ -104,8 +32,8 @@ from numpy import uint8 as uint8
 
 from . import optim as optim
 from .advice import missing as _missing
+from .batching import *
 from .core.creation import *
-from .core.device import *
 from .core.errors import *
 from .core.modes import *
 from .core.random import *
@@ -118,6 +46,8 @@ from .debug.memory import *
 from .debug.profiler import *
 from .derivatives import *
 from .extras import check_nn_package as _check_nn_package
+from .io.arrays import load as load
+from .io.arrays import save as save
 from .kernels.attention import *
 from .kernels.cross_entropy import *
 from .kernels.definitions import *
@@ -131,6 +61,7 @@ from .numpy_ops import scipy_special as scipy_special  # answers scipy.special.e
 from .numpy_ops import ufunc_methods as ufunc_methods  # answers np.add.reduce and its kind
 from .numpy_ops import writing as writing  # answers np.copyto and its kind
 from .numpy_ops.calculus import *
+from .numpy_ops.multinomial import *
 from .numpy_ops.nan import *
 from .numpy_ops.rearrange import *
 from .numpy_ops.sorting import *
@@ -150,6 +81,7 @@ from .ops.shape import *
 from .ops.softmax import *
 from .ops.statistics import *
 from .parallel import *
+from .report import list_names as _list_names
 from .runtime import *
 from .torch_names import *
 from .torch_names import accept_torch_options as _accept_torch_options
@@ -157,6 +89,7 @@ from .torch_names import accept_torch_options as _accept_torch_options
 __version__ = "0.2.0"
 
 _check_nn_package()
+__doc__ += _list_names(_sys.modules[__name__])  # names of operations are listed nowhere else
 _accept_torch_options(globals())
 
 if not _typing.TYPE_CHECKING:  # for type checkers a name that is not here is an error

@@ -33,26 +33,26 @@ def tables() -> dict[str, dict[str, dict[str, str]]]:
 
 def advice(module: str, name: str) -> str:
     """Return a sentence that says what to write for a missing name, or "" if there is none."""
-    own = {n: s for table in _TABLES[module] for n, s in tables()[table]["names"].items()}
-    if name in own or name.startswith("__"):
-        return own.get(name, "")
+    sentences = {n: s for table in _TABLES[module] for n, s in tables()[table]["names"].items()}
+    if name in sentences or name.startswith("__"):
+        return sentences.get(name, "")
     if module in ("minigrad", "nn.functional"):
-        found = f"write x.{name}(...)" if hasattr(Tensor, name) else advice("Tensor", name)
-        if found:
-            return found
+        method = f"write x.{name}(...)" if hasattr(Tensor, name) else advice("Tensor", name)
+        if method:
+            return method
     kinds = tables()["Tensor" if module == "Tensor" else "modules"]["patterns"]
-    if found := next((text for kind, text in kinds.items() if re.fullmatch(kind, name)), ""):
-        return found
+    if text := next((text for kind, text in kinds.items() if re.fullmatch(kind, name)), ""):
+        return text
     if module == "Tensor" and (name in OPS or name in FUNCTIONS):
         is_public = name in vars(sys.modules["minigrad"])
         return f"write {'minigrad' if is_public else 'np'}.{name}(x, ...)"
     if module == "Tensor" and hasattr(np.ndarray, name):
-        return f"it is there of the array: x.data.{name}"
+        return f"write x.data.{name}"
     if name.endswith("_"):
         base = name[:-1]
-        found = f"write x.{base}(...)" if hasattr(Tensor, base) else advice(module, base)
+        method = f"write x.{base}(...)" if hasattr(Tensor, base) else advice(module, base)
         return (
-            found and f"tensors are not changed in place; {found.replace('write ', 'write x = ')}"
+            method and f"tensors are not changed in place; {method.replace('write ', 'write x = ')}"
         )
     callable_in_numpy = module == "minigrad" and callable(getattr(np, name, None))
     return f"write np.{name}(...)" if callable_in_numpy else ""
@@ -60,9 +60,9 @@ def advice(module: str, name: str) -> str:
 
 def missing(module: str, name: str) -> NoReturn:
     """Raise the AttributeError of a module for a name that it does not have."""
-    found = advice(module, name)
+    replacement = advice(module, name)
     text = f"module {module!r} has no attribute {name!r}"
-    raise AttributeError(f"{text}: {found}" if found else text, name=name)
+    raise AttributeError(f"{text}: {replacement}" if replacement else text, name=name)
 
 
 def _missing_of_tensor(self: Tensor, name: str) -> Any:

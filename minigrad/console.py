@@ -1,4 +1,4 @@
-"""Scripts on the command line: errors and signals as one line and an exit code, numbers as options."""
+"""Command-line scripts: errors and signals as one line and an exit code, types of options."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 from .core.errors import MissingExtraError
 from .launcher import launched
 from .parallel import job
-from .signals import ENDING, Terminated, handled, terminate
+from .signals import ENDING, SignalHandlers, Terminated, terminate
 
-__all__ = ["amount", "begun", "count", "piped", "run_script", "seed"]
+__all__ = ["amount", "count", "piped", "run_script", "seed"]
 
 _USER_ERRORS = (
     OSError,
@@ -34,16 +35,22 @@ _USER_ERRORS = (
 def run_script(main: Callable[[], Any]) -> int:
     """Call `main()` and return the exit code of the process: `sys.exit(run_script(main))`.
 
-    An error in what the user gave (OSError, ValueError, FloatingPointError, OverflowError,
-    MemoryError, RuntimeError, a missing extra) is one line on standard error and code 1. Ctrl-C,
-    SIGTERM and SIGHUP are one line and code 130, 143 and 129. If the reader of standard output is
-    gone (`| head`), the script ends quietly with code 1. An integer that `main` returns is the
-    code.
+    Errors of the user's input (OSError, ValueError, FloatingPointError, OverflowError, MemoryError,
+    RuntimeError, a missing extra) are one line on standard error, and so is each warning. Of the
+    ranks that mpiexec or srun started only the first prints. A rank that fails prints its error and
+    ends the job.
 
-    Of the ranks that mpiexec or srun started only the first prints. A rank that fails prints its
-    error and ends the job.
+    Parameters
+    ----------
+    main : function
+        Takes no arguments. An integer that it returns is the exit code.
+
+    Returns
+    -------
+    int
+        0, or 1 after an error or if the reader of standard output is gone (`| head`); 130 after
+        Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """
-    begun()
     place = launched()
     if place is None or place.size == 1:
         return _run(main)
@@ -59,12 +66,6 @@ def run_script(main: Callable[[], Any]) -> int:
     if code not in (0, 130):
         job.abort(code, err.getvalue() if isinstance(err, io.StringIO) else "")
     return code
-
-
-def begun() -> None:
-    """Restore KeyboardInterrupt for Ctrl-C after a handler for the time of imports."""
-    if getattr(signal.getsignal(signal.SIGINT), "until_begun", False):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _number(low: float, kind: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -99,10 +100,16 @@ def piped() -> Iterator[str]:
 def _run(main: Callable[[], Any]) -> int:
     if sys.stdout is None:
         return _say("error: standard output is closed", 1)
-    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115 (closed: nothing to read)
+    # a closed stream has nothing to read, and what is written to it is lost
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):  # pipes of Windows are not UTF-8
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(encoding="utf-8")
+    format_before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_: f"warning: {' '.join(str(message).split())}\n"
     try:
-        with handled(ENDING, terminate, (signal.SIG_DFL,)):
+        with SignalHandlers(ENDING, terminate, (signal.SIG_DFL,)):
             code = main()
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -115,6 +122,7 @@ def _run(main: Callable[[], Any]) -> int:
     except _USER_ERRORS as error:
         return _say(f"error: {one_line(error)}", 1)
     finally:
+        warnings.formatwarning = format_before
         try:
             sys.stdout.flush()
         except (OSError, ValueError):  # no reader, or a full disk: what is left goes nowhere

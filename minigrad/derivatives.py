@@ -1,23 +1,25 @@
-"""Derivatives as functions: `grad(f)(x)`, and its relatives, to any order by nesting.
+"""Derivatives of functions, such as `grad(f)(x)`, of any order by nesting.
 
-These see `f` as a function of arrays, or of trees of arrays (`minigrad.trees`); no `.grad` is
-touched. Each works inside another, and inside an ordinary graph: what they return is recorded
-wherever its inputs are.
+The functions take arrays or trees of arrays (`minigrad.trees`), and no `.grad` changes. Each works
+inside another one and inside an ordinary graph: results are recorded if the inputs are.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from .core.batched import BatchedArray, BatchedShape
 from .core.errors import GradientError
 from .core.graph import Backward, Node, topological
 from .core.modes import MODE, set_grad_enabled, traced
 from .core.op import alias
 from .core.tensor import Tensor, wrap
+from .kernels import use_definitions
 from .ops.joining import stack
 from .trees import aligned, leaves, rebuilt
 
@@ -45,17 +47,33 @@ def gradients(
     create_graph: bool = False,
     allow_unused: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` (a tensor, or several, whose gradients add up) with respect to
-    `inputs`.
+    """Return the gradients of `outputs` with respect to `inputs`.
 
-    Each has the shape and dtype of its input, which can be any tensor of the graph. `gradient` is
-    that of a final scalar with respect to each output, and can be left out for one-element outputs.
-    An input that the outputs do not depend on is an error, or None with `allow_unused`.
+    Parameters
+    ----------
+    outputs : Tensor, or list or tuple of Tensor
+        The gradients of several outputs are added.
+    inputs : Tensor, or list or tuple of Tensor
+        Any tensors of the graph.
+    gradient : array_like, or list or tuple of array_like, optional
+        The gradient of a final scalar with respect to each output; by default 1 for outputs of one
+        element.
+    retain_graph : bool
+        Keep the graph for another backward pass.
+    create_graph : bool
+        Record the gradients, so that they can be differentiated again.
+    allow_unused : bool
+        Return None for an input that the outputs do not depend on. By default it is an error.
+
+    Returns
+    -------
+    tuple of Tensor
+        One gradient for each input, of its shape and dtype.
     """
     ys, xs = _listed(outputs), _listed(inputs)
     gs = [None] * len(ys) if gradient is None else _listed(gradient)
     if len(gs) != len(ys):
-        raise ValueError(f"gradients: expected {len(ys)} output gradients, got {len(gs)}")
+        raise ValueError(f"gradients: gradient must have {len(ys)} items, got {len(gs)}")
     nodes = [x._needed_node("gradients") for x in xs]
     live = [
         (y._node, y._seed("gradients", g, create_graph))
@@ -64,13 +82,13 @@ def gradients(
     ]
     with set_grad_enabled(create_graph):
         roots, seeds = [node for node, _ in live], [seed for _, seed in live]
-        found = Backward(wrap, retain_graph, create_graph).run(roots, seeds, nodes)
-    if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in found]):
+        grads = Backward(wrap, retain_graph, create_graph).run(roots, seeds, nodes)
+    if not allow_unused and (unused := [i for i, node in enumerate(nodes) if node not in grads]):
         raise GradientError(
-            f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True for "
-            "None"
+            f"gradients: the outputs do not depend on inputs {unused}; pass allow_unused=True to "
+            "get None"
         )
-    return tuple([found.get(node) for node in nodes])
+    return tuple([grads.get(node) for node in nodes])
 
 
 def _listed(value: Any) -> list[Any]:
@@ -78,9 +96,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument is one array: lists and tuples of plain numbers are, as for np.asarray;
-    others are trees.
-    """
+    """Return whether an argument is an array, or nested lists of numbers, and no tree."""
     if type(value) in (list, tuple):
         return all(
             isinstance(part, (int, float)) or (type(part) in (list, tuple) and is_array(part))
@@ -90,7 +106,7 @@ def is_array(value: Any) -> bool:
 
 
 class _Traced:
-    """One run of `f`, with the leaves of the chosen arguments as the inputs of a graph of its own."""
+    """Call of `f` in a graph of its own, whose inputs are the leaves of the chosen arguments."""
 
     def __init__(
         self,
@@ -113,31 +129,27 @@ class _Traced:
             self.result = f(*args, **kwargs)
 
     def pull(self, ys: list[Tensor], gs: Any, retain_graph: bool = False) -> list[Tensor]:
-        """The gradients of the inputs; recorded, if anything outside this run could ask for theirs."""
+        """Return the gradients of the inputs, recorded if they depend on a leaf outside of it."""
         for y in ys:
             if not isinstance(y, Tensor):
-                raise TypeError(
-                    f"expected the function to return a Tensor, got a {type(y).__name__}"
-                )
+                raise TypeError(f"the function must return a Tensor, got a {type(y).__name__}")
         create = self.is_tied(ys, gs or ())
-        found = gradients(
+        grads = gradients(
             ys, self.inputs, gs, retain_graph=retain_graph, create_graph=create, allow_unused=True
         )
         return [
             wrap(np.zeros_like(x._array), None) if c is None else c
-            for x, c in zip(self.inputs, found)
+            for x, c in zip(self.inputs, grads)
         ]
 
     def by_argument(self, values: Sequence[Any]) -> Any:
-        """A value for each input, as a tree for each of the chosen arguments, or for the single
-        one.
-        """
+        """Return the values of the inputs in the structure of the chosen arguments."""
         rest = iter(values)
-        found = tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
-        return found[0] if self.single else found
+        by_tree = tuple([rebuilt(tree, rest, is_array) for tree in self.trees])
+        return by_tree[0] if self.single else by_tree
 
     def is_tied(self, ys: Sequence[Any], gs: Sequence[Any]) -> bool:
-        """Whether gradients of `ys`, for the cotangents `gs`, depend on a leaf outside this run."""
+        """Return whether the gradients of `ys` depend on a leaf outside this run."""
         own = {x._node for x in self.inputs}
         roots = [y._node for y in ys if y is not None and y._node is not None]
         tied = any(node.op is None and node not in own for node in topological(roots))
@@ -165,7 +177,7 @@ def _argument_positions(name: str, argnums: Any, count: int) -> list[int]:
 
 
 def _fresh(x: Any, outer: bool) -> Tensor:
-    """A new input: tied to the graph around it, if there is one, or a new leaf."""
+    """Return an input: a new node of the outer graph if there is one, or a new leaf."""
     if isinstance(x, Tensor) and x._node is not None and outer:
         return alias(x)
     array = x._array if isinstance(x, Tensor) else np.asarray(x)
@@ -180,12 +192,24 @@ def _fresh(x: Any, outer: bool) -> Tensor:
 def value_and_grad(
     f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Function:
-    """A function that returns f's value and its gradient.
+    """Return a function that returns the value and the gradient of `f`.
 
-    `f` returns a tensor of one element; with `has_aux`, a pair of that and anything else. The
-    gradient has the structure of argument `argnums` (an array, or nested dicts, lists, tuples and
-    named tuples of arrays), or is a tuple of them if that is a tuple. A list of plain numbers is an
-    array, and integers of arrays count as float64.
+    Parameters
+    ----------
+    f : callable
+        Returns a tensor of one element.
+    argnums : int or sequence of int
+        Positions of the arguments to differentiate with respect to. An argument is an array, a list
+        of numbers, or nested dicts, lists, tuples and named tuples of arrays. Integers count as
+        float64.
+    has_aux : bool
+        `f` returns a pair of its value and any other object.
+
+    Returns
+    -------
+    callable
+        Returns the value, or the pair, and the gradient. The gradient has the structure of the
+        argument, or is a tuple if `argnums` is a sequence.
     """
 
     @functools.wraps(f)
@@ -200,7 +224,18 @@ def value_and_grad(
 
 
 def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """A function that returns the gradient of `f`: `grad(f)(x)`. See `value_and_grad`."""
+    """Return a function that returns the gradient of `f`, as in `grad(f)(x)`.
+
+    Parameters
+    ----------
+    f, argnums, has_aux
+        As in `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        Returns the gradient; with `has_aux`, a pair of the gradient and the other object.
+    """
     both = value_and_grad(f, argnums, has_aux)
 
     @functools.wraps(f)
@@ -212,18 +247,39 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
 
 
 def elementwise_grad(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns the derivative of each element of f's result, for an elementwise `f`
-    such as np.tanh.
+    """Return a function that returns the derivative of an elementwise `f`, such as np.tanh.
+
+    Parameters
+    ----------
+    f : callable
+        Each element of its result depends on one element of the argument.
+    argnums : int or sequence of int
+        As in `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f` and returns a Tensor of their shape.
     """
     return grad(functools.wraps(f)(lambda *args, **kwargs: f(*args, **kwargs).sum()), argnums)
 
 
 def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
-    """f(*xs), and the function that takes a gradient of that value to the gradients of all xs.
+    """Return `f(*xs)` and its vector-Jacobian product.
 
-    If `f` returns a tuple or list, that function takes as many gradients; if it returns another
-    tree, one of its structure. The gradients have the structure of the xs, which can be trees of
-    arrays.
+    Parameters
+    ----------
+    f : callable
+    *xs : array or tree of arrays
+
+    Returns
+    -------
+    value
+        `f(*xs)`.
+    pullback : callable
+        Takes a gradient of the value, and returns a tuple of the gradients of all xs. If the value
+        is a tuple or list, it takes one gradient for each part. If the value is another tree, it
+        takes a tree of its structure.
     """
     run = _Traced("vjp", f, xs, range(len(xs)), {})
     ys = leaves(run.result)
@@ -233,7 +289,7 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
             len(gs) == 1 and isinstance(gs[0], (list, tuple))
         )
         if not several and len(gs) != 1:
-            raise ValueError(f"vjp: expected one output gradient, got {len(gs)}")
+            raise ValueError(f"vjp: the function must get one output gradient, got {len(gs)}")
         return run.by_argument(
             run.pull(ys, aligned(run.result, gs if several else gs[0]), retain_graph=True)
         )
@@ -242,11 +298,24 @@ def vjp(f: Function, *xs: Any) -> tuple[Any, Callable[..., tuple[Any, ...]]]:
 
 
 def jvp(f: Function, xs: Any, vs: Any) -> tuple[Any, Any]:
-    """f(*xs), and its derivative in the direction `vs`: the Jacobian times vs, in the structure of
-    f's result.
+    """Return `f(*xs)` and the Jacobian times `vs`, the derivative in the direction `vs`.
 
-    `xs` and `vs` are each one argument or a tuple or list of them; each can be a tree of arrays.
-    The vjp is linear in the gradient it is given, so its own vjp is the jvp.
+    The vjp is linear in its gradient, so the vjp of the vjp is the jvp.
+
+    Parameters
+    ----------
+    f : callable
+    xs : array, tree of arrays, or tuple or list of them
+        The argument or arguments of `f`.
+    vs : like `xs`
+        The direction.
+
+    Returns
+    -------
+    value
+        `f(*xs)`.
+    derivative
+        In the structure of the value.
     """
     arguments = _tupled(xs)
     run = _Traced("jvp", f, arguments, range(len(arguments)), {})
@@ -279,6 +348,7 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
     Returns
     -------
     Tensor, or a structure of tensors like `xs`
+        Product of the Hessian and `vs`, in the structure of `xs`.
     """
     if xs is None and vs is None:
         return lambda xs, vs: hvp(f, xs, vs)
@@ -289,7 +359,7 @@ def hvp(f: Function, xs: Any = None, vs: Any = None) -> Any:
 
 
 def _is_one(xs: Any) -> bool:
-    """Whether `xs` is one argument: an array (a list of numbers too), a dict or a named tuple."""
+    """Return whether `xs` is one argument: an array, a list of numbers, a dict or named tuple."""
     return type(xs) not in (list, tuple) or (type(xs) is list and is_array(xs))
 
 
@@ -298,7 +368,7 @@ def _tupled(xs: Any) -> tuple[Any, ...]:
 
 
 def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
-    """The directions vs at the leaves of xs, each in the dtype of its input."""
+    """Return the leaves of the directions `vs`, each in the dtype of its input."""
     if _is_one(xs):
         vs = vs if type(vs) in (list, tuple) and len(vs) == 1 and not is_array(vs) else (vs,)
     given = aligned(run.trees, tuple(vs) if isinstance(vs, (list, tuple)) else (vs,), is_array)
@@ -308,22 +378,68 @@ def _directions(run: _Traced, xs: Any, vs: Any) -> list[Any]:
 
 
 def jacobian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns all derivatives of f's result: a tensor of shape (*f's, *argument's).
+    """Return a function that returns the Jacobian of `f`.
 
-    A tuple of them, if `argnums` is a tuple. Where f's result or the argument is a tree, the answer
-    is one too: it has the structure of the result, and for each of its leaves that of the argument.
+    Parameters
+    ----------
+    f : callable
+        Returns an array or a tree of arrays.
+    argnums : int or sequence of int
+        As in `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        Returns a tensor of shape (*result.shape, *argument.shape), or a tuple of them if `argnums`
+        is a sequence. For trees it has the structure of the result, and for each of its leaves the
+        structure of the argument.
     """
 
     @functools.wraps(f)
     def derived(*args: Any, **kwargs: Any) -> Any:
-        run = _Traced("jacobian", f, args, argnums, kwargs)
+        with use_definitions():  # batches of gradients need rules in plain NumPy
+            run = _Traced("jacobian", f, args, argnums, kwargs)
         return rebuilt(run.result, [run.by_argument(_rows(run, y)) for y in leaves(run.result)])
 
     return derived
 
 
 def _rows(run: _Traced, y: Tensor) -> list[Tensor]:
-    """The derivatives of all elements of one result, for each input: (*y's shape, *input's shape)."""
+    """Return the derivatives of all elements of `y` for each input, (*y.shape, *input.shape)."""
+    order = [] if y._node is None else topological([y._node])
+    is_batched = any(type(node.shape) is BatchedShape for node in order)
+    if is_batched or run.is_tied([y], ()):
+        return _rows_one_by_one(run, y)
+    try:
+        return _rows_in_batches(run, y, order)
+    except Exception:  # an operation of the user that works on ndarrays only, or fails
+        return _rows_one_by_one(run, y)
+
+
+ELEMENTS = 1 << 22
+"""Maximal number of elements of an array in a batch of gradients."""
+
+
+def _rows_in_batches(run: _Traced, y: Tensor, order: list[Node]) -> list[Tensor]:
+    rows = [np.zeros((y.size, *x.shape), x.dtype) for x in run.inputs]
+    largest = max([math.prod(node.shape) for node in order], default=1)
+    length = max(1, ELEMENTS // max(largest, 1))
+    for start in range(0, y.size, length):
+        batch = slice(start, start + length)
+        seeds = np.eye(y.size, dtype=y.dtype)[batch].reshape(-1, *y.shape)
+        if y._node is not None:
+            with set_grad_enabled(False):
+                run_backward = Backward(wrap, retain_graph=True, create_graph=False, batched=True)
+                nodes = [x._needed_node("jacobian") for x in run.inputs]
+                found = run_backward.run([y._node], [BatchedArray(seeds)], nodes)
+            for row, x in zip(rows, run.inputs):
+                if x._node in found:
+                    c = found[x._node]._array
+                    row[batch] = c.values if isinstance(c, BatchedArray) else c
+    return [wrap(row.reshape(y.shape + x.shape), None) for row, x in zip(rows, run.inputs)]
+
+
+def _rows_one_by_one(run: _Traced, y: Tensor) -> list[Tensor]:
     rows = []
     for i in range(y.size):
         g = np.zeros(y.size, y.dtype)
@@ -337,5 +453,16 @@ def _rows(run: _Traced, y: Tensor) -> list[Tensor]:
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns all second derivatives of f: (*argument's shape, *argument's shape)."""
+    """Return a function that returns the Hessian of a scalar function.
+
+    Parameters
+    ----------
+    f, argnums
+        As in `value_and_grad`.
+
+    Returns
+    -------
+    callable
+        Returns a tensor of shape (*argument.shape, *argument.shape).
+    """
     return jacobian(grad(f, argnums), argnums)

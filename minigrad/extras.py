@@ -1,4 +1,4 @@
-"""Optional dependencies: each is imported where it is used, and named clearly where it is missing."""
+"""Optional dependencies, which are imported where they are used."""
 
 from __future__ import annotations
 
@@ -18,12 +18,24 @@ _PACKAGES = {
 
 
 def require(module: str, purpose: str, least: str = "") -> Any:
-    """Import an optional module, of the version `least` or newer, or say which packages to install
-    for `purpose`.
+    """Import an optional module.
+
+    Parameters
+    ----------
+    module : str
+    purpose : str
+        What needs the module, for the error.
+    least : str
+        The oldest version.
+
+    Raises
+    ------
+    MissingExtraError
+        If the module is missing or older. The message contains the package to install.
     """
     name = module.partition(".")[0]
     try:
-        found = importlib.import_module(module)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
             f"{purpose} needs {name}: pip install {_PACKAGES.get(name, name)}"
@@ -36,7 +48,7 @@ def require(module: str, purpose: str, least: str = "") -> Any:
                 raise MissingExtraError(
                     f"{purpose} needs {name} {least}, got {version(name)}: pip install -U {name}"
                 )
-    return found
+    return loaded
 
 
 def _numbers(version: str) -> list[int]:

@@ -9,7 +9,19 @@ __all__ = ["Place", "launched"]
 
 
 class Place(NamedTuple):
-    """The number of this process in its job, and on its machine."""
+    """Index of this process in its MPI job, and on its machine.
+
+    Parameters
+    ----------
+    rank : int
+        Index in the job.
+    size : int
+        Number of processes of the job.
+    local_rank : int
+        Index on this machine.
+    local_size : int
+        Number of processes of the job on this machine.
+    """
 
     rank: int
     size: int
@@ -41,7 +53,7 @@ _VARIABLES = [
 
 
 def launched() -> Place | None:
-    """Return the place of this process in an MPI job; None if no launcher started it."""
+    """Return the index of this process in an MPI job; None if no launcher started it."""
     for names in _VARIABLES:
         texts = [os.environ.get(name, "") for name in names]
         rank, size, *local = (int(text) if text.isdecimal() else None for text in texts)

@@ -1,4 +1,4 @@
-"""The methods that are set on Tensor: type checkers read `methods.pyi` in place of this file."""
+"""Base class of Tensor for type checkers, which read `methods.pyi` instead of this file."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from typing import Any
 
 
 class Methods:
-    """The base of Tensor; empty until the operations are imported."""
+    """Base of Tensor, on which the operations are set as methods."""
 
     __slots__ = ()
 
 
 class Size(int):
-    """The number of elements; called, the shape or the length of one axis."""
+    """Number of elements. A call returns the shape, or the length of one axis."""
 
     shape: tuple[int, ...]
 
     def __call__(self, dim: int | None = None) -> Any:
+        """Return the shape, or the length of axis `dim`."""
         return self.shape if dim is None else self.shape[dim]
 
     def __reduce__(self) -> Any:

@@ -16,13 +16,13 @@ class Size(builtins.int):
 class Methods:
     __slots__ = ()
     def __abs__(self) -> Tensor:
-        """|x|; its derivative at 0 is 0."""
+        """Compute |x|; its derivative at 0 is 0."""
     def __add__(self, other: Any) -> Tensor:
-        """a + b."""
+        """Add a and b."""
     def __and__(self, other: Any) -> Tensor:
         """a & b, for booleans and integers."""
     def __divmod__(self, other: Any) -> Tensor:
-        """a / b rounded down, which has no gradient, and the remainder."""
+        """Return floor(a / b), which has no gradient, and the remainder."""
     def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
         """a == b, element by element."""
     def __floordiv__(self, other: Any) -> Tensor:
@@ -30,53 +30,53 @@ class Methods:
     def __ge__(self, other: Any) -> Tensor:
         """a >= b."""
     def __getitem__(self, index: Any) -> Tensor:
-        """x[index], for every index that NumPy knows; the result is a view where NumPy's would be one."""
+        """Return x[index], for every index of NumPy; a view where NumPy returns one."""
     def __gt__(self, other: Any) -> Tensor:
         """a > b."""
     def __iadd__(self, other: Any) -> Tensor:
-        """Compute add in place: the same Tensor has the new values and gradient."""
+        """Compute add in place; the Tensor gets the new values and gradient."""
     def __iand__(self, other: Any) -> Tensor:
-        """Compute bitwise_and in place: the same Tensor has the new values and gradient."""
+        """Compute bitwise_and in place; the Tensor gets the new values and gradient."""
     def __ifloordiv__(self, other: Any) -> Tensor:
-        """Compute floor_divide in place: the same Tensor has the new values and gradient."""
+        """Compute floor_divide in place; the Tensor gets the new values and gradient."""
     def __imatmul__(self, other: Any) -> Tensor:
-        """Compute matmul in place: the same Tensor has the new values and gradient."""
+        """Compute matmul in place; the Tensor gets the new values and gradient."""
     def __imod__(self, other: Any) -> Tensor:
-        """Compute remainder in place: the same Tensor has the new values and gradient."""
+        """Compute remainder in place; the Tensor gets the new values and gradient."""
     def __imul__(self, other: Any) -> Tensor:
-        """Compute multiply in place: the same Tensor has the new values and gradient."""
+        """Compute multiply in place; the Tensor gets the new values and gradient."""
     def __invert__(self) -> Tensor:
         """~x, for booleans and integers."""
     def __ior__(self, other: Any) -> Tensor:
-        """Compute bitwise_or in place: the same Tensor has the new values and gradient."""
+        """Compute bitwise_or in place; the Tensor gets the new values and gradient."""
     def __ipow__(self, other: Any) -> Tensor:
-        """Compute power in place: the same Tensor has the new values and gradient."""
+        """Compute power in place; the Tensor gets the new values and gradient."""
     def __isub__(self, other: Any) -> Tensor:
-        """Compute subtract in place: the same Tensor has the new values and gradient."""
+        """Compute subtract in place; the Tensor gets the new values and gradient."""
     def __itruediv__(self, other: Any) -> Tensor:
-        """Compute divide in place: the same Tensor has the new values and gradient."""
+        """Compute divide in place; the Tensor gets the new values and gradient."""
     def __ixor__(self, other: Any) -> Tensor:
-        """Compute bitwise_xor in place: the same Tensor has the new values and gradient."""
+        """Compute bitwise_xor in place; the Tensor gets the new values and gradient."""
     def __le__(self, other: Any) -> Tensor:
         """a <= b."""
     def __lt__(self, other: Any) -> Tensor:
         """a < b."""
     def __matmul__(self, other: Any) -> Tensor:
-        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on"""
+        """Multiply matrices (..., n, k) @ (..., k, m), with NumPy's broadcasting; vectors are (k,)."""
     def __mod__(self, other: Any) -> Tensor:
-        """a - b ⌊a / b⌋, which has the sign of b."""
+        """Compute a - b * floor(a / b), which has the sign of b."""
     def __mul__(self, other: Any) -> Tensor:
-        """a · b."""
+        """Multiply a and b."""
     def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
         """a != b, element by element."""
     def __neg__(self) -> Tensor:
-        """-x."""
+        """Negate x."""
     def __or__(self, other: Any) -> Tensor:
         """a | b, for booleans and integers."""
     def __pos__(self) -> Tensor:
-        """+x, a copy."""
+        """Return a copy of x."""
     def __pow__(self, other: Any) -> Tensor:
-        """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
+        """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
     def __radd__(self, other: Any) -> Tensor: ...
     def __rand__(self, other: Any) -> Tensor: ...
     def __rdivmod__(self, other: Any) -> Tensor: ...
@@ -90,321 +90,326 @@ class Methods:
     def __rtruediv__(self, other: Any) -> Tensor: ...
     def __rxor__(self, other: Any) -> Tensor: ...
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Write into this tensor where no gradient flows; graphs that need the old values notice it."""
+        """Write into this tensor if it needs no gradient; graphs that need the old values notice it."""
     def __sub__(self, other: Any) -> Tensor:
-        """a - b."""
+        """Subtract b from a."""
     def __truediv__(self, other: Any) -> Tensor:
-        """a / b."""
+        """Divide a by b."""
     def __xor__(self, other: Any) -> Tensor:
         """a ^ b, for booleans and integers."""
     def abs(self) -> Tensor:
-        """|x|; its derivative at 0 is 0."""
+        """Compute |x|; its derivative at 0 is 0."""
     def add(self, other: Any, **options: Any) -> Tensor:
         """x + other."""
     def all(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Whether all elements are true, over all axes or `axis`."""
+        """Return True if all elements are true, over all axes or `axis`."""
     def amax(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """`max`, by the name that means the same in PyTorch."""
+        """Return the maximum over `axis`, as `max` does."""
     def amin(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """`min`, by the name that means the same in PyTorch."""
+        """Return the minimum over `axis`, as `min` does."""
     def any(self, axis: Any = ..., keepdims: Any = ..., *, where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """Whether any element is true, over all axes or `axis`."""
+        """Return True if any element is true, over all axes or `axis`."""
     def arccos(self) -> Tensor:
-        """The angle in [0, π] with cosine x."""
+        """Return the angle in [0, π] with cosine x."""
     def arccosh(self) -> Tensor:
-        """The inverse of cosh."""
+        """Compute the inverse of cosh."""
     def arcsin(self) -> Tensor:
-        """The angle in [-π/2, π/2] with sine x."""
+        """Return the angle in [-π/2, π/2] with sine x."""
     def arcsinh(self) -> Tensor:
-        """The inverse of sinh."""
+        """Compute the inverse of sinh."""
     def arctan(self) -> Tensor:
-        """The angle in (-π/2, π/2) with tangent x."""
+        """Return the angle in (-π/2, π/2) with tangent x."""
     def arctan2(self, b: Any, /) -> Tensor:
-        """The angle in (-π, π] of the point (b, a)."""
+        """Return the angle in (-π, π] of the point (b, a)."""
     def arctanh(self) -> Tensor:
-        """The inverse of tanh."""
+        """Compute the inverse of tanh."""
     def argmax(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """The position of the largest element: of all, or along `axis`."""
+        """Return the index of the largest element of all, or along `axis`."""
     def argmin(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Any:
-        """The position of the smallest element: of all, or along `axis`."""
+        """Return the index of the smallest element of all, or along `axis`."""
     def argsort(self, axis: builtins.int | None = ..., kind: Any = ..., *, stable: builtins.bool | None = ..., descending: builtins.bool = ..., dim: Any = ...) -> Tensor:
-        """The positions that would sort x along `axis`, or all of it where that is None; NaN comes"""
+        """Return the indices that sort x along `axis`; NaN comes last."""
     def astype(self, dtype: Any) -> Tensor:
-        """x converted to `dtype`; the gradient comes back in the dtype of x."""
-    def bool(self) -> Tensor: ...
+        """Convert x to `dtype`; the gradient has the dtype of x."""
+    def bool(self) -> Tensor:
+        """Convert to bool."""
     def broadcast_to(self, shape: Any) -> Tensor:
-        """x repeated to `shape`, as NumPy broadcasts; its memory is shared."""
+        """Repeat x to `shape`, by NumPy's rules of broadcasting, sharing its memory."""
     def ceil(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
-        """The smallest integer that is no smaller than x."""
+        """Round up to an integer."""
     def cholesky(self, *, upper: builtins.bool = ...) -> Tensor:
-        """The lower triangles L with L @ L.T = x, of symmetric positive matrices (..., n, n); with"""
+        """Compute the lower triangles L with L @ L.mT = x."""
     def chunk(self, chunks: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
-        """x cut along `axis` into at most that many parts of one length, the last one shorter, as in"""
+        """Split x along `axis` into at most `chunks` parts of equal length."""
     def clamp(self, min: Any = ..., max: Any = ...) -> Tensor:
-        """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
+        """Limit x to a range."""
     def clip(self, min: Any = ..., max: Any = ...) -> Tensor:
-        """x, but no less than `min` and no more than `max` (either can be None, or a tensor)."""
+        """Limit x to a range."""
     def clone(self) -> Tensor:
-        """A copy of x, in memory of its own."""
-    def compress(self, condition: Any, axis: Any = ..., *, dim: Any = ...) -> Tensor: ...
+        """Copy x into memory of its own."""
     def conj(self) -> Tensor:
-        """x, since it is real; of complex numbers the conjugates."""
-    def contiguous(self) -> Tensor: ...
+        """Return x, or the conjugates of complex numbers."""
+    def contiguous(self) -> Tensor:
+        """Return x; operations accept arrays of any strides."""
     def copy(self) -> Tensor:
-        """A copy of x, in memory of its own."""
+        """Copy x into memory of its own."""
     def cos(self) -> Tensor:
-        """The cosine (radians)."""
+        """Compute the cosine; x is in radians."""
     def cosh(self) -> Tensor:
-        """The hyperbolic cosine."""
-    def cpu(self) -> Tensor: ...
-    def cumprod(self, axis: builtins.int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
-        """The running product along `axis`, or of the flattened array where it is None, in `dtype`."""
-    def cumsum(self, axis: builtins.int | None = ..., *, dtype: Any = ..., dim: Any = ...) -> Tensor:
-        """The running sum along `axis`, or of the flattened array where it is None, in `dtype`."""
+        """Compute the hyperbolic cosine."""
+    def cpu(self) -> Tensor:
+        """Return x."""
+    def cumprod(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+        """Return the running product along `axis`, or of the flattened array by default."""
+    def cumsum(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
+        """Return the running sum along `axis`, or of the flattened array by default."""
     def deg2rad(self) -> Tensor:
-        """Degrees as radians."""
+        """Convert degrees to radians."""
     def det(self) -> Tensor:
-        """The determinants of matrices (..., n, n); singular ones have a gradient too."""
+        """Compute the determinants of matrices (..., n, n); singular ones have gradients too."""
     def diagonal(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ...) -> Tensor:
-        """The diagonals of the matrices in axes `axis1` and `axis2`, as a last axis."""
+        """Return diagonals as a last axis."""
     def diff(self, n: builtins.int = ..., axis: builtins.int = ..., prepend: Any = ..., append: Any = ..., *, dim: Any = ...) -> Tensor:
-        """The differences of neighbours along `axis`, taken `n` times; of x with `prepend` before and"""
-    def dim(self) -> Tensor: ...
+        """Compute differences of neighbours along `axis`."""
+    def dim(self) -> Tensor:
+        """Return the number of axes."""
     def div(self, other: Any, **options: Any) -> Tensor:
         """x / other."""
     def dot(self, b: Any) -> Tensor:
-        """`np.dot`: the sum over the last axis of a and the last but one of b (or its only one)."""
-    def double(self) -> Tensor: ...
+        """Sum products over the last axis of a and the last but one (or only) axis of b."""
+    def double(self) -> Tensor:
+        """Convert to float64."""
     def elu(self, alpha: builtins.float = ...) -> Tensor:
-        """x where positive, else `alpha` (eˣ - 1)."""
+        """Return x if positive, else `alpha` * (exp(x) - 1)."""
     def erf(self) -> Tensor:
-        """The error function, 2/√π ∫₀ˣ exp(-t²) dt, to the precision of the dtype."""
+        """Compute the error function, to the precision of the dtype."""
     def exp(self) -> Tensor:
-        """eˣ."""
+        """Compute eˣ."""
     def exp2(self) -> Tensor:
-        """2ˣ."""
+        """Compute 2ˣ."""
     def expand(self, *shape: Any) -> Tensor:
-        """x broadcast to a shape, as ints or one tuple, in which -1 is the length that there is."""
+        """Broadcast x to a shape."""
     def expand_dims(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """x with a new axis of length 1 at each place `axis` of the result."""
+        """Insert axes of length 1, at the positions `axis` of the result."""
     def expm1(self) -> Tensor:
-        """eˣ - 1, exact for small x."""
-    def fill(self, *args: Any, **options: Any) -> None:
-        """As NumPy's, in place, where no gradient flows through x; otherwise write np.full_like(x, value)."""
+        """Compute eˣ - 1, exact for small x."""
     def flatten(self, start_dim: builtins.int = ..., end_dim: builtins.int = ..., *, order: builtins.str = ...) -> Tensor:
-        """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all"""
+        """Join the axes from `start_dim` to `end_dim`, both included."""
     def flip(self, axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
-        """x with the order of its elements reversed along `axis` (all axes where it is None)."""
-    def float(self) -> Tensor: ...
+        """Reverse the order of elements along `axis`, all axes by default."""
+    def float(self) -> Tensor:
+        """Convert to float32."""
     def floor(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
-        """The largest integer that is no larger than x."""
+        """Round down to an integer."""
     def gather(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
-        """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
+        """Return y with y[i, j, k] = x[i, index[i, j, k], k], for axis 1 of three."""
     def gelu(self, *, approximate: builtins.str = ...) -> Tensor:
-        """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
-    def half(self) -> Tensor: ...
+        """Compute x · Φ(x), with Φ the cumulative normal distribution."""
+    def half(self) -> Tensor:
+        """Convert to float16."""
     def hypot(self, b: Any, /) -> Tensor:
-        """√(a² + b²), without overflow."""
+        """Compute sqrt(a² + b²), without overflow."""
     def index_add(self, *, index: Any, values: Any) -> Tensor:
-        """x with `values` added at `index` (any NumPy index); repeated indices add up."""
+        """Return x with values added at an index; repeated indices add up."""
     def index_select(self, axis: builtins.int, index: Any, *, dim: Any = ...) -> Tensor:
-        """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does"""
-    def int(self) -> Tensor: ...
+        """Return the slices of x at a vector of indices, as in PyTorch."""
+    def int(self) -> Tensor:
+        """Convert to int32."""
     def inv(self) -> Tensor:
-        """The inverses of matrices (..., n, n)."""
+        """Compute the inverses of matrices (..., n, n)."""
     def leaky_relu(self, negative_slope: builtins.float = ...) -> Tensor:
-        """x where positive, else `negative_slope` · x."""
+        """Return x if positive, else `negative_slope` * x."""
     def log(self) -> Tensor:
-        """The natural logarithm."""
+        """Compute the natural logarithm."""
     def log10(self) -> Tensor:
-        """The logarithm to base 10."""
+        """Compute the base-10 logarithm."""
     def log1p(self) -> Tensor:
-        """log(1 + x), exact for small x."""
+        """Compute log(1 + x), exact for small x."""
     def log2(self) -> Tensor:
-        """The logarithm to base 2."""
+        """Compute the base-2 logarithm."""
     def log_sigmoid(self) -> Tensor:
-        """log(sigmoid(x)), without underflow."""
+        """Compute log(sigmoid(x)), without underflow."""
     def log_softmax(self, axis: Any = ..., *, dim: Any = ...) -> Tensor:
-        """log(softmax(x)) over `axis`, without underflow."""
+        """Compute log(softmax(x)) over `axis`, without underflow."""
     def logaddexp(self, b: Any, /) -> Tensor:
-        """log(eᵃ + eᵇ), without overflow."""
+        """Compute log(eᵃ + eᵇ), without overflow."""
     def logsumexp(self, axis: Any = ..., keepdims: Any = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """log Σ eˣ over `axis`, without overflow; -inf where all x are -inf."""
-    def long(self) -> Tensor: ...
+        """Compute log(sum(exp(x))) over `axis`, without overflow; -inf if all x are -inf."""
+    def long(self) -> Tensor:
+        """Convert to int64."""
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
-        """`value` where `mask` (booleans, broadcast to x) is True, else x."""
+        """Replace elements where `mask` is True."""
     def masked_select(self, mask: Any) -> Tensor:
-        """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
+        """Return the elements of x where `mask`, which broadcasts with x, is True."""
     def matmul(self, b: Any, /) -> Tensor:
-        """The matrix product, with NumPy's broadcasting: (..., n, k) @ (..., k, m), and vectors (k,) on"""
-    def max(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The largest of `initial` and the elements over `axis` that count by `where`; equal ones share"""
+        """Multiply matrices (..., n, k) @ (..., k, m), with NumPy's broadcasting; vectors are (k,)."""
+    def max(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return the largest element over `axis`; equal ones share the gradient."""
     def maximum(self, b: Any, /) -> Tensor:
-        """The larger of a and b; equal ones share the gradient as in PyTorch."""
+        """Return the larger of a and b; equal ones share the gradient."""
     def mean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The mean over `axis`, of what counts by `where` (booleans), computed in `dtype`."""
-    def min(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The smallest of `initial` and the elements over `axis` that count by `where`; equal ones"""
+        """Compute the mean over `axis`."""
+    def min(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Return the smallest element over `axis`; equal ones share the gradient."""
     def minimum(self, b: Any, /) -> Tensor:
-        """The smaller of a and b; equal ones share the gradient as in PyTorch."""
+        """Return the smaller of a and b; equal ones share the gradient."""
     def moveaxis(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """x with the axes `source` moved to the places `destination`; the others keep their order."""
+        """Move axes to other positions; the others keep their order."""
     def movedim(self, source: builtins.int | Sequence[builtins.int], destination: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """x with the axes `source` moved to the places `destination`; the others keep their order."""
+        """Move axes to other positions; the others keep their order."""
     def mul(self, other: Any, **options: Any) -> Tensor:
         """x * other."""
-    def nan_to_num(self, copy: builtins.bool = ..., nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
-        """x with numbers in place of NaN, ∞ and -∞: unless given 0, the largest and the smallest of the"""
-    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The mean over `axis` of what is not NaN (and counts by `where`), in `dtype`; NaN where there"""
-    def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ..., **options: Any) -> Tensor:
-        """The sum over `axis` of what is not NaN; `dtype`, `initial` and `where` as in `sum`."""
+    def nan_to_num(self, *, nan: builtins.float = ..., posinf: Any = ..., neginf: Any = ...) -> Tensor:
+        """Replace NaN, inf and -inf."""
+    def nanmean(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Compute the mean over `axis` of the elements that are not NaN; NaN if there are none."""
+    def nansum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Sum the elements over `axis` that are not NaN."""
     def nonzero(self) -> Any:
-        """The indices of the elements that are not zero: a tuple of ndarrays."""
+        """Return the indices of the elements that are not zero, a tuple of ndarrays."""
     def norm(self, ord: Any = ..., axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., keepdims: builtins.bool = ..., *, dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`."""
-    def numel(self) -> Tensor: ...
+        """Compute norms of vectors or matrices, as `numpy.linalg.norm`."""
+    def numel(self) -> Tensor:
+        """Return the number of elements."""
     def outer(self, b: Any) -> Tensor:
-        """All products of an element of a (n in all) and one of b (m in all): (n, m)."""
-    def partition(self, *args: Any, **options: Any) -> None:
-        """As NumPy's, in place, where no gradient flows through x; otherwise write np.partition(x, kth)."""
+        """Return all products (n, m) of n elements of a and m elements of b."""
     def permute(self, *axes: Any) -> Tensor:
-        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:"""
+        """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
     def pow(self, b: Any, /) -> Tensor:
-        """a to the power b; either can be a tensor. d/db of 0ᵇ is taken as 0."""
-    def prod(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The product over `axis`; `dtype`, `initial` and `where` as in `sum`."""
+        """Raise a to the power b; the derivative of 0ᵇ by b is 0."""
+    def prod(self, axis: Any = ..., *, keepdims: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Multiply the elements over `axis`, all axes by default."""
     def rad2deg(self) -> Tensor:
-        """Radians as degrees."""
+        """Convert radians to degrees."""
     def ravel(self, order: builtins.str = ...) -> Tensor:
-        """x as one axis; `order` as in `reshape`."""
+        """Return the elements as one axis; `order` as in `reshape`."""
     def reciprocal(self) -> Tensor:
-        """1 / x."""
+        """Compute 1 / x."""
     def relu(self) -> Tensor:
-        """max(x, 0); its derivative at 0 is 0."""
+        """Compute max(x, 0); the derivative at 0 is 0."""
     def repeat(self, repeats: builtins.int | Sequence[builtins.int], axis: builtins.int | None = ..., *more: builtins.int, dim: Any = ...) -> Tensor:
-        """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
+        """Repeat each element."""
     def reshape(self, *shape: Any, order: builtins.str = ...) -> Tensor:
-        """x with another shape of the same size, as ints or one tuple; one length can be -1."""
+        """Return x in another shape of the same size."""
     def roll(self, shift: builtins.int | Sequence[builtins.int], axis: builtins.int | Sequence[builtins.int] | None = ..., *, dim: Any = ...) -> Tensor:
-        """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in"""
+        """Shift elements along `axis`; those beyond the end continue at the start."""
     def round(self, decimals: Any = ...) -> Any:
         """x rounded to `decimals`, halves to even."""
     def rsqrt(self) -> Tensor:
-        """1 / √x."""
+        """Compute 1 / sqrt(x)."""
     def sigmoid(self) -> Tensor:
-        """1 / (1 + e⁻ˣ)."""
+        """Compute 1 / (1 + exp(-x))."""
     def sign(self) -> Tensor:
-        """-1, 0 or 1; its derivative is 0."""
+        """Return -1, 0 or 1; the derivative is 0."""
     def silu(self) -> Tensor:
-        """x · sigmoid(x), also called swish."""
+        """Compute x * sigmoid(x), also called swish."""
     def sin(self) -> Tensor:
-        """The sine (radians)."""
+        """Compute the sine; x is in radians."""
     def sinc(self) -> Tensor:
-        """sin(πx) / (πx), and 1 at 0."""
+        """Compute sin(πx) / (πx), which is 1 at 0."""
     def sinh(self) -> Tensor:
-        """The hyperbolic sine."""
+        """Compute the hyperbolic sine."""
     def slogdet(self) -> Any:
-        """The sign of the determinant of matrices (..., n, n), and the logarithm of its size: (sign,"""
+        """Compute signs and logarithms of absolute values of determinants."""
     def softmax(self, axis: builtins.int = ..., *, where: Any = ..., dim: Any = ...) -> Tensor:
-        """eˣ, divided by its sum over `axis`."""
+        """Compute exp(x) / sum(exp(x)) over `axis`."""
     def softplus(self, beta: builtins.float = ...) -> Tensor:
-        """log(1 + e^(beta x)) / beta, without overflow."""
-    def sort(self, *args: Any, **options: Any) -> None:
-        """As NumPy's, in place, where no gradient flows through x; otherwise write np.sort(x)."""
+        """Compute log(1 + exp(beta * x)) / beta, without overflow."""
     def split(self, indices_or_sections: builtins.int | Sequence[builtins.int], axis: builtins.int = ..., *, dim: Any = ...) -> builtins.list[Tensor]:
-        """x cut along `axis` before each of the indices, or into that many equal parts."""
+        """Split x along `axis` before the given indices, or into a number of equal parts."""
     def sqrt(self) -> Tensor:
-        """The square root."""
+        """Compute the square root."""
     def square(self) -> Tensor:
-        """x²."""
+        """Compute x²."""
     def squeeze(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, dim: Any = ...) -> Tensor:
-        """x without its axes of length 1, or without those in `axis`."""
+        """Remove the axes of length 1, or those in `axis`."""
     def std(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The square root of `var`."""
+        """Compute the standard deviation over `axis`, the square root of `var`."""
     def sub(self, other: Any, **options: Any) -> Tensor:
         """x - other."""
-    def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., initial: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The sum over `axis` (an int, a tuple, or None for all axes)."""
+    def sum(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., dtype: Any = ..., where: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
+        """Sum the elements over `axis`."""
     def swapaxes(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
-        """x with two axes exchanged."""
+        """Exchange two axes."""
     def swapdims(self, axis1: builtins.int, axis2: builtins.int) -> Tensor:
-        """x with two axes exchanged."""
-    def t(self) -> Tensor: ...
+        """Exchange two axes."""
+    def t(self) -> Tensor:
+        """Transpose a matrix; return a vector or scalar unchanged."""
     def take(self, indices: Any, axis: builtins.int | None = ..., *, mode: builtins.str = ..., dim: Any = ...) -> Tensor:
-        """The elements at `indices` along `axis`, or of the flattened x where it is None."""
+        """Return elements or slices at integer indices."""
     def tan(self) -> Tensor:
-        """The tangent (radians)."""
+        """Compute the tangent; x is in radians."""
     def tanh(self) -> Tensor:
-        """The hyperbolic tangent."""
+        """Compute the hyperbolic tangent."""
     def tile(self, reps: builtins.int | Sequence[builtins.int]) -> Tensor:
-        """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
+        """Repeat x as a whole, `reps` times along each axis."""
     def to(self, to: Any) -> Tensor:
-        """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is,"""
+        """Convert to the dtype `to`, or to the dtype of the tensor `to`."""
     def top_k(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
-        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as"""
+        """Return the k largest elements along `axis`, largest first, and their indices."""
     def topk(self, k: builtins.int, axis: builtins.int = ..., *, dim: Any = ...) -> TopK:
-        """The k largest elements along `axis`, largest first, and where they stood. NaN counts as"""
+        """Return the k largest elements along `axis`, largest first, and their indices."""
     def trace(self, offset: builtins.int = ..., axis1: builtins.int = ..., axis2: builtins.int = ..., dtype: Any = ...) -> Tensor:
-        """The sum of the diagonal, computed in `dtype`."""
+        """Sum the elements of a diagonal."""
     def transpose(self, *axes: Any) -> Tensor:
-        """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:"""
+        """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
     def tril(self, k: builtins.int = ...) -> Tensor:
-        """x with 0 above its k-th diagonal."""
+        """Replace the elements above the k-th diagonal by 0."""
     def triu(self, k: builtins.int = ...) -> Tensor:
-        """x with 0 below its k-th diagonal."""
+        """Replace the elements below the k-th diagonal by 0."""
     def trunc(self, *, where: Any = ..., casting: Any = ..., order: Any = ..., dtype: Any = ..., subok: Any = ...) -> Any:
         """x without its fraction."""
     def unbind(self, axis: builtins.int = ..., *, dim: Any = ...) -> builtins.tuple[Tensor, ...]:
-        """The slices of x along `axis`, without it: what `stack` joins."""
+        """Return the slices of x along `axis`, without that axis: the inverse of `stack`."""
     def unfold(self, axis: builtins.int, size: builtins.int, step: builtins.int = ..., *, dim: Any = ...) -> Tensor:
-        """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's"""
+        """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`."""
     def unsqueeze(self, axis: builtins.int | Sequence[builtins.int], *, dim: Any = ...) -> Tensor:
-        """x with a new axis of length 1 at each place `axis` of the result."""
+        """Insert axes of length 1, at the positions `axis` of the result."""
     def var(self, axis: builtins.int | builtins.tuple[builtins.int, ...] | None = ..., *, keepdims: builtins.bool = ..., correction: builtins.float | None = ..., ddof: builtins.float | None = ..., unbiased: builtins.bool | None = ..., dtype: Any = ..., where: Any = ..., mean: Any = ..., dim: Any = ..., keepdim: Any = ...) -> Tensor:
-        """The mean squared distance from the mean over `axis`, the sum divided by n - `correction`."""
-    def view(self, *shape: Any) -> Tensor: ...
+        """Compute the variance over `axis`."""
+    def view(self, *shape: Any) -> Tensor:
+        """Reshape x; without a shape, return a view of the same shape."""
     def xlogy(self, b: Any, /) -> Tensor:
-        """a log b, and 0 where a is 0, whatever b is but NaN; the derivative by a is 0 where both are"""
+        """Compute a * log(b), which is 0 where a is 0, unless b is NaN."""
     @property
     def shape(self) -> builtins.tuple[builtins.int, ...]:
-        """The length of each axis."""
+        """Length of each axis."""
     @property
     def size(self) -> Size:
-        """The number of elements; called, the shape or the length of one axis."""
+        """Number of elements. A call returns the shape, or the length of one axis."""
     @property
     def ndim(self) -> builtins.int:
-        """The number of axes."""
+        """Number of axes."""
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The NumPy dtype of the elements."""
+        """NumPy dtype of the elements."""
     @property
     def itemsize(self) -> builtins.int:
-        """The bytes of one element."""
+        """Bytes of one element."""
     @property
     def nbytes(self) -> builtins.int:
-        """The bytes that the elements take."""
+        """Bytes that the elements take."""
     @property
     def strides(self) -> builtins.tuple[builtins.int, ...]:
-        """The bytes from one element to the next along each axis."""
+        """Bytes from one element to the next along each axis."""
     @property
     def flags(self) -> Any:
-        """How the memory lies, as in NumPy."""
+        """Memory layout, as in NumPy."""
     @property
     def T(self) -> Tensor:
-        """The tensor with its axes reversed."""
+        """Tensor with its axes reversed."""
     @property
     def mT(self) -> Tensor:
-        """The tensor with its last two axes exchanged."""
+        """Tensor with its last two axes exchanged."""
     @property
     def flat(self) -> Tensor:
-        """The elements one after the other."""
+        """Elements one after the other."""
     @property
     def real(self) -> Tensor:
-        """The real part; of real numbers the tensor itself."""
+        """Real part, which is the tensor itself for real numbers."""
     @property
     def imag(self) -> Tensor:
-        """The imaginary part; of real numbers zeros."""
+        """Imaginary part, which is 0 for real numbers."""
     @property
     def device(self) -> Any:
-        """The device "cpu"."""
+        """Device "cpu"."""

@@ -1,12 +1,16 @@
-"""Text that shows itself: as lines in a terminal, preformatted in a notebook."""
+"""Tables in text that notebooks show preformatted."""
 
 from __future__ import annotations
+
+import sys
+import textwrap
+from types import ModuleType
 
 __all__ = ["Report", "Shown"]
 
 
 class Shown:
-    """What prints as a table; a notebook shows the same text."""
+    """Base of objects whose `str` a notebook shows preformatted."""
 
     __slots__ = ()
 
@@ -17,9 +21,21 @@ class Shown:
 
 
 class Report(Shown, str):
-    """A table in text. `print` is not needed to see it."""
+    """Table in text, whose `repr` is the text."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def list_names(package: ModuleType) -> str:
+    """Return the public names of a package, by the module that defines them."""
+    lines = []
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(f"{package.__name__}."):
+            public: list[str] = getattr(module, "__all__", [])
+            names = [n for n in public if vars(package).get(n) is vars(module).get(n)]
+            listed = textwrap.indent(textwrap.fill(", ".join(names), 92), "    ")
+            lines += [f"\n{name}:", listed] if names else []
+    return "\n".join(lines) + "\n"

@@ -1,14 +1,15 @@
-"""What concerns the whole process: its cores, and what becomes of freed memory.
+"""Settings of the process: threads of matrix products, and reuse of freed memory.
 
-A training step asks for the same arrays again and again. By default the C library hands large freed
-blocks back to the system, which clears and maps them anew page by page when they are asked for
-again: that can take longer than the arithmetic done in them.
+A training step allocates the same arrays again and again. By default the C library returns large
+freed blocks to the system, which then clears and maps the pages of the next arrays. That can take
+longer than the arithmetic on these arrays.
 """
 
 from __future__ import annotations
 
 import contextvars
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -22,30 +23,46 @@ from .launcher import launched
 
 __all__ = ["get_num_threads", "set_num_threads"]
 
-# The BLAS libraries that NumPy is built with, by the prefix and suffix of their functions' names.
-_SPELLINGS = [
-    f"{start}openblas_{{}}_num_threads{end}" for start in ("scipy_", "") for end in ("64_", "")
-]
+
+@cache
+def _openblas(name: str) -> Any:
+    """Return the function openblas_`name`, or None if NumPy is built with another library."""
+    try:
+        import ctypes
+
+        # the libraries that a module is linked to are searched, too
+        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]
+    except (ImportError, OSError, AttributeError):
+        return None
+    spellings = (f"{start}openblas_{name}{end}" for start in ("scipy_", "") for end in ("64_", ""))
+    return next((getattr(library, s) for s in spellings if hasattr(library, s)), None)
 
 
 @cache
 def _blas() -> tuple[Callable[[int], Any], Callable[[], int]] | None:
-    """The functions of OpenBLAS that set and get its number of threads; None for another library."""
-    try:
-        import ctypes
+    """Return the functions of OpenBLAS that set and get its number of threads, if it is used."""
+    set_number = _openblas("set_num_threads")
+    return None if set_number is None else (set_number, _openblas("get_num_threads"))
 
-        library = ctypes.CDLL(np._core._multiarray_umath.__file__)  # type: ignore[attr-defined]  # finds what it links
-    except (ImportError, OSError, AttributeError):
-        return None
-    for name in _SPELLINGS:
-        if hasattr(library, name.format("set")):
-            return library[name.format("set")], library[name.format("get")]
-    return None
+
+@cache
+def has_small_kernels() -> bool:
+    """Return whether OpenBLAS computes small products without packing on this processor.
+
+    Its kernels for them need AVX-512. OPENBLAS_CORETYPE can choose those of an older processor.
+    """
+    core_name = _openblas("get_corename")
+    if core_name is None:
+        return False
+    import ctypes
+
+    core_name.restype = ctypes.c_char_p
+    return core_name() in (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
 
 
 @cache
 def has_blas() -> bool:
-    """Whether NumPy multiplies matrices by a BLAS library, rather than by loops of its own."""
+    """Return whether NumPy multiplies matrices by a BLAS library."""
     try:
         return bool(np.show_config(mode="dicts")["Build Dependencies"]["blas"].get("found"))
     except (KeyError, TypeError, AttributeError):
@@ -53,9 +70,7 @@ def has_blas() -> bool:
 
 
 def available_cores() -> int:
-    """The cores that this process may use: its part of them, where a launcher put several ranks on
-    one machine.
-    """
+    """Return the number of cores that this process, or this rank of an MPI job, can use."""
     if sys.platform == "emscripten":
         return 1  # and there are no threads
     all_cores = os.cpu_count() or 1
@@ -68,35 +83,58 @@ def available_cores() -> int:
     return cores
 
 
+def fork_obstacle() -> str:
+    """Return why this process cannot be forked, or an empty string."""
+    if sys.platform == "darwin":
+        return "forking is unsafe on macOS"
+    is_able = hasattr(os, "fork") and hasattr(signal, "pthread_sigmask")
+    return "" if is_able else "this system cannot fork"
+
+
 def get_num_threads() -> int:
-    """The threads that a matrix product may use: at first as many as there are cores, or
-    OPENBLAS_NUM_THREADS.
+    """Return the number of threads of a matrix product.
+
+    By default it is the number of cores, or the environment variable OPENBLAS_NUM_THREADS.
+
+    Returns
+    -------
+    int
+        Number of threads.
     """
     blas = _blas()
     return available_cores() if blas is None else int(blas[1]())
 
 
 def set_num_threads(n: int) -> None:
-    """Let matrix products use `n` threads; all else runs on the thread that calls it.
+    """Set the number of threads of matrix products in this process.
 
-    It holds for the whole process. NumPy's other operations use one core; to use more for a
-    training step, see `minigrad.parallel`.
+    NumPy's other operations use one core. To use several cores for a training step, see
+    `minigrad.parallel`.
+
+    Parameters
+    ----------
+    n : int
+        At least 1.
+
+    Raises
+    ------
+    RuntimeError
+        If NumPy is not built with OpenBLAS.
     """
     if n < 1:
-        raise ValueError(f"set_num_threads: expected at least 1, got {n}")
+        raise ValueError(f"set_num_threads: n must be at least 1, got {n}")
     blas = _blas()
     if blas is None:
         raise RuntimeError(
             "set_num_threads: NumPy is not built with OpenBLAS here; set the environment variable "
-            "of its own "
-            "library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
+            "of its library (MKL_NUM_THREADS, VECLIB_MAXIMUM_THREADS) before NumPy is imported"
         )
     blas[0](n)
 
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Within this block matrix products use `n` threads, where NumPy's BLAS takes a number."""
+    """Set the number of threads of matrix products within a block, if NumPy uses OpenBLAS."""
     set_number, before = (_blas() or (lambda n: None, None))[0], get_num_threads()
     try:
         set_number(n)
@@ -106,22 +144,31 @@ def threads(n: int) -> Iterator[None]:
 
 
 def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """run(part) for each, on as many threads as a matrix product may use, each with one of BLAS's.
+    """Return `run(part)` for each part, on as many threads as a matrix product can use.
 
-    One after another, where another thread is doing so already.
+    Each thread multiplies matrices on one core. If another thread is inside this function, the
+    parts run one after another.
     """
     count = min(len(parts), get_num_threads())
     if count < 2 or not _ALONE.acquire(blocking=False):
         return [run(part) for part in parts]
-    try:
-        from concurrent.futures import ThreadPoolExecutor  # takes a tenth of minigrad's own import
+    results: list[Any] = [None] * len(parts)
+    pending = iter(list(enumerate(parts)))
 
-        with (
-            threads(1),
-            ThreadPoolExecutor(count) as pool,
-        ):  # BLAS's own threads would wait for each other
-            jobs = [pool.submit(contextvars.copy_context().run, run, part) for part in parts]
-            return [job.result() for job in jobs]
+    def work() -> None:
+        for i, part in pending:
+            results[i] = run(part)
+
+    try:
+        with threads(1):  # BLAS's own threads would wait for each other
+            jobs = [_pool().submit(contextvars.copy_context().run, work) for _ in range(count - 1)]
+            try:
+                work()
+            finally:
+                errors = [job.exception() for job in jobs]  # waits
+        for error in filter(None, errors):
+            raise error
+        return results
     finally:
         _ALONE.release()
 
@@ -129,18 +176,36 @@ def in_parallel(run: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
 _ALONE = threading.Lock()
 
 
+@cache
+def _pool() -> Any:
+    """Return the threads of `in_parallel` beside the one that calls it, started as needed."""
+    from concurrent.futures import ThreadPoolExecutor  # takes a tenth of minigrad's own import
+
+    return ThreadPoolExecutor(64)
+
+
+def _end_pool() -> None:
+    """End the threads of `in_parallel`: a forked process would wait for them forever."""
+    if _pool.cache_info().currsize:
+        _pool().shutdown()
+        _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_end_pool)
+
+
 # -- memory
-# ------------------------------------------------------------------------------------------
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's <malloc.h>
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Let glibc's malloc keep freed blocks for reuse; whether it does.
+    """Let glibc's malloc keep freed blocks for reuse, and return whether it does.
 
-    `Trainer.fit` and decoding call this. It holds for the whole process, whose memory then stays at
-    its peak. Setting the environment variable MINIGRAD_MALLOC=default leaves malloc as it is.
+    `Trainer.fit` and decoding call this. The memory of the process then stays at its peak. The
+    environment variable MINIGRAD_MALLOC=default leaves malloc unchanged.
     """
     if os.environ.get("MINIGRAD_MALLOC") == "default":
         return False

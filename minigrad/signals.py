@@ -7,13 +7,21 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["ENDING", "Terminated", "handled", "terminate"]
+__all__ = ["ENDING", "SignalHandlers", "Terminated", "terminate"]
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Terminated(SystemExit):
-    """The end of a process by a signal; its exit code is 143 after SIGTERM, 129 after SIGHUP."""
+    """End of a process by a signal, with the exit code 143 after SIGTERM and 129 after SIGHUP.
+
+    Parameters
+    ----------
+    number : int
+        Number of the signal.
+    text : str
+        Line that a script prints; the name of the signal by default.
+    """
 
     def __init__(self, number: int, text: str = "") -> None:
         super().__init__(128 + number)
@@ -21,15 +29,32 @@ class Terminated(SystemExit):
 
 
 def terminate(number: int, frame: Any) -> None:
-    """Handle a signal by an exception, so that what is half done is cleaned up."""
+    """Handle a signal by raising `Terminated`, so that what is half done is cleaned up.
+
+    Parameters
+    ----------
+    number : int
+        Number of the signal.
+    frame : frame
+        Not used.
+    """
     raise Terminated(number)
 
 
-class handled:
-    """Context in which signals have this handler if theirs was one of `others` before.
+class SignalHandlers:
+    """Context in which signals have another handler.
 
     Only the main thread receives signals; in other threads nothing is changed. It is a class since
     a generator would lose a signal that comes while it is finalized.
+
+    Parameters
+    ----------
+    numbers : iterable of int
+        Numbers of the signals.
+    handler : function
+        Handler of all of them, called with the number and the frame.
+    others : sequence of handlers
+        Handlers that may be replaced; a signal with any other handler keeps it.
     """
 
     def __init__(
@@ -40,13 +65,12 @@ class handled:
 
     def __enter__(self) -> None:
         if threading.current_thread() is threading.main_thread():
-            self.before = {
-                n: found for n in self.numbers if (found := signal.getsignal(n)) in self.others
-            }
+            handlers = {number: signal.getsignal(number) for number in self.numbers}
+            self.before = {n: handler for n, handler in handlers.items() if handler in self.others}
         for number in self.before:
             signal.signal(number, self.handler)
 
     def __exit__(self, *error: object) -> None:
-        for number, found in self.before.items():
-            signal.signal(number, found)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
         self.before = {}

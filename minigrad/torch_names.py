@@ -1,8 +1,8 @@
-"""PyTorch's names for what this library has under NumPy's, and its words for options.
+"""Aliases with PyTorch's names of functions, methods and options.
 
-The engine and the operations do not know these names. `accept_torch_options` wraps the public
-functions and methods that take `axis=` or `keepdims=`, so that they take `dim=` and `keepdim=` too.
-`advice.json` has the names that do not exist here.
+The engine and the operations do not use these names. `accept_torch_options` wraps the public
+functions and methods that have `axis=` or `keepdims=`, so that they accept `dim=` and `keepdim=`.
+`advice.json` contains advice for names that do not exist here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from .core.creation import ints
-from .core.device import device
+from .core.creation import ints, on_cpu
 from .core.registry import function
 from .core.tensor import Tensor
 from .methods import Size
@@ -47,6 +47,7 @@ __all__ = [
     "chunk",
     "clamp",
     "cuda",
+    "device",
     "expand",
     "flatten",
     "inverse",
@@ -59,20 +60,59 @@ __all__ = [
 ]
 
 
+class device(str):
+    """Device "cpu"; any other name raises a ValueError.
+
+    Parameters
+    ----------
+    name : str
+    """
+
+    __slots__ = ()
+    type = "cpu"
+
+    def __new__(cls, name: Any = "cpu") -> device:
+        """Return the device "cpu"."""
+        return super().__new__(cls, on_cpu(name))
+
+
 @function()
 def cat(tensors: Sequence[Any], axis: int = 0) -> Tensor:
-    """`concatenate`, by PyTorch's name."""
+    """Concatenate tensors along `axis`, as `concatenate` does.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+    axis : int
+
+    Returns
+    -------
+    Tensor
+        Longer tensor.
+    """
     return concatenate(tensors, axis)
 
 
 @function(methods="chunk")
 def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
-    """x cut along `axis` into at most that many parts of one length, the last one shorter, as in
-    PyTorch.
+    """Split x along `axis` into at most `chunks` parts of equal length.
+
+    The last part can be shorter.
+
+    Parameters
+    ----------
+    x : Tensor
+    chunks : int
+    axis : int
+
+    Returns
+    -------
+    list of Tensor
+        Views of x.
     """
     axis = one_axis("chunk", axis, np.ndim(x))
     if chunks < 1:
-        raise ValueError(f"chunk: expected at least one part, got {chunks}")
+        raise ValueError(f"chunk: chunks must be at least 1, got {chunks}")
     n = shape_of(x)[axis]
     length = max(-(-n // chunks), 1)
     return [x[(slice(None),) * axis + (slice(i, i + length),)] for i in range(0, max(n, 1), length)]
@@ -80,30 +120,81 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
 
 @function(methods="expand")
 def expand(x: Any, *shape: Any) -> Tensor:
-    """x broadcast to a shape, as ints or one tuple, in which -1 is the length that there is."""
-    wanted, own = ints(shape), shape_of(x)
-    own = (-1,) * (len(wanted) - len(own)) + own
-    if len(own) != len(wanted) or any(n == m == -1 for n, m in zip(own, wanted)):
-        raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {wanted}")
-    return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(own, wanted)]))
+    """Broadcast x to a shape.
+
+    Parameters
+    ----------
+    x : Tensor
+    *shape : int
+        Or one tuple. -1 keeps the length of an axis.
+
+    Returns
+    -------
+    Tensor
+        View of x of this shape.
+    """
+    target, current = ints(shape), shape_of(x)
+    current = (-1,) * (len(target) - len(current)) + current
+    if len(current) != len(target) or any(n == m == -1 for n, m in zip(current, target)):
+        raise ValueError(f"expand: cannot expand shape {shape_of(x)} to {target}")
+    return broadcast_to(x, tuple([n if m == -1 else m for n, m in zip(current, target)]))
 
 
 @function(methods="amax")
 def amax(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """`max`, by the name that means the same in PyTorch."""
+    """Return the maximum over `axis`, as `max` does.
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int or tuple of int, optional
+        By default all axes.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without the reduced axes.
+    """
     return maximum_of(x, axis, keepdims=keepdims)
 
 
 @function(methods="amin")
 def amin(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """`min`, by the name that means the same in PyTorch."""
+    """Return the minimum over `axis`, as `min` does.
+
+    Parameters
+    ----------
+    x : Tensor
+    axis : int or tuple of int, optional
+        By default all axes.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without the reduced axes.
+    """
     return minimum_of(x, axis, keepdims=keepdims)
 
 
 @function(methods="flatten")
 def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
-    """x with the axes from `start_dim` to `end_dim`, both counted in, as one; as in NumPy of all
-    axes in `order`.
+    """Join the axes from `start_dim` to `end_dim`, both included.
+
+    Parameters
+    ----------
+    x : Tensor
+    start_dim, end_dim : int
+    order : {"C", "F"}
+        Order of the elements, as in NumPy's `flatten`; "F" joins all axes.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
     """
     if isinstance(start_dim, str) or order != "C":  # NumPy's flatten("F")
         return ravel(x, start_dim if isinstance(start_dim, str) else order)
@@ -111,14 +202,14 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1, *, order: str = "C") 
     first, last = (one_axis("flatten", axis, len(shape)) for axis in (start_dim, end_dim))
     if first > last:
         raise ValueError(
-            f"flatten: expected start_dim <= end_dim, got {start_dim} and {end_dim} of shape "
+            f"flatten: start_dim must be at most end_dim, got {start_dim} and {end_dim} of shape "
             f"{shape}"
         )
     return reshape(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 def as_dtype(name: str, to: Any) -> Any:
-    """The dtype that `to` asks for: a dtype, the tensor that has it, or None for the device "cpu"."""
+    """Return the dtype `to`, the dtype of the tensor `to`, or None for the device "cpu"."""
     if isinstance(to, (Tensor, np.ndarray)):
         return to.dtype
     if isinstance(to, str) and to.partition(":")[0] in ("cpu", "cuda", "mps", "xpu", "meta"):
@@ -129,13 +220,22 @@ def as_dtype(name: str, to: Any) -> Any:
         return np.dtype(to)
     except TypeError:
         raise TypeError(
-            f"{name}: expected a dtype, a tensor, or the device 'cpu', got {to!r}"
+            f"{name}: the argument must be a dtype, a tensor, or the device 'cpu', got {to!r}"
         ) from None
 
 
 def _to(self: Tensor, to: Any) -> Tensor:
-    """x in the dtype `to`, or in that of the tensor `to`; the device "cpu", where everything is,
-    changes nothing.
+    """Convert to the dtype `to`, or to the dtype of the tensor `to`.
+
+    Parameters
+    ----------
+    to : dtype, Tensor or str
+        The device "cpu" changes nothing.
+
+    Returns
+    -------
+    Tensor
+        Converted tensor, or this tensor if nothing changes.
     """
     dtype = as_dtype("to", to)
     return self if dtype is None or dtype == self.dtype else astype(self, dtype)
@@ -161,7 +261,7 @@ def _size(self: Tensor) -> Size:
 
 
 class NoDevices:
-    """Answers that there are no devices of a kind."""
+    """Module such as `torch.cuda` without devices."""
 
     @staticmethod
     def is_available() -> bool:
@@ -205,59 +305,76 @@ METHODS: dict[str, Any] = {
     "unbind": unstack,
     "unsqueeze": unsqueeze,
     "view": lambda self, *shape: reshape(self, *shape) if shape else getitem(self, ...),
-    "device": property(lambda self: device(), doc='The device "cpu".'),
+    "device": property(lambda self: device(), doc='Device "cpu".'),
     "size": property(_size, doc=Size.__doc__),
 }
-"""Methods and properties of tensors that only PyTorch's have."""
+"""Methods and properties of tensors with PyTorch's names."""
+
+_SUMMARIES = {
+    "bool": "Convert to bool.",
+    "contiguous": "Return x; operations accept arrays of any strides.",
+    "cpu": "Return x.",
+    "dim": "Return the number of axes.",
+    "double": "Convert to float64.",
+    "float": "Convert to float32.",
+    "half": "Convert to float16.",
+    "int": "Convert to int32.",
+    "long": "Convert to int64.",
+    "numel": "Return the number of elements.",
+    "t": "Transpose a matrix; return a vector or scalar unchanged.",
+    "view": "Reshape x; without a shape, return a view of the same shape.",
+}
+"""Docstrings of the lambdas in METHODS."""
 
 OPTIONS = {"dim": "axis", "dims": "axis", "keepdim": "keepdims"}
-"""PyTorch's words for options, with NumPy's."""
+"""NumPy's names of options by PyTorch's names."""
 
 OTHER_RESULTS = {
     "max": "x.max(axis=...), and x.argmax(axis=...) for the positions",
     "min": "x.min(axis=...), and x.argmin(axis=...) for the positions",
     "median": "median(x, axis=...), which averages the two middle elements",
     "sort": "np.sort(x, axis), and np.argsort(x, axis) for the positions",
-    "split": "x.chunk(n), or x.split(indices, axis=...) with the places of the cuts",
+    "split": "x.chunk(n), or x.split(indices, axis=...) with the indices of the cuts",
     "std": "x.std(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
     "var": "x.var(axis=..., correction=1): PyTorch divides by n - 1, NumPy by n",
 }
-"""Functions whose results differ from PyTorch's: what to write instead of `dim=`."""
+"""Advice for functions whose results differ from PyTorch's."""
 
 
 def translate_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with NumPy's words; a TypeError if PyTorch's result is another."""
+    """Return options with NumPy's names; raise a TypeError if PyTorch's result differs."""
     if not options.keys() & OPTIONS.keys():
         return options
     if name in OTHER_RESULTS and not options.keys() & {"correction", "ddof", "unbiased"}:
         raise TypeError(
-            f"{name}: dim= asks for what PyTorch returns, which differs here; write "
+            f"{name}: dim= has another result in PyTorch than axis= here; write "
             f"{OTHER_RESULTS[name]}"
         )
     translated = {OPTIONS.get(word, word): value for word, value in options.items()}
     if len(translated) < len(options):
         raise TypeError(
-            f"{name}: the same option was given twice, in NumPy's word and in PyTorch's: "
+            f"{name}: the same option was given twice, by NumPy's name and by PyTorch's: "
             f"{sorted(options)}"
         )
     return translated
 
 
 def _takes_axis(function: Callable[..., Any]) -> bool:
-    """Whether a public function has an option that PyTorch names otherwise."""
+    """Return whether a public function has an option that PyTorch names otherwise."""
     entry = getattr(function, "op", function)
     names: set[str] = set()
-    for called in (function, *[f for f in getattr(entry, "numpy", ()) if callable(f)]):
-        try:
+    for called in (
+        function,
+        *[f for f in getattr(entry, "numpy", ()) if not isinstance(f, np.ufunc)],
+    ):
+        with suppress(ValueError):  # a function in C, before NumPy 2.4
             names |= inspect.signature(called).parameters.keys()
-        except ValueError:  # a function in C, before NumPy 2.4
-            names |= {"axis"} if called is np.concatenate else set()
     return not names.isdisjoint(OPTIONS.values())
 
 
 @functools.cache
 def _with_torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function` with PyTorch's words, which are translated if the call fails."""
+    """Return `function` with PyTorch's option names, which are translated if the call fails."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -274,7 +391,13 @@ def _with_torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def accept_torch_options(namespace: MutableMapping[str, Any]) -> None:
-    """Let the public functions of a namespace, and the methods of Tensor, take `dim=`."""
+    """Let the functions of a namespace and the methods of Tensor accept PyTorch's option names.
+
+    Parameters
+    ----------
+    namespace : dict
+        Its functions are replaced.
+    """
     for name, value in [*namespace.items()]:
         if inspect.isfunction(value) and _takes_axis(value):
             namespace[name] = _with_torch_options(value)
@@ -284,4 +407,6 @@ def accept_torch_options(namespace: MutableMapping[str, Any]) -> None:
 
 
 for _name, _method in METHODS.items():
+    if _name in _SUMMARIES:
+        _method.__doc__ = _SUMMARIES[_name]
     setattr(Tensor, _name, _method)

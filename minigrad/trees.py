@@ -9,7 +9,19 @@ __all__ = ["aligned", "leaves", "rebuilt"]
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> list[Any]:
-    """What a tree holds, in order: dicts by insertion, the others by position."""
+    """Return the leaves of a tree in order: dicts by insertion, others by position.
+
+    Parameters
+    ----------
+    tree : object
+    is_leaf : callable, optional
+        Returns True for a dict, list or tuple that is a leaf.
+
+    Returns
+    -------
+    list
+        Leaves in order.
+    """
     if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
         return [tree]
     parts = tree.values() if isinstance(tree, dict) else tree
@@ -19,17 +31,31 @@ def leaves(tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False) -> l
 def aligned(
     like: Any, tree: Any, is_leaf: Callable[[Any], bool] = lambda value: False
 ) -> list[Any]:
-    """What `tree` holds where `like` has its leaves; a ValueError where it is built otherwise."""
+    """Return the parts of `tree` at the leaves of `like`.
+
+    Parameters
+    ----------
+    like, tree : object
+        Trees of the same structure; another structure raises a ValueError.
+    is_leaf : callable, optional
+        Returns True for a dict, list or tuple in `like` that is a leaf.
+
+    Returns
+    -------
+    list
+        Parts of `tree`, in the order of the leaves of `like`.
+    """
     if is_leaf(like) or not isinstance(like, (dict, list, tuple)):
         return [tree]
     if isinstance(like, dict):
         if not isinstance(tree, dict) or tree.keys() != like.keys():
             raise ValueError(
-                f"expected a dict with the keys {sorted(map(str, like))}, got {_described(tree)}"
+                f"the tree must be a dict with the keys {sorted(map(str, like))}, got "
+                f"{_described(tree)}"
             )
         return [leaf for key in like for leaf in aligned(like[key], tree[key], is_leaf)]
     if not isinstance(tree, (list, tuple)) or len(tree) != len(like):
-        raise ValueError(f"expected {len(like)} parts, got {_described(tree)}")
+        raise ValueError(f"the tree must have {len(like)} parts, got {_described(tree)}")
     return [leaf for part, other in zip(like, tree) for leaf in aligned(part, other, is_leaf)]
 
 
@@ -42,8 +68,21 @@ def _described(tree: Any) -> str:
 def rebuilt(
     tree: Any, values: Iterable[Any], is_leaf: Callable[[Any], bool] = lambda value: False
 ) -> Any:
-    """A tree of the structure of `tree`, with `values` as its leaves."""
-    values = iter(values)  # which all parts take from
+    """Return a tree with the structure of `tree` and the leaves `values`.
+
+    Parameters
+    ----------
+    tree : object
+    values : iterable
+    is_leaf : callable, optional
+        Returns True for a dict, list or tuple that is a leaf.
+
+    Returns
+    -------
+    object
+        Tree with the structure of `tree`.
+    """
+    values = iter(values)  # shared by all parts
     if is_leaf(tree) or not isinstance(tree, (dict, list, tuple)):
         return next(values)
     if isinstance(tree, dict):

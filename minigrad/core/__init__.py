@@ -1,7 +1,12 @@
-"""The engine. Read modes, graph, tensor and op, about 1,000 lines; each says what a first reading
-can skip.
+"""Engine: tensors, recorded operations and the backward pass.
 
-Around them: `registry` declares ops, `forms` and `protocols` answer NumPy's functions,
-`changes` notes what is written in place, `nested` looks for tensors in lists and dicts, `creation`
-and `random` make new ones, `watch` lets a tool see every operation.
+Read modes, graph, tensor, caller and op first, about 1,000 lines. Each module names what a first
+reading can skip.
+
+- `registry` declares ops.
+- `forms` and `protocols` answer NumPy's functions.
+- `changes` detects arrays that were changed in place.
+- `nested` finds tensors in lists and dicts.
+- `creation` and `random` make tensors and random numbers.
+- `watch` is the base of tools that see every operation.
 """

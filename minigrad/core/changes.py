@@ -1,8 +1,8 @@
-"""Arrays changed in place, which a graph that saved them must not use.
+"""Detection of saved arrays that were changed in place.
 
-A view has changed if memory that it looks into has. So changes are noted for the array that owns
-the memory, as ranges of addresses with the time of the last change to each. One clock numbers nodes
-and changes alike.
+Changes are stored for the array that owns the memory, as ranges of addresses with the time of the
+last change to each range. A view has changed if its range of addresses overlaps a changed range.
+Nodes and changes are numbered by the same clock.
 """
 
 from __future__ import annotations
@@ -18,28 +18,26 @@ from numpy.lib.array_utils import byte_bounds
 from .errors import GradientError
 
 tick = itertools.count(1).__next__
-last = 0  # the time of the last change: older than a node, and nothing need be looked up for it
+last = 0  # the time of the last change; nodes that are newer need no check
 
 _changed: dict[int, tuple[weakref.ref[Any], dict[tuple[int, int], int]]] = {}
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
-    """The array whose memory a view looks into; itself, if it is none."""
+    """Return the array that owns the memory of `array`, which may be a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def _ranges(owner: np.ndarray) -> dict[tuple[int, int], int]:
-    """The changes noted for an array that owns its memory: addresses from where to where, and when."""
-    found = _changed.get(id(owner))
-    return found[1] if found is not None and found[0]() is owner else {}
+    """Return the changes of an array that owns its memory: {(start, end): time}."""
+    entry = _changed.get(id(owner))
+    return entry[1] if entry is not None and entry[0]() is owner else {}
 
 
 def mark_changed(array: np.ndarray) -> None:
-    """Note that `array` was changed in place: a graph that saved it, or a view of its memory, will
-    refuse.
-    """
+    """Mark `array` as changed in place, so that a graph that saved its memory raises an error."""
     global last
     owner = owner_of(array)
     key, ranges = id(owner), _ranges(owner)
@@ -49,14 +47,12 @@ def mark_changed(array: np.ndarray) -> None:
 
 
 def last_change(array: np.ndarray) -> int:
-    """The time of the last change that was noted for the memory of an array; 0 for none."""
+    """Return the time of the last change to the memory of an array, or 0."""
     return max(_ranges(owner_of(array)).values(), default=0)
 
 
 def check_unchanged(name: str, since: int, values: Iterable[Any]) -> None:
-    """A GradientError if any of the values that op `name` saved at the time `since` was changed
-    later.
-    """
+    """Raise a GradientError if a value that op `name` saved at time `since` was changed later."""
     for value in values:
         if isinstance(value, tuple):
             check_unchanged(name, since, value)

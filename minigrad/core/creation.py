@@ -1,15 +1,11 @@
-"""New tensors: of data, constants, ranges, random numbers. float64 unless `dtype` says otherwise,
-as in NumPy.
-"""
+"""Creation of tensors from data, constants, ranges and random numbers; float64 by default."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .device import device as checked_device
 from .errors import GradientError
 from .nested import needs_gradient, without_tensors
 from .random import default_generator
@@ -45,10 +41,25 @@ if TYPE_CHECKING:
 def tensor(
     data: Any, *, requires_grad: bool = False, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """A new tensor with a copy of `data`: of an array, a tensor with its gradient, or lists of them
-    and numbers.
+    """Return a tensor with a copy of `data`.
+
+    Parameters
+    ----------
+    data : array_like or Tensor
+        A tensor keeps its gradient. Lists may contain tensors and numbers.
+    requires_grad : bool
+        Record operations on the tensor.
+    dtype : dtype, optional
+        By default that of `data`.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        Leaf, or the result of `clone` if `data` requires gradients.
     """
-    _on_cpu(device)
+    on_cpu(device)
     if needs_gradient(data):
         if requires_grad:
             raise GradientError(
@@ -59,9 +70,11 @@ def tensor(
     return Tensor(np.array(without_tensors(data), dtype), requires_grad)
 
 
-def _on_cpu(device: Any) -> Any:
-    """None, or "cpu"; a ValueError for a device that is not there."""
-    return None if device is None else str(checked_device(device))
+def on_cpu(device: Any) -> Any:
+    """Return None or "cpu"; raise a ValueError for another device."""
+    if device is not None and str(device).partition(":")[0] != "cpu":
+        raise ValueError(f"device must be 'cpu', where everything is, got {str(device)!r}")
+    return None if device is None else "cpu"
 
 
 def _arrays_in(data: Any) -> list[Any]:
@@ -76,32 +89,83 @@ def _stacked(data: Any, dtype: Any) -> Any:
     return data if isinstance(data, (Tensor, np.ndarray)) else np.asarray(data, dtype)
 
 
-def ints(values: Sequence[Any]) -> tuple[Any, ...]:
-    """(2, 3), from f(2, 3), f((2, 3)), f([2, 3]) and f(array([2, 3])) alike."""
-    if len(values) == 1 and (isinstance(values[0], (tuple, list)) or np.ndim(values[0])):
-        return tuple(values[0])
-    return tuple(values)
+def ints(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return (2, 3) for the arguments of f(2, 3), f((2, 3)), f([2, 3]) and f(array([2, 3]))."""
+    if len(values) == 1 and not isinstance(values[0], int):
+        return tuple(values[0]) if np.ndim(values[0]) else values
+    return values
 
 
 def zeros(
     *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """Zeros, of a shape given as ints or one tuple."""
-    return Tensor(np.zeros(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor of zeros.
+
+    Parameters
+    ----------
+    *shape : int
+        Or one tuple.
+    dtype : dtype, optional
+        float64 by default.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
+    return Tensor(np.zeros(ints(shape), dtype, device=on_cpu(device)), requires_grad)
 
 
 def ones(
     *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """Ones, of a shape given as ints or one tuple."""
-    return Tensor(np.ones(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor of ones.
+
+    Parameters
+    ----------
+    *shape : int
+        Or one tuple.
+    dtype : dtype, optional
+        float64 by default.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
+    return Tensor(np.ones(ints(shape), dtype, device=on_cpu(device)), requires_grad)
 
 
 def empty(
     *shape: Any, dtype: Any = float, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """A tensor whose elements are not set, of a shape given as ints or one tuple."""
-    return Tensor(np.empty(ints(shape), dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor whose elements are not set.
+
+    Parameters
+    ----------
+    *shape : int
+        Or one tuple.
+    dtype : dtype, optional
+        float64 by default.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
+    return Tensor(np.empty(ints(shape), dtype, device=on_cpu(device)), requires_grad)
 
 
 def full(
@@ -112,15 +176,50 @@ def full(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """A tensor whose elements are all `fill_value`, of its dtype unless another is given."""
-    return Tensor(np.full(shape, fill_value, dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor whose elements are all `fill_value`.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Shape of the tensor.
+    fill_value : scalar
+    dtype : dtype, optional
+        By default that of `fill_value`.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
+    return Tensor(np.full(shape, fill_value, dtype, device=on_cpu(device)), requires_grad)
 
 
 def arange(
     *bounds: Any, dtype: Any = None, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """arange(stop), arange(start, stop) or arange(start, stop, step), as in NumPy."""
-    return Tensor(np.arange(*bounds, dtype=dtype, device=_on_cpu(device)), requires_grad)
+    """Return evenly spaced values, as `np.arange`.
+
+    Parameters
+    ----------
+    *bounds : number
+        stop, or start and stop, or start, stop and step.
+    dtype : dtype, optional
+        By default that of the bounds.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        Values start, start + step, ... below stop.
+    """
+    return Tensor(np.arange(*bounds, dtype=dtype, device=on_cpu(device)), requires_grad)
 
 
 def linspace(
@@ -132,8 +231,25 @@ def linspace(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """`num` numbers, evenly spaced from `start` to `stop` inclusive."""
-    _on_cpu(device)
+    """Return `num` evenly spaced values from `start` to `stop`, both included.
+
+    Parameters
+    ----------
+    start, stop : number or Tensor
+    num : int
+    dtype : dtype, optional
+        By default that of the bounds.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        Vector of `num` values.
+    """
+    on_cpu(device)
     if needs_gradient((start, stop)):
         return DISPATCH[np.linspace](start, stop, num, dtype=dtype)
     return Tensor(np.linspace(start, stop, num, dtype=dtype), requires_grad)
@@ -148,17 +264,36 @@ def eye(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """An (n, m) matrix (m = n unless given) with ones on its k-th diagonal."""
-    return Tensor(np.eye(n, m, k, dtype, device=_on_cpu(device)), requires_grad)
+    """Return a matrix with ones on a diagonal and zeros elsewhere.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    m : int, optional
+        Number of columns; `n` by default.
+    k : int
+        Index of the diagonal; positive above the main diagonal.
+    dtype : dtype, optional
+        float64 by default.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        Matrix of shape (n, m).
+    """
+    return Tensor(np.eye(n, m, k, dtype, device=on_cpu(device)), requires_grad)
 
 
 def _drawn(
     name: str, shape: Any, dtype: Any, generator: Generator | None, requires_grad: bool, device: Any
 ) -> Tensor:
-    """Random numbers of `dtype` from the generator's method `name`, drawn in it where the generator
-    can.
-    """
-    _on_cpu(device)
+    """Return random numbers from the generator's method `name`, drawn in `dtype` if it can."""
+    on_cpu(device)
     drawn = np.dtype(dtype) if np.dtype(dtype) in (np.float32, np.float64) else np.dtype(float)
     sample = getattr(default_generator(generator), name)(ints(shape), dtype=drawn)
     return Tensor(sample.astype(dtype, copy=False), requires_grad)
@@ -171,7 +306,26 @@ def rand(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """Uniform random numbers in [0, 1)."""
+    """Return uniform random numbers from [0, 1).
+
+    Parameters
+    ----------
+    *shape : int
+        Or one tuple.
+    dtype : dtype, optional
+        float64 by default.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
     return _drawn("random", shape, dtype, generator, requires_grad, device)
 
 
@@ -182,7 +336,26 @@ def randn(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """Normal random numbers, of mean 0 and standard deviation 1."""
+    """Return normal random numbers with mean 0 and standard deviation 1.
+
+    Parameters
+    ----------
+    *shape : int
+        Or one tuple.
+    dtype : dtype, optional
+        float64 by default.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of this shape.
+    """
     return _drawn("standard_normal", shape, dtype, generator, requires_grad, device)
 
 
@@ -195,22 +368,70 @@ def randint(
     generator: Generator | None = None,
     device: Any = None,
 ) -> Tensor:
-    """Random integers from `low` to `high` - 1."""
-    _on_cpu(device)
+    """Return random integers from `low` to `high` - 1.
+
+    Parameters
+    ----------
+    low, high : int
+    size : int or tuple of int
+        Shape; a scalar by default.
+    dtype : dtype, optional
+        int64 by default.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of shape `size`.
+    """
+    on_cpu(device)
     return Tensor(default_generator(generator).integers(low, high, size, dtype))
 
 
 def randperm(
     n: int, *, dtype: Any = np.int64, generator: Generator | None = None, device: Any = None
 ) -> Tensor:
-    """The integers from 0 to n - 1 in random order."""
-    _on_cpu(device)
+    """Return the integers from 0 to n - 1 in random order.
+
+    Parameters
+    ----------
+    n : int
+    dtype : dtype, optional
+        int64 by default.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        Vector of n integers.
+    """
+    on_cpu(device)
     return Tensor(default_generator(generator).permutation(n).astype(dtype))
 
 
 def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` itself where it is a tensor, one that shares the memory of an array, or a new one."""
-    _on_cpu(device)
+    """Return `data` as a tensor, without a copy if possible.
+
+    Parameters
+    ----------
+    data : array_like or Tensor
+    dtype : dtype, optional
+        By default that of `data`.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        `data` itself, or a tensor that shares its memory if possible.
+    """
+    on_cpu(device)
     if isinstance(data, Tensor):
         return data if dtype is None or data.dtype == dtype else data.astype(dtype)
     return (
@@ -221,38 +442,117 @@ def as_tensor(data: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor that shares the memory of `array`."""
+    """Return a tensor that shares the memory of `array`.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    Tensor
+        Leaf that requires no gradient.
+    """
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy: expected an ndarray, got a {type(array).__name__}")
+        raise TypeError(f"from_numpy: array must be an ndarray, got a {type(array).__name__}")
     return Tensor(array)
 
 
 def zeros_like(
     x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """Zeros, of the shape and (unless given) the dtype of x."""
-    return Tensor(np.zeros_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
+    """Return zeros with the shape and dtype of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    dtype : dtype, optional
+        Instead of that of `x`.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
+    return Tensor(np.zeros_like(unwrap(x), dtype, device=on_cpu(device)), requires_grad)
 
 
 def ones_like(
     x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """Ones, of the shape and (unless given) the dtype of x."""
-    return Tensor(np.ones_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
+    """Return ones with the shape and dtype of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    dtype : dtype, optional
+        Instead of that of `x`.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
+    return Tensor(np.ones_like(unwrap(x), dtype, device=on_cpu(device)), requires_grad)
 
 
 def empty_like(
     x: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """A tensor whose elements are not set, of the shape and (unless given) the dtype of x."""
-    return Tensor(np.empty_like(unwrap(x), dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor with the shape and dtype of `x` whose elements are not set.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    dtype : dtype, optional
+        Instead of that of `x`.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
+    return Tensor(np.empty_like(unwrap(x), dtype, device=on_cpu(device)), requires_grad)
 
 
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, *, requires_grad: bool = False, device: Any = None
 ) -> Tensor:
-    """`fill_value` in the shape and (unless given) the dtype of x."""
-    return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=_on_cpu(device)), requires_grad)
+    """Return a tensor of `fill_value` with the shape and dtype of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    fill_value : scalar
+    dtype : dtype, optional
+        Instead of that of `x`.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
+    return Tensor(np.full_like(unwrap(x), fill_value, dtype, device=on_cpu(device)), requires_grad)
 
 
 def rand_like(
@@ -263,7 +563,26 @@ def rand_like(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """Uniform random numbers in [0, 1), of the shape and (unless given) the dtype of x."""
+    """Return uniform random numbers from [0, 1) with the shape and dtype of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    dtype : dtype, optional
+        Instead of that of `x`.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
     return _drawn("random", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device)
 
 
@@ -275,7 +594,26 @@ def randn_like(
     requires_grad: bool = False,
     device: Any = None,
 ) -> Tensor:
-    """Normal random numbers, of the shape and (unless given) the dtype of x."""
+    """Return normal random numbers with the shape and dtype of `x`.
+
+    Parameters
+    ----------
+    x : array_like
+        Gives the shape and the dtype.
+    dtype : dtype, optional
+        Instead of that of `x`.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+    requires_grad : bool
+        Record operations on the tensor.
+    device : str, optional
+        "cpu".
+
+    Returns
+    -------
+    Tensor
+        New tensor of the shape of `x`.
+    """
     return _drawn(
         "standard_normal", np.shape(x), dtype or unwrap(x).dtype, generator, requires_grad, device
     )

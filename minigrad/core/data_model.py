@@ -1,4 +1,4 @@
-"""What Python asks of a Tensor: to be shown, counted, converted to numbers, copied and pickled."""
+"""Python's protocols for Tensor: representation, iteration, conversion, copies, pickling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .modes import MODE
 
 
 class DataModel(Methods):
-    """The base of Tensor that has the methods which Python itself calls."""
+    """Base of Tensor with the methods that Python itself calls."""
 
     __slots__ = ()
 
@@ -34,7 +34,8 @@ class DataModel(Methods):
     def _repr_html_(self) -> str:
         from html import escape  # wanted in notebooks alone
 
-        return f"<pre>{escape(repr(self))}</pre><small>{' × '.join(map(str, self._array.shape)) or 'scalar'}</small>"
+        shape = " × ".join(map(str, self._array.shape)) or "scalar"
+        return f"<pre>{escape(repr(self))}</pre><small>{shape}</small>"
 
     def __format__(self, spec: str) -> str:
         return (
@@ -69,17 +70,13 @@ class DataModel(Methods):
         return complex(self._number("complex"))
 
     def _number(self: Any, kind: str) -> Any:
-        """The value of one element, where Python or NumPy asks for it; no gradient follows a
-        number.
-        """
+        """Return the value of one element as a number, which has no gradient."""
         mode = MODE.get()
         if self._node is not None and mode.traced and mode.record:
             raise GradientError(
                 f"{kind}() of a tensor inside a function that is being differentiated would lose "
-                "its gradient; "
-                "collect such values with np.stack([...]), in place of writing them into an "
-                "array, or take "
-                ".item() where a plain number is meant"
+                "its gradient; collect such values with np.stack([...]), in place of writing them "
+                "into an array, or take .item() where a plain number is meant"
             )
         if self._node is not None and mode.record:
             warnings.warn(
@@ -96,7 +93,7 @@ class DataModel(Methods):
         return id(self)
 
     def __copy__(self: Any) -> Any:
-        """Return a tensor with the same array and the same place in the graph."""
+        """Return a tensor with the same array and the same node."""
         if self.is_leaf:
             return type(self)(self._array, self.requires_grad)
         copy = object.__new__(type(self))

@@ -1,19 +1,19 @@
-"""The exceptions that are minigrad's own."""
+"""Exceptions of minigrad."""
 
 __all__ = ["GradientError", "AnomalyError", "GradcheckError", "MissingExtraError"]
 
 
 class GradientError(RuntimeError):
-    """The graph cannot give the gradient that was asked for: freed, changed, or never recorded."""
+    """Error for a gradient that the graph cannot give: it is freed, changed, or not recorded."""
 
 
 class AnomalyError(FloatingPointError):
-    """Raised inside `detect_anomaly()` at the first NaN or Inf; names the operation and the line."""
+    """Error of `detect_anomaly()` for the first NaN or Inf, with the operation and the line."""
 
 
 class GradcheckError(AssertionError):
-    """A gradient differs from its numerical truth; the message says where and by how much."""
+    """Error for a gradient that differs from its numerical derivative."""
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is missing; the message names the packages to install."""
+    """Error for a missing optional dependency, with the packages to install."""

@@ -1,9 +1,9 @@
-"""One layer between the ways to call a function: NumPy's signatures outside, ours inside.
+"""NumPy's argument forms: one layer between NumPy's signatures and ours.
 
-`np.flip(m=t, axis=-1)` arrives with the words of NumPy. A `Form` gives the operands to our function
-by position and the options by NumPy's names, leaves out what stands at NumPy's default, and refuses
-by name what our function does not know. Where no argument needs a gradient, NumPy itself computes,
-so that each form it takes is taken, and each that it refuses is refused in its words.
+`np.flip(m=t, axis=-1)` uses NumPy's argument names. A `Form` passes the operands to our function by
+position and the options by NumPy's names. It leaves out options that have NumPy's default, and
+refuses options that our function does not have. If no argument needs a gradient, NumPy itself
+computes the result, so all of its forms work.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ from typing import Any
 import numpy as np
 
 from .changes import mark_changed
-from .modes import MODE
+from .modes import MODE, VMAPPED
 from .nested import as_tensors, needs_gradient, numpy_name, on_arrays, refusal, without_tensors
-from .tensor import DISPATCH, Tensor, unwrap
+from .tensor import DISPATCH, unwrap
 
-# -- NumPy
-# -------------------------------------------------------------------------------------------
-
-IN_C: dict[Any, Callable[..., Any]] = {  # functions whose signature NumPy before 2.4 does not tell
+IN_C: dict[Any, Callable[..., Any]] = {  # functions without a signature before NumPy 2.4
     np.where: lambda condition, x=None, y=None, /: ...,
     np.concatenate: lambda arrays, /, axis=0, out=None, *, dtype=None, casting="same_kind": ...,
     np.dot: lambda a, b, out=None: ...,
@@ -31,150 +28,120 @@ IN_C: dict[Any, Callable[..., Any]] = {  # functions whose signature NumPy befor
     np.inner: lambda a, b, /: ...,
     np.bincount: lambda x, /, weights=None, minlength=0: ...,
 }
-_ABSENT = object()
 _HINTS = {"subok", "overwrite_input"}  # allow NumPy what a tensor never does
-_ARRAYS = {
-    np.atleast_1d,
-    np.atleast_2d,
-    np.atleast_3d,
-}  # asked for an array, as SciPy does before it hands one to C
+_CONVERTERS = {np.atleast_1d, np.atleast_2d, np.atleast_3d}  # SciPy passes their results to C
 
 
 def signature(numpy: Any) -> inspect.Signature:
-    """The parameters of a NumPy function."""
+    """Return the signature of a NumPy function."""
     return inspect.signature(IN_C.get(numpy, numpy))
 
 
 class Form:
-    """Answers a NumPy function for tensors, by way of our function `ours`."""
+    """Function that answers a NumPy function for tensors by our function `function`."""
 
-    def __init__(self, numpy: Any, ours: Callable[..., Any]) -> None:
+    def __init__(self, numpy: Any, function: Callable[..., Any]) -> None:
         self.numpy = numpy
-        self.ours = ours
+        self.function = function
 
     @functools.cached_property
-    def _theirs(self) -> dict[str, Any]:
+    def _defaults(self) -> dict[str, Any]:
         """NumPy's parameters and their defaults, in order."""
         parameters = signature(self.numpy).parameters.values()
         return {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
 
     @functools.cached_property
-    def _own(self) -> tuple[int, frozenset[str], bool]:
-        """How many operands ours takes by position, which options, and whether it takes any number
-        of operands.
-        """
-        parameters = inspect.signature(self.ours).parameters.values()
-        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        operands = [
-            p
-            for p in parameters
-            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
+    def _accepted(self) -> tuple[int | None, frozenset[str]]:
+        """Count the operands of `function`, None for any number, and list its options."""
+        parameters = inspect.signature(self.function).parameters.values()
+        kinds = {p.kind for p in parameters}
         names = {p.name for p in parameters}
-        if any(p.kind is p.VAR_KEYWORD for p in parameters):  # what it hands on to another function
-            names |= self._theirs.keys() - {"out"}
-        return len(operands), frozenset(names), variadic
+        if inspect.Parameter.VAR_KEYWORD in kinds:  # passed on to another function
+            names |= self._defaults.keys() - {"out"}
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            return None, frozenset(names)
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        count = sum(p.default is p.empty and p.kind in by_position for p in parameters)
+        return count, frozenset(names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if (
-            MODE.get().watch is None
-            and not needs_gradient(args)
-            and not (kwargs and needs_gradient(kwargs))
-        ):
+        """Call `function` if a gradient is needed or operations are watched, otherwise `numpy`."""
+        is_plain = MODE.get().watch is None and not VMAPPED.get()
+        if is_plain and not needs_gradient(args) and not needs_gradient(kwargs):
             result = on_arrays(self.numpy, args, kwargs)
             if self._writes and (kwargs or len(args) > 1):
                 self._note_writes(args, kwargs)
-            return result if self.numpy in _ARRAYS else as_tensors(result)
-        arity, takes, variadic = self._own
-        if variadic:
-            return self.ours(*args, **self._known(kwargs, takes))
-        given = dict(zip(self._theirs, args))
-        given.update(kwargs)
-        if (
-            given.get("dtype") is not None and np.dtype(given["dtype"]).kind in "iub"
-        ):  # integers have no gradient
+            return result if self.numpy in _CONVERTERS else as_tensors(result)
+        count, names = self._accepted
+        if count is None:
+            return self.function(*args, **self._options(kwargs, names))
+        values = dict(zip(self._defaults, args)) | kwargs
+        dtype = values.get("dtype")
+        if dtype is not None and np.dtype(dtype).kind in "iub":  # integers have no gradient
             return as_tensors(on_arrays(self.numpy, args, kwargs))
-        operands = [given.pop(name) for name in list(self._theirs)[:arity] if name in given]
-        return self.ours(*operands, **self._known(given, takes))
+        operands = [values.pop(name) for name in list(self._defaults)[:count] if name in values]
+        return self.function(*operands, **self._options(values, names))
 
     @functools.cached_property
     def _writes(self) -> bool:
-        """Whether NumPy's function may write into one of its arguments."""
-        return bool(self._theirs.keys() & {"out", "overwrite_input"}) or self.numpy is np.nan_to_num
+        """True if NumPy's function can write into one of its arguments."""
+        writing = self._defaults.keys() & {"out", "overwrite_input"}
+        return bool(writing) or self.numpy is np.nan_to_num
 
     def _note_writes(self, args: Any, kwargs: dict[str, Any]) -> None:
-        """Let graphs notice what NumPy wrote into."""
-        given = dict(zip(self._theirs, args)) | kwargs
-        written = [given.get("out")]
-        if given.get("overwrite_input") or (
-            self.numpy is np.nan_to_num and not given.get("copy", True)
-        ):
-            written.append(unwrap(given[next(iter(self._theirs))]))
+        """Mark the arrays that NumPy wrote into as changed."""
+        values = dict(zip(self._defaults, args)) | kwargs
+        written = [values.get("out")]
+        in_place = self.numpy is np.nan_to_num and not values.get("copy", True)
+        if values.get("overwrite_input") or in_place:
+            written.append(unwrap(values[next(iter(self._defaults))]))
         for array in written:
             if isinstance(array, np.ndarray):
                 mark_changed(array)
 
-    def _known(self, given: dict[str, Any], takes: frozenset[str]) -> dict[str, Any]:
-        """The options that say something; a TypeError for one that ours does not know."""
+    def _options(self, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+        """Return options that differ from NumPy's defaults; refuse one that is not in `names`."""
         options = {}
-        for name, value in given.items():
-            if (
-                name in _HINTS
-                or _is(value, self._theirs.get(name, _ABSENT))
-                or (name == "out" and value is None)
-            ):
+        for name, value in values.items():
+            is_default = name in self._defaults and _same(value, self._defaults[name])
+            if name in _HINTS or is_default or (name == "out" and value is None):
                 continue
-            if name not in takes:
+            if name not in names:
                 raise TypeError(refusal(numpy_name(self.numpy), name, value))
             options[name] = value if needs_gradient(value) else without_tensors(value)
         return options
 
 
-def _is(value: Any, default: Any) -> bool:
+def _same(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default) and isinstance(value, (str, int, float)) and value == default
     )
 
 
-def ufunc_form(
-    function: Callable[..., Tensor], ufunc: np.ufunc, inputs: Any, options: dict[str, Any]
-) -> Any:
-    """A ufunc that was given options, such as `where=` and `dtype=`, with at least one tensor that
-    needs a gradient.
-    """
+def check_ufunc_options(ufunc: np.ufunc, options: dict[str, Any]) -> None:
+    """Raise a TypeError for options of a ufunc that have no derivative."""
     name = f"np.{ufunc.__name__}"
-    dtype = options.pop("dtype", None)
     for option, value in options.items():
         if option == "where" and value is not True:
             raise TypeError(
                 f"{name}: where= leaves elements unset, which have no gradient; write "
-                f"np.where(mask, np.{ufunc.__name__}(np.where(mask, x, 1)), other)"
+                f"np.where(mask, {name}(np.where(mask, x, 1)), other)"
             )
-        if option not in ("where", "order", "casting", "subok"):
+        if option == "dtype" and value is not None:
+            raise TypeError(
+                f"{name}: dtype= has no rule for tensors that require gradients; write x.astype "
+                "for the operands"
+            )
+        if option not in ("where", "dtype", "order", "casting", "subok"):
             raise TypeError(refusal(name, option, value))
-    if dtype is None:
-        return function(*inputs)
-    plain: list[Any] = [
-        x if type(x) in (int, float, complex) else np.asarray(unwrap(x)) for x in inputs
-    ]
-    like = [np.empty((1,) * x.ndim, x.dtype) if np.ndim(x) else x for x in plain]
-    ufunc(*like, **options, dtype=dtype)  # may it?
-    kinds = (*[getattr(x, "dtype", type(x)) for x in plain], *[None] * ufunc.nout)
-    signature = (None,) * ufunc.nin + (np.dtype(dtype),) * ufunc.nout
-    loop = ufunc.resolve_dtypes(
-        kinds, signature=signature, casting="unsafe"
-    )  # an exponent stays an integer
-    return function(
-        *[x.astype(d) if isinstance(x, Tensor) else np.asarray(x, d) for x, d in zip(inputs, loop)]
-    )
 
 
 def numpy_form(*numpy: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Let a function with NumPy's parameter names answer these NumPy functions."""
+    """Let a function with NumPy's parameter names answer the functions `numpy`."""
 
-    def declare(ours: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         for f in numpy:
-            DISPATCH[f] = Form(f, ours)
-        return ours
+            DISPATCH[f] = Form(f, function)
+        return function
 
     return declare

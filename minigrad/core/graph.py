@@ -1,12 +1,12 @@
-"""The graph, and the walk back through it.
+"""Graph of recorded operations, and the backward pass through it.
 
-Every recorded operation leaves one `Node`. A node points only backwards, at the nodes of its
-operands, so a graph has no reference cycles and is freed the moment its last result is. Nothing in
-this file knows `Tensor`, or any particular operation.
+Each recorded operation leaves one `Node`. A node refers only to the nodes of its operands, so a
+graph has no reference cycles and is freed together with its last result. This file depends on no
+operation and not on `Tensor`.
 
-On a first reading: `Node`, `topological`, and of `Backward` the methods `run`, `_walk` and
-`_parts`. That is all of reverse-mode differentiation. The rest can wait: hooks; gradients of
-gradients (`create_graph`); and the buffers in which an optimizer wants its gradients.
+On a first reading: `Node`, `topological`, and the methods `run` and `_walk` of `Backward`. They are
+all of reverse-mode differentiation. `_rule_results` handles what is beyond the plain case:
+gradients of gradients, target nodes, tools that watch, rules for all operands of a kernel.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from . import changes
+from .batched import EXAMPLES, BatchedShape
 from .changes import tick
 from .errors import GradientError
-from .modes import MODE
+from .modes import MODE, VMAPPED
 
 ndarray = np.ndarray
 _by_seq = attrgetter("seq")
@@ -31,20 +32,32 @@ Edge = tuple["Node", Callable[..., Any], tuple[Any, ...]]
 
 
 class Node:
-    """One recorded operation, or (with `op is None`) a leaf that collects a gradient.
+    """Node of the graph: a recorded operation, or a leaf that collects a gradient.
 
-    `edges` holds, for each operand that wants a gradient, its node, the rule that computes the
-    gradient, and the values that this rule reads; nothing else is saved. It is None once the graph
-    is freed. `inputs` has the node of every operand, or None, in order. Nodes are numbered as they
-    are made, so that sorting by `seq` sorts a graph topologically.
+    Attributes
+    ----------
+    seq : int
+        Nodes are numbered as they are made, so sorting by `seq` sorts a graph topologically.
+    op : Op or None
+        None for a leaf.
+    edges : sequence of (Node, rule, values), or None
+        For each operand that needs a gradient: its node, the rule that computes its gradient, and
+        the values that the rule reads. Nothing else is saved. None after the graph was freed.
+    inputs : tuple of (Node or None)
+        The node of every operand, in order.
+    shape, dtype
+        Shape and dtype of the result and of its gradient.
+    notes : Notes or None
+    grad : ndarray or None
+        The collected gradient; a Tensor after a backward pass with `create_graph`.
     """
 
     __slots__ = ("seq", "op", "edges", "inputs", "shape", "dtype", "notes", "grad", "__weakref__")
 
-    edges: tuple[Edge, ...] | None
+    edges: Sequence[Edge] | None
 
     def __init__(
-        self, op: Any, edges: tuple[Edge, ...], inputs: tuple[Node | None, ...], y: ndarray
+        self, op: Any, edges: Sequence[Edge], inputs: tuple[Node | None, ...], y: ndarray
     ) -> None:
         self.seq = tick()
         self.op = op
@@ -53,53 +66,65 @@ class Node:
         self.shape = y.shape
         self.dtype = y.dtype
         self.notes: Notes | None = None
-        self.grad: Any = None  # an ndarray, or after create_graph a Tensor
+        self.grad: Any = None
 
 
 class Notes:
-    """What few nodes have: gradient hooks, the wish to keep the gradient, the line that made it."""
+    """Attributes that few nodes have.
 
-    __slots__ = ("hooks", "retain", "grad_buffer", "shown", "writer", "line", "checksum")
+    Attributes
+    ----------
+    hooks : dict of int to callable
+        Called with the complete gradient of the node.
+    retain : bool
+        Collect the gradient of a node that is not a leaf.
+    grad_buffer : ndarray or None
+        Array in which an optimizer wants the gradient of a leaf.
+    shown : bool
+        The gradient in `grad_buffer` was returned to a caller, so a graph may have saved it.
+    line : str or None
+        Line of the caller's code that made the node, if anomalies are detected.
+    checksum : int or None
+        Checksum of the saved arrays, if anomalies are detected.
+    """
+
+    __slots__ = ("hooks", "retain", "grad_buffer", "shown", "line", "checksum")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.retain = False
-        self.grad_buffer: ndarray | None = None  # where an optimizer wants a leaf's gradient to be
-        # whether the gradient in that buffer was handed out, so that a graph may have saved it
+        self.grad_buffer: ndarray | None = None
         self.shown = False
-        self.writer: Backward | None = None  # the walk that may write there
         self.line: str | None = None
         self.checksum: int | None = None
 
 
 def notes_of(node: Node) -> Notes:
-    """The notes of a node, made on first use."""
+    """Return the notes of a node, made on first use."""
     if node.notes is None:
         node.notes = Notes()
     return node.notes
 
 
-# -- backward --------------------------------------------------------------------------------------
+# -- backward
 
 
 def topological(roots: Sequence[Node]) -> list[Node]:
-    """Every node that the roots depend on, oldest first."""
-    seen = set(roots)
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
+    """Return all nodes that the roots depend on, oldest first."""
+    order = list(dict.fromkeys(roots))
+    seen = set(order)
+    for node in order:  # which grows
         if node.edges is None:
             raise GradientError(
                 f"{node.op.name}: the graph is freed; pass retain_graph=True to the first "
-                "backward pass "
-                "to walk it again"
+                "backward pass to walk it again"
             )
-        for edge in node.edges:
-            parent = edge[0]
+        for parent, _, _ in node.edges:
             if parent not in seen:
                 seen.add(parent)
-                stack.append(parent)
-    return sorted(seen, key=_by_seq)
+                order.append(parent)
+    order.sort(key=_by_seq)
+    return order
 
 
 def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
@@ -113,17 +138,28 @@ def _leading_to(targets: set[Node], order: list[Node]) -> set[Node]:
 def unbroadcast(c: Any, shape: tuple[int, ...]) -> Any:
     """Sum a gradient over the axes along which its operand of shape `shape` was broadcast."""
     extra = c.ndim - len(shape)
-    axes = tuple(
-        i for i in range(c.ndim) if i < extra or (shape[i - extra] == 1 and c.shape[i] != 1)
-    )
-    return c.sum(axis=axes, keepdims=True).reshape(shape)
+    axes = [i for i, n in enumerate(c.shape) if i < extra or (shape[i - extra] == 1 and n != 1)]
+    c = c.sum(axis=tuple(axes), keepdims=True)
+    return c.reshape(shape) if extra else c
 
 
 class Backward:
-    """One walk back through the graph.
+    """Backward pass through a graph.
 
-    In an ordinary pass the rules see ndarrays and nothing is recorded. With `create_graph` they see
-    Tensors, through which the same formulas record themselves. `lift(array, node)` makes a Tensor.
+    Rules are given ndarrays, and nothing is recorded. With `create_graph` they are given Tensors,
+    and record themselves.
+
+    Parameters
+    ----------
+    lift : callable
+        `lift(array, node)` makes a Tensor.
+    retain_graph : bool
+        Keep the edges of nodes, for another backward pass.
+    create_graph : bool
+        Record the gradients; implies `retain_graph`.
+    batched : bool
+        The seeds are batches of gradients. Otherwise only examples of `vmap` are batched. Outside
+        of it, the gradient of an operand that they share is the sum over them.
     """
 
     def __init__(
@@ -131,24 +167,30 @@ class Backward:
         lift: Callable[[Any, Node | None], Any],
         retain_graph: bool,
         create_graph: bool,
+        batched: bool = False,
     ) -> None:
         self.lift = lift
         self.retain_graph = retain_graph or create_graph
         self.create_graph = create_graph
         self.watch = MODE.get().watch
+        self.keeps_examples = batched or VMAPPED.get()
         self.targets: set[Node] = set()
-        self.useful: set[Node] | None = None  # with targets: the nodes that lead to one
-        self.found: dict[Node, Any] = {}
-        self.writing: list[Notes] = []  # of leaves whose buffers this walk has taken
+        self.useful: set[Node] | None = None  # with targets: the nodes that lead to a target
+        self.gradients: dict[Node, Any] = {}
 
     def run(
         self, roots: Sequence[Node], seeds: Sequence[Any], targets: Sequence[Node] | None = None
     ) -> dict[Node, Any]:
-        """Send the gradients `seeds` of `roots` back.
+        """Propagate the gradients `seeds` of `roots` to the leaves, or to `targets`.
 
-        Without `targets`, gradients are added into the `grad` of every leaf. With them, the
-        gradients of exactly these nodes are returned, and no `grad` changes.
+        Without `targets`, gradients are added into the `grad` of each leaf. With `targets`, the
+        gradients of these nodes are returned, and no `grad` changes.
         """
+        if targets is None and VMAPPED.get():
+            raise GradientError(
+                "backward: it must not be called inside vmap, whose examples have gradients of "
+                "their own; return them by grad"
+            )
         order = topological(roots)
         if targets is not None:
             self.targets = set(targets)
@@ -157,49 +199,43 @@ class Backward:
         grads: dict[Node, Any] = {}
         for node, seed in zip(roots, seeds):
             grads[node] = grads[node] + seed if node in grads else seed
-        try:
-            self._walk(order, grads)
-        finally:
-            for notes in self.writing:
-                notes.writer = None
-        return self.found
+        self._walk(order, grads)
+        return self.gradients
 
     def _walk(self, order: list[Node], grads: dict[Node, Any]) -> None:
-        """From the results down to the leaves: `grads` has what came together so far, for nodes not
-        yet met.
+        """Visit nodes from the last to the first, and add up the gradients of their operands.
 
-        The first gradient that reaches a node is taken as it is, the second makes a sum of the two,
-        and later ones are added into that. `owned` has the nodes whose entry is ours alone to add
-        into.
+        `grads` contains the gradients of nodes that are not yet visited. The first gradient of a
+        node is taken without a copy, the second makes a new array with the sum, and later ones are
+        added into it. `owned` contains the nodes whose array in `grads` may be written to.
         """
-        collects, numeric = self.useful is None, not self.create_graph
+        numeric, retain = not self.create_graph, self.retain_graph
+        plain = numeric and self.useful is None and self.watch is None
         owned: set[Node] = set()
         while order:
             node = order.pop()
             g = grads.pop(node, None)
             if g is None:
                 continue
-            notes = node.notes
-            if (notes is not None and (notes.hooks or notes.retain)) or node in self.targets:
-                g = self._notice(node, g)
-                owned.discard(node)
+            if node.notes is not None or self.targets:
+                g = self._notice(node, g, owned)
             if node.op is None:
-                if collects:
+                if self.useful is None:
                     self._collect(node, g, node in owned)
                 continue
-            parts = self._parts(node, g, grads)
-            if not self.retain_graph:
+            if plain and not node.op.joint and changes.last < node.seq:
+                edges: Any = node.edges
+            else:
+                edges = [(parent, _given, (c,)) for parent, c in self._rule_results(node, g)]
+            if not retain:
                 node.edges = None
                 node.inputs = ()
-            for parent, c in parts:
-                if (
-                    c is None
-                    or parent is None
-                    or (self.useful is not None and parent not in self.useful)
-                ):
-                    continue
+            for parent, rule, args in edges:
+                c = rule(g, *args)
                 if type(c) is not ndarray:
-                    c = self._coerced(c)
+                    if c is None:
+                        continue
+                    c = self._coerced(c, parent)
                 if c.shape != parent.shape:
                     c = unbroadcast(c, parent.shape)
                 if c.dtype is not parent.dtype:
@@ -207,83 +243,51 @@ class Backward:
                 total = grads.get(parent)
                 if total is None:
                     grads[parent] = c
-                    if (
-                        parent.op is None
-                        and numeric
-                        and c is not g
-                        and (c.base is None or c is _grad_buffer(parent))
-                    ):
+                    if parent.op is None and numeric and c is not g and c.base is None:
                         owned.add(parent)  # a new array, which a leaf may keep as its gradient
-                elif parent in owned:
+                elif parent in owned and type(c) is ndarray:
                     np.add(total, c, out=total)
                 else:
-                    grads[parent] = self._coerced(total + c)
+                    grads[parent] = self._coerced(total + c, parent)
                     if numeric:
                         owned.add(parent)
-            del parts
-            g = c = total = None  # nothing outlives its use
+            g = c = total = edges = args = None  # so that no array outlives its use
 
-    def _parts(self, node: Node, g: Any, grads: dict[Node, Any]) -> list[tuple[Node | None, Any]]:
-        """What the rules of a node make of its gradient `g`: a part for each operand that wants
-        one.
-        """
-        op = node.op
-        parts: list[tuple[Node | None, Any]] = []
+    def _rule_results(self, node: Node, g: Any) -> list[tuple[Node, Any]]:
+        """Run the rules of a node on its gradient `g`, in other than the plain case of `_walk`."""
+        op, useful = node.op, self.useful
+        results: list[tuple[Any, Any]] = []
         for parent, rule, args in node.edges or ():
-            if self.useful is not None and parent not in self.useful and not op.joint:
+            if useful is not None and parent not in useful and not op.joint:
                 continue
             if changes.last > node.seq:
                 changes.check_unchanged(op.name, node.seq, args)
             if self.create_graph:
-                args = tuple(
-                    [
-                        self._tied(value, origin)
-                        for value, origin in zip(args, op.origins(rule, node))
-                    ]
-                )
+                origins = op.origins(rule, node)
+                args = tuple([self._tied(value, origin) for value, origin in zip(args, origins)])
                 rule = op.through_tensors(rule, node)
-            elif op.fills_buffers:
-                args = (*args, self._grad_buffers(node, grads))
             c = rule(g, *args) if self.watch is None else self.watch.backward(node, rule, g, args)
-            if op.joint:  # one rule answers for all operands
-                return list(zip(node.inputs, c))
-            parts.append((parent, c))
-        return parts
-
-    def _grad_buffers(self, node: Node, grads: dict[Node, Any]) -> list[ndarray | None]:
-        """For each operand, where its gradient may be computed: the buffer of a leaf that has no
-        gradient yet.
-        """
-        buffers: list[ndarray | None] = []
-        for leaf in node.inputs:
-            buffer = (
-                None
-                if leaf is None or leaf in grads or self.useful is not None
-                else _grad_buffer(leaf)
-            )
-            if buffer is not None:
-                with _collecting:
-                    notes = notes_of(leaf)  # type: ignore[arg-type]
-                    whole = (
-                        node.inputs.count(leaf) == 1 and not notes.hooks
-                    )  # this is all of it, and nobody looks
-                    if whole and leaf.grad is None and notes.writer is None:  # type: ignore[union-attr]
-                        notes.writer = self
-                        self.writing.append(notes)
-                    else:
-                        buffer = None
-            buffers.append(buffer)
-        return buffers
+            if op.joint:  # one rule returns the gradients of all operands
+                results = list(zip(node.inputs, c))
+                break
+            results.append((parent, c))
+        return [
+            (parent, c)
+            for parent, c in results
+            if parent is not None and (useful is None or parent in useful)
+        ]
 
     def _tied(self, value: Any, origin: Any) -> Any:
-        """A saved value as a Tensor of the node it came from (`origin`: a node, a tuple of them, or
-        None).
-        """
+        """Return a saved value as a Tensor of the node, or tuple of nodes, that it came from."""
         if isinstance(origin, tuple):
             return tuple(self._tied(v, o) for v, o in zip(value, origin))
         return value if origin is None else self.lift(value, origin)
 
-    def _coerced(self, c: Any) -> Any:
+    def _coerced(self, c: Any, parent: Node) -> Any:
+        """Return a gradient of `parent` as an ndarray, or as a Tensor with `create_graph`."""
+        if type(getattr(c, "shape", None)) is BatchedShape:
+            is_shared = not self.keeps_examples and type(parent.shape) is not BatchedShape
+            return c.sum(axis=EXAMPLES) if is_shared else c  # all examples use a shared operand
         if self.create_graph:
             return (
                 self.lift(np.asarray(c), None)
@@ -292,57 +296,56 @@ class Backward:
             )
         return np.asarray(c)
 
-    def _notice(self, node: Node, g: Any) -> Any:
-        """Run the hooks of a node, keep its gradient where that was asked for, and pass it on."""
-        if node.notes is not None:
-            for hook in list(node.notes.hooks.values()):
+    def _notice(self, node: Node, g: Any, owned: set[Node]) -> Any:
+        """Run the hooks of a node, keep its gradient if that is wanted, and return its gradient."""
+        notes = node.notes
+        if notes is not None and (notes.hooks or notes.retain):
+            owned.discard(node)
+            for hook in list(notes.hooks.values()):
                 answer = hook(g if self.create_graph else self.lift(g, None))
                 if answer is not None:
                     g = self._replacement(node, answer)
-            if node.notes.retain and node.op is not None and self.useful is None:
+            if notes.retain and node.op is not None and self.useful is None:
                 self._collect(node, g, False)
         if node in self.targets:
-            self.found[node] = g if self.create_graph else self.lift(g, None)
+            owned.discard(node)
+            self.gradients[node] = g if self.create_graph else self.lift(g, None)
         return g
 
     def _replacement(self, node: Node, answer: Any) -> Any:
         if getattr(answer, "shape", None) != node.shape or answer.dtype != node.dtype:
             raise GradientError(
-                f"a gradient hook returned {kind_of(answer)} in place of a gradient of shape "
-                f"{node.shape} and "
-                f"dtype {node.dtype}"
+                f"a gradient hook must return a gradient of shape {node.shape} and dtype "
+                f"{node.dtype}, got {kind_of(answer)}"
             )
         return answer if self.create_graph else np.asarray(answer)
 
-    def _collect(self, node: Node, g: Any, own: bool) -> None:
-        """Add `g` into the gradient of a node; `own` says that `g` may be kept without a copy."""
+    def _collect(self, node: Node, g: Any, owned: bool) -> None:
+        """Add `g` into the gradient of a node, which may keep `g` without a copy if `owned`."""
+        notes = node.notes
         with _collecting:
-            buffer = None if self.create_graph else _grad_buffer(node)
-            if buffer is not None and node.notes.writer not in (None, self):  # type: ignore[union-attr]
-                buffer = None  # another thread computes its gradient there
-            if node.grad is None and buffer is not None:
-                if g is not buffer:
-                    np.copyto(buffer, g)
-                node.grad = buffer
-                if node.notes.shown:  # type: ignore[union-attr]
-                    node.notes.shown = False  # type: ignore[union-attr]
-                    changes.mark_changed(buffer)
-            elif node.grad is None:
-                node.grad = (
-                    g if self.create_graph or (own and g is not _grad_buffer(node)) else g.copy()
-                )
-            elif type(node.grad) is ndarray and not self.create_graph:
-                np.add(node.grad, g, out=node.grad)
-                changes.mark_changed(node.grad)
+            if node.grad is not None:
+                if type(node.grad) is ndarray and not self.create_graph:
+                    np.add(node.grad, g, out=node.grad)
+                    changes.mark_changed(node.grad)
+                else:
+                    node.grad = node.grad + g
+            elif self.create_graph or notes is None or notes.grad_buffer is None:
+                node.grad = g if self.create_graph or owned else g.copy()
             else:
-                node.grad = node.grad + g
+                node.grad = notes.grad_buffer
+                np.copyto(node.grad, g)
+                if notes.shown:
+                    notes.shown = False
+                    changes.mark_changed(node.grad)
 
 
-def _grad_buffer(node: Node) -> ndarray | None:
-    return None if node.notes is None else node.notes.grad_buffer
+def _given(g: Any, c: Any) -> Any:
+    """Return the gradient `c` that was computed before, as the rule of an edge."""
+    return c
 
 
 def kind_of(value: Any) -> str:
-    """What came in place of a gradient, for an error."""
+    """Describe what was given instead of a gradient, for an error."""
     shaped = hasattr(value, "shape") and not isinstance(value, np.generic)
     return f"shape {value.shape} and dtype {value.dtype}" if shaped else f"a {type(value).__name__}"

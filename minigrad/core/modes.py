@@ -1,8 +1,7 @@
-"""What the current context asks of every operation: to record itself, to be watched, or neither.
+"""Context-local modes: gradient recording and operation tracing.
 
 The mode is a context variable, so each thread and each asyncio task has its own. On a first
-reading: `Mode`, `set_grad_enabled` and `no_grad`. What watches is for the tools in
-`minigrad.debug`.
+reading: `Mode`, `set_grad_enabled` and `no_grad`. The tools in `minigrad.debug` use `watch`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Mode:
-    """What holds now, and `outer`, what held before: a block is left by going back to that.
+    """Mode of the current context.
 
-    `record`: whether operations leave nodes in the graph. `watch`: who sees them, or None.
-    `traced`: whether a function runs for its derivative (as in `grad`), so that a number taken out
-    of a tensor would be lost.
+    Attributes
+    ----------
+    record : bool
+        Whether operations leave nodes in the graph.
+    watch : Watch or None
+        A tool that sees every operation.
+    traced : bool
+        Whether a function runs for its derivative (as in `grad`), so that a number taken out of a
+        tensor would lose its gradient.
+    outer : Mode or None
+        The mode outside the current block.
     """
 
     __slots__ = ("record", "watch", "traced", "outer")
@@ -38,7 +45,7 @@ class Mode:
 
 
 def leave() -> None:
-    """Go back to the mode outside the block that ends."""
+    """Restore the mode outside the block that ends."""
     MODE.set(MODE.get().outer or _PLAIN)
 
 
@@ -47,11 +54,20 @@ MODE: ContextVar[Mode] = ContextVar("minigrad.mode", default=_PLAIN)
 
 
 DEFINITIONS: ContextVar[frozenset[str]] = ContextVar("minigrad.definitions", default=frozenset())
-"""Names of the kernels that give way to their definitions: see `minigrad.use_definitions`."""
+"""Names of the kernels that are replaced by their definitions: see `minigrad.use_definitions`."""
+
+VMAPPED: ContextVar[bool] = ContextVar("minigrad.vmapped", default=False)
+"""True while a function runs inside `minigrad.vmap`."""
 
 
 class set_grad_enabled(ContextDecorator):
-    """Record operations, or not, within a `with` block or in the function that this decorates."""
+    """Context manager and decorator that turns the recording of operations on or off.
+
+    Parameters
+    ----------
+    mode : bool
+        True = record.
+    """
 
     def __init__(self, mode: bool) -> None:
         self._record = bool(mode)
@@ -64,32 +80,33 @@ class set_grad_enabled(ContextDecorator):
         leave()
 
     def __call__(self, function: _F) -> _F:
+        """Return `function` so that it runs in this mode."""
         if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise TypeError(
                 f"{type(self).__name__}: cannot decorate {function.__name__}, a generator or "
-                "coroutine; "
-                "use a with block inside it"
+                "coroutine; use a with block inside it"
             )
         return super().__call__(function)
 
 
 class no_grad(set_grad_enabled):
-    """Record nothing within this block, or in the function that this decorates."""
+    """Context manager and decorator that turns the recording of operations off."""
 
     def __init__(self) -> None:
         super().__init__(False)
 
 
 class enable_grad(set_grad_enabled):
-    """Record operations within this block (the default), also inside a `no_grad()`."""
+    """Context manager and decorator that records operations, also inside a `no_grad()`."""
 
     def __init__(self) -> None:
         super().__init__(True)
 
 
 class traced:
-    """Within this block a function runs for its derivative: everything is recorded, and no number
-    leaves.
+    """Context in which a function runs for its derivative.
+
+    Operations are recorded, and a number taken out of a tensor raises an error.
     """
 
     def __enter__(self) -> None:
@@ -104,5 +121,5 @@ class traced:
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations are recorded in this thread or task."""
+    """Return whether operations are recorded in this thread or task."""
     return MODE.get().record

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from .batched import BatchedArray, as_array
 from .changes import mark_changed
 from .modes import MODE
 from .tensor import Tensor, wrap
 
 
 def needs_gradient(value: Any) -> bool:
-    """Whether `value` is, or holds at any depth, a tensor whose operations are being recorded."""
+    """Return whether `value` is, or contains, a tensor whose operations are being recorded."""
     return MODE.get().record and _is_tracked(value)
 
 
@@ -26,7 +27,7 @@ def _is_tracked(value: Any) -> bool:
 
 
 def without_tensors(value: Any) -> Any:
-    """The arrays inside tensors, at any depth."""
+    """Replace tensors at any depth by their arrays."""
     if isinstance(value, Tensor):
         return value._array
     if isinstance(value, dict):
@@ -34,38 +35,42 @@ def without_tensors(value: Any) -> Any:
     return _rebuilt(value, without_tensors)
 
 
-def untracked_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of the op `name`, for which no rule knows a gradient, with arrays in place of
-    tensors.
-    """
-    for option, value in options.items():
-        if needs_gradient(value):
-            raise TypeError(refusal(name, option, value))
-    return without_tensors(options)
+def untracked(name: str, option: str, value: Any) -> Any:
+    """Return an option of the op `name` with arrays in place of tensors that need no gradient."""
+    if needs_gradient(value):
+        raise TypeError(refusal(name, option, value))
+    return without_tensors(value)
 
 
 def refusal(name: str, option: str, value: Any) -> str:
-    """Why an option cannot be followed back."""
+    """Return the error for an option that has no derivative."""
     if option == "out":
-        return f"{name}: out= cannot hold the result of a tensor that requires gradients; use what is returned"
+        return (
+            f"{name}: out= cannot hold the result of a tensor that requires gradients; use what "
+            "is returned"
+        )
     shown = f"={value!r}" if isinstance(value, (str, int, float)) else "="
-    return f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() where none is needed"
+    return (
+        f"{name}: {option}{shown} has no rule for tensors that require gradients; use .detach() "
+        "where none is needed"
+    )
 
 
 def numpy_name(function: Any) -> str:
-    """A function of NumPy as a user writes it: np.linalg.norm."""
-    return f"{(getattr(function, '__module__', None) or 'numpy').replace('numpy', 'np', 1)}.{function.__name__}"
+    """Return the name of a NumPy function as users write it, such as np.linalg.norm."""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module.replace('numpy', 'np', 1)}.{function.__name__}"
 
 
 def as_tensors(value: Any) -> Any:
-    """The arrays and scalars of a result as tensors, inside lists, tuples and named tuples too."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return wrap(np.asarray(value), None)
+    """Replace arrays and scalars in lists and tuples at any depth by tensors."""
+    if isinstance(value, (np.ndarray, np.generic, BatchedArray)):
+        return wrap(as_array(value), None)
     return _rebuilt(value, as_tensors)
 
 
 def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
-    """A list, tuple or named tuple of what `function` makes of its parts; anything else as it is."""
+    """Apply `function` to the parts of a list, tuple or named tuple."""
     if not isinstance(value, (list, tuple)):
         return value
     parts = [function(part) for part in value]
@@ -73,12 +78,15 @@ def _rebuilt(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def on_arrays(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """The call with the arrays inside tensors, at any depth."""
-    if isinstance(kwargs.get("out"), Tensor):
+    """Call `function` with the arrays of all tensors."""
+    out = kwargs.get("out")
+    written = out if isinstance(out, tuple) else (out,)
+    if any(isinstance(x, Tensor) for x in written):
         raise TypeError(
-            f"{function.__name__}: a Tensor cannot be given as out=; use the result instead"
+            f"{numpy_name(function)}: out must be an ndarray, got a Tensor; use the result instead"
         )
     result = function(*without_tensors(args), **without_tensors(kwargs))
-    if isinstance(kwargs.get("out"), np.ndarray):
-        mark_changed(kwargs["out"])
+    for x in written:
+        if x is not None:
+            mark_changed(x)
     return result

@@ -1,9 +1,8 @@
-"""What NumPy asks of a Tensor: to answer `np.f(t)`, and to be written into by `t += x` and by
-`out=`.
+"""NumPy's protocols for Tensor: `np.f(t)`, `t += x` and `t[i] = x`.
 
-A tensor that needs no gradient is an array like any other, and so is every tensor under
-`no_grad()`. While a gradient flows, `t += x` gives the same Tensor new values and a new place in the
-graph, and its old values stay in their memory. Whatever would lose a gradient is refused.
+A tensor that needs no gradient behaves as an array, and so does every tensor under `no_grad()`.
+If operations are recorded, `t += x` gives the same Tensor a new array and a new node, and its old
+array stays unchanged. An operation that would lose a gradient raises an error.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from .changes import mark_changed
 from .errors import GradientError
-from .forms import ufunc_form
+from .forms import check_ufunc_options
 from .modes import MODE
 from .nested import needs_gradient, numpy_name, on_arrays, without_tensors
 from .tensor import DISPATCH, Tensor, unwrap
@@ -42,54 +41,52 @@ def _array_ufunc(
             raise TypeError(
                 _no_rule(f"np.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}"))
             )
-        if method == "__call__" and options:
-            return ufunc_form(function, ufunc, inputs, options)
+        if method == "__call__":
+            check_ufunc_options(ufunc, options)
+            return function(*inputs)
     return function(*inputs, **options)
 
 
 def _array_function(self: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    ours = DISPATCH.get(function)
-    if ours is not None:
-        return ours(*args, **kwargs)
+    handler = DISPATCH.get(function)
+    if handler is not None:
+        return handler(*args, **kwargs)
     if not needs_gradient((args, kwargs)):
         return on_arrays(function, args, kwargs)
     raise TypeError(_no_rule(numpy_name(function)))
 
 
 def _no_rule(name: str) -> str:
-    return f"{name} has no rule for Tensors; use .detach() or .data where no gradient is needed, or custom_op to add one"
+    return (
+        f"{name} has no rule for Tensors; use .detach() or .data where no gradient is needed, or "
+        "custom_op to add one"
+    )
 
 
 def _write_into(
     out: tuple[Any, ...], ufunc: Any, method: str, inputs: tuple[Any, ...], options: Any
 ) -> Any:
-    """`array += tensor`: fine while no gradient is lost."""
-    if any(isinstance(o, Tensor) for o in out):
-        raise TypeError(
-            f"np.{ufunc.__name__}: a Tensor cannot be given as out=; use the result instead"
-        )
+    """Run a ufunc that writes into arrays, as in `array += tensor`, if no gradient is lost."""
     if needs_gradient(inputs) and any(o is not None and o.dtype.kind not in "iub" for o in out):
         raise TypeError(
             f"np.{ufunc.__name__}: the result of a tensor that requires gradients cannot be "
-            "written into an "
-            "ndarray (by out= or +=); use .detach() or .data, or the result as a new tensor"
+            "written into an ndarray (by out= or +=); use .detach() or .data, or the result as a "
+            "new tensor"
         )
-    result = getattr(ufunc, method)(*map(unwrap, inputs), out=out, **without_tensors(options))
-    for array in out:
-        mark_changed(array)
-    return result
+    call = ufunc if method == "__call__" else getattr(ufunc, method)
+    return on_arrays(call, inputs, {**options, "out": out})
 
 
 def writable(t: Tensor, name: str, *others: Any) -> bool:
-    """Whether `t` may be written into, since no gradient flows into it or from it; a leaf that has
-    one is an error.
+    """Return whether `t` and `others` need no gradient, so that `t` may be written into.
+
+    A leaf that requires gradients raises an error if operations are recorded.
     """
     recording = MODE.get().record
     if t._node is not None and recording and t._node.op is None:
         raise GradientError(
             f"{name}: a leaf that requires gradients cannot be changed in place while operations "
-            "are recorded; "
-            "do it under no_grad(), as in a step of training, or make a new tensor"
+            "are recorded; do it under no_grad(), as in a step of training, or make a new tensor"
         )
     return (t.is_leaf or not recording) and not needs_gradient(others)
 
@@ -105,15 +102,12 @@ def _in_place(ufunc: np.ufunc) -> Callable[[Tensor, Any], Tensor]:
             _replace(self, name, DISPATCH[ufunc](self, other))
         return self
 
-    operator.__doc__ = f"Compute {name} in place: the same Tensor has the new values and gradient."
+    operator.__doc__ = f"Compute {name} in place; the Tensor gets the new values and gradient."
     return operator
 
 
 def _replace(t: Tensor, name: str, y: Tensor) -> None:
-    """Give `t` the values of `y` and its place in the graph.
-
-    The old values stay in their memory, where the graph may need them.
-    """
+    """Give `t` the array and the node of `y`; the graph may still need the old array."""
     advice = "write t = t + u, with the operator that is meant"
     if y.shape != t.shape or not np.can_cast(y.dtype, t.dtype, "same_kind"):
         raise ValueError(
@@ -135,7 +129,7 @@ def _replace(t: Tensor, name: str, y: Tensor) -> None:
 
 
 def _set_item(self: Tensor, index: Any, value: Any) -> None:
-    """Write into this tensor where no gradient flows; graphs that need the old values notice it."""
+    """Write into this tensor if it needs no gradient; graphs that need the old values notice it."""
     if not writable(self, "item assignment", value):
         raise GradientError(
             "item assignment: the gradient of a computed tensor, or of the value, would be lost; "
@@ -147,9 +141,9 @@ def _set_item(self: Tensor, index: Any, value: Any) -> None:
 
 Tensor.__setitem__ = _set_item  # type: ignore[method-assign, assignment]
 for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "floordiv": np.floor_divide,
-    "mod": np.remainder, "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
+    "floordiv": np.floor_divide, "mod": np.remainder, "pow": np.power, "matmul": np.matmul,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }.items():  # fmt: skip
     setattr(Tensor, f"__i{_name}__", _in_place(_ufunc))
 Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

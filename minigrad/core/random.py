@@ -1,6 +1,4 @@
-"""Where random numbers come from: one generator, or any that a caller passes. NumPy's are loaded on
-first use.
-"""
+"""Default generator of random numbers, made on first use."""
 
 from __future__ import annotations
 
@@ -8,6 +6,8 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+
+from .modes import VMAPPED
 
 __all__ = ["default_generator", "get_rng_state", "manual_seed", "set_rng_state"]
 
@@ -18,24 +18,49 @@ def _default() -> np.random.Generator:
 
 
 def manual_seed(seed: int) -> np.random.Generator:
-    """Start the default generator anew from `seed`, and return it."""
+    """Reset the default generator to `seed` and return it.
+
+    Parameters
+    ----------
+    seed : int
+
+    Returns
+    -------
+    numpy.random.Generator
+        Default generator.
+    """
     _default().bit_generator.state = np.random.SFC64(seed).state
     return _default()
 
 
 def default_generator(generator: np.random.Generator | None = None) -> np.random.Generator:
-    """`generator` if one is given, else the default one."""
+    """Return `generator`, or the default generator if it is None.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator, optional
+
+    Returns
+    -------
+    numpy.random.Generator
+        Source of random numbers.
+    """
+    if VMAPPED.get():
+        raise TypeError(
+            "random values must not be drawn inside vmap, where all examples would get the same; "
+            "draw them outside and pass them as an argument"
+        )
     if generator is None:
         return _default()
     if not isinstance(generator, np.random.Generator):
         raise TypeError(
-            f"generator: expected a numpy.random.Generator, got a {type(generator).__name__}"
+            f"generator must be a numpy.random.Generator, got a {type(generator).__name__}"
         )
     return generator
 
 
 def random_words(n: int, generator: np.random.Generator | None = None) -> np.ndarray:
-    """`n` random numbers of 64 bits, uint64."""
+    """Return `n` random numbers of 64 bits, uint64."""
     generator = default_generator(generator)
     if isinstance(
         generator.bit_generator, np.random.SFC64
@@ -45,12 +70,17 @@ def random_words(n: int, generator: np.random.Generator | None = None) -> np.nda
 
 
 def get_rng_state() -> dict[str, Any]:
-    """The state of the default generator, as plain data (JSON will do) for `set_rng_state`."""
+    """Return the state of the default generator as plain data, which JSON can store."""
     state: Any = _default().bit_generator.state
     return {**state, "state": {key: value.tolist() for key, value in state["state"].items()}}
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Set the default generator to a state from `get_rng_state`."""
+    """Set the default generator to a state from `get_rng_state`.
+
+    Parameters
+    ----------
+    state : dict
+    """
     inner = {key: np.array(value, np.uint64) for key, value in state["state"].items()}
     _default().bit_generator.state = {**state, "state": inner}

@@ -1,11 +1,8 @@
-"""How ops are declared (see the top of `op.py`) and found: by name, as NumPy's functions, as
-methods of Tensor.
-"""
+"""Declaration of ops (see the top of `op.py`), and tables of ops by name and by NumPy function."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +16,7 @@ from .tensor import DISPATCH, Tensor
 __all__ = ["custom_op"]
 
 OPS: dict[str, Op] = {}
-"""Every registered op, by name: the source of the docs' table and of the generated tests."""
+"""Every registered op by name: the source of the table in the docs and of the generated tests."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Every public function that is a composition of ops, by name."""
@@ -34,12 +31,22 @@ def op(
     view: bool = False,
     **rules: Rule,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare an op, which answers for the NumPy functions `numpy`, and is the methods of Tensor
-    named `methods`. `view` declares that the result can share the memory of an operand.
+    """Declare and register an op.
+
+    Parameters
+    ----------
+    numpy : callable or tuple of callable
+        NumPy functions that the op answers for tensors.
+    methods : str
+        Names of methods of Tensor, separated by spaces.
+    vjp, definition, **rules
+        As in `Op`.
+    view : bool
+        Whether the result can share the memory of an operand.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
-        entry = _from_signature(forward, rules, vjp, definition)
+        entry = Op(forward, rules, vjp=vjp, definition=definition)
         entry.view = view
         return _register(entry, numpy, methods)
 
@@ -48,9 +55,7 @@ def op(
 
 def ufunc(function: np.ufunc, doc: str, methods: str = "", **rules: Rule) -> Callable[..., Tensor]:
     """Declare and register the op of a NumPy ufunc, whose operands are those that have rules."""
-    return _register(
-        Op(function.__name__, function, tuple(rules), rules, doc=doc), function, methods
-    )
+    return _register(Op(function, rules, doc=doc), function, methods)
 
 
 def custom_op(
@@ -58,19 +63,34 @@ def custom_op(
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
     """Turn a function of ndarrays into a differentiable function of Tensors.
 
-        @custom_op(x=lambda g, x: g * 3 * x**2)
-        def cube(x, /):
-            return x**3
+    The parameters of the function before the `/` are operands, or all parameters if there is no
+    `/`. The others are options. Rules written in NumPy functions can be differentiated again. Check
+    them with `gradcheck`.
 
-    Parameters before the `/` are operands (all of them, where there is no `/`), those after it are
-    options. A rule's parameters after `g` name what it reads: operands, options, `y` for the
-    result, `x_shape`. Written in NumPy functions, it can be differentiated again; check it with
-    `gradcheck`.
+    Parameters
+    ----------
+    vjp : callable, optional
+        One rule for all operands, which returns a tuple of their gradients.
+    **rules : callable
+        The rule of each operand. Its first parameter is the gradient of the result. The other
+        parameters name the values that it reads: operands, options, `y` for the result, `x_shape`
+        for the shape of operand `x`.
+
+    Returns
+    -------
+    callable
+        A decorator.
+
+    Examples
+    --------
+    >>> @custom_op(x=lambda g, x: g * 3 * x**2)
+    ... def cube(x, /):
+    ...     return x**3
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
         guarded = {name: _guarded(rule) for name, rule in rules.items()}
-        return _from_signature(forward, guarded, _guarded(vjp) if vjp else None, None).function
+        return Op(forward, guarded, vjp=_guarded(vjp) if vjp else None).function
 
     return declare
 
@@ -78,35 +98,19 @@ def custom_op(
 def function(
     *, numpy: Any = (), methods: str = ""
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a public function that is a composition of ops, or that has no gradient."""
+    """Register a public function that is a composition of ops, or that has no gradient.
+
+    Parameters
+    ----------
+    numpy, methods
+        As in `op`.
+    """
 
     def declare(composed: Callable[..., Any]) -> Callable[..., Any]:
         FUNCTIONS[composed.__name__] = composed
         return _publish(composed, composed, numpy, methods)
 
     return declare
-
-
-def _from_signature(
-    forward: Callable[..., Any],
-    rules: dict[str, Rule],
-    vjp: Rule | None,
-    definition: Callable[..., Any] | None,
-) -> Op:
-    plain = inspect.unwrap(forward)
-    code = plain.__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    variadic = bool(code.co_flags & 0x04)  # *arrays
-    positional = code.co_posonlyargcount or (0 if variadic else len(names))
-    operands = (code.co_varnames[len(names)],) if variadic else names[:positional]
-    options: dict[str, Any] = dict.fromkeys(names if variadic else names[positional:])
-    defaults = plain.__defaults__ or ()
-    defaults = dict(zip(names[code.co_argcount - len(defaults) :], defaults))
-    optional = tuple(name for name in operands if name in defaults)
-    options.update({name: value for name, value in defaults.items() if name not in optional})
-    options.update(plain.__kwdefaults__ or {})
-    name, doc = forward.__name__.strip("_"), forward.__doc__
-    return Op(name, forward, operands, rules, options, vjp, variadic, definition, doc, optional)
 
 
 def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
@@ -117,43 +121,19 @@ def _register(entry: Op, numpy: Any, methods: str) -> Callable[..., Tensor]:
 
 
 def _publish(entry: Any, call: Callable[..., Any], numpy: Any, methods: str) -> Callable[..., Any]:
-    """Make `call` answer for NumPy functions, and be methods (`__radd__` with its operands
-    swapped); note both.
-    """
+    """Let `call` answer NumPy functions, and set it as methods of Tensor."""
     entry.numpy = numpy if isinstance(numpy, tuple) else (numpy,)
     entry.methods = tuple(methods.split())
     for f in entry.numpy:
         DISPATCH[f] = call if isinstance(f, np.ufunc) else Form(f, call)
     for method in entry.methods:
-        setattr(
-            Tensor,
-            method,
-            (lambda self, other: call(other, self)) if method in _REFLECTED else call,
-        )
+        is_reflected = method.startswith("__r") and method != "__round__"
+        setattr(Tensor, method, (lambda self, other: call(other, self)) if is_reflected else call)
     return call
 
 
-_REFLECTED = {
-    f"__r{name}__"
-    for name in [
-        "add",
-        "sub",
-        "mul",
-        "truediv",
-        "floordiv",
-        "mod",
-        "divmod",
-        "pow",
-        "matmul",
-        "and",
-        "or",
-        "xor",
-    ]
-}
-
-
 def _guarded(rule: Rule) -> Rule:
-    """A user's rule, which gives out copies of the arrays that it was given to read."""
+    """Return a user's rule that returns copies of the arrays that it was given to read."""
 
     @functools.wraps(rule)
     def wrapper(g: Any, *args: Any) -> Any:

@@ -1,9 +1,8 @@
-"""Tensor: an array, its gradient, and its place in the graph.
+"""Tensor: an array, its gradient, and its node in the graph.
 
-This class holds what is not an operation: construction, attributes and `backward`. Operators and
-methods such as `__mul__` and `sum` are set on it by `registry.py`, for each operation that is
-declared; what NumPy asks of it, by `protocols.py`. Its base in `data_model.py` has what Python
-asks: `len(t)`, `float(t)`, `repr(t)`, copies.
+This file has construction, attributes and `backward`. `registry.py` sets operators and methods such
+as `__mul__` and `sum` on Tensor, and `protocols.py` the methods that NumPy calls. The base class in
+`data_model.py` has the methods that Python calls: `len(t)`, `float(t)`, `repr(t)`, copies.
 
 On a first reading: `data`, `requires_grad`, `grad`, `backward`, and `wrap`.
 """
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .batched import as_array
 from .changes import mark_changed
 from .data_model import DataModel
 from .errors import GradientError
@@ -28,16 +28,21 @@ __all__ = ["Tensor"]
 ndarray = np.ndarray
 
 DISPATCH: dict[Any, Callable[..., Any]] = {}
-"""What `np.f(tensor)` runs, by NumPy function; `(ufunc, "reduce")` and the like for ufunc methods.
-"""
+"""Functions that `np.f(tensor)` calls, by NumPy function or by `(ufunc, "reduce")` and the like."""
 
 
 class Tensor(DataModel):
-    """A NumPy array that can remember how it was computed.
+    """NumPy array whose operations can be recorded for differentiation.
 
-    `data` is anything `np.asarray` takes; an ndarray is shared, not copied (`tensor()` copies), and
-    keeps its dtype unless `dtype` is given. With `requires_grad`, which needs a floating dtype,
-    every operation on it is recorded, and `backward()` on a result fills `grad`.
+    Parameters
+    ----------
+    data : array_like
+        An ndarray is shared, not copied; `tensor()` copies.
+    requires_grad : bool
+        Record every operation, so that `backward()` on a result computes `grad`. Needs a floating
+        dtype.
+    dtype : dtype, optional
+        By default that of `data`.
     """
 
     __slots__ = ("_array", "_node", "__weakref__")
@@ -56,22 +61,24 @@ class Tensor(DataModel):
                 "Tensor: the gradient of the data would be lost; write .clone() for a copy with "
                 "it, or .detach()"
             )
-        array = np.asarray(data._array if isinstance(data, Tensor) else data, dtype)
+        array = data._array if isinstance(data, Tensor) else data
+        if type(array) is not ndarray or dtype is not None:
+            array = as_array(array, dtype)
         if array.dtype.kind not in "fiubc":
-            raise TypeError(f"Tensor: expected numbers or booleans, got dtype {array.dtype}")
+            raise TypeError(f"Tensor: data must be numbers or booleans, got dtype {array.dtype}")
         self._array = array
         self._node = None
         if requires_grad:
             self.requires_grad = True
 
-    # -- the array -----------------------------------------------------------------------------
+    # -- the array
 
     @property
     def data(self) -> ndarray:
-        """The values, as an ndarray that shares this tensor's memory.
+        """Values as an ndarray that shares this tensor's memory.
 
-        `t.data -= step` and the like are noticed by graphs that still need the old values (they
-        refuse); a write through a view, `t.data[0] = 1`, is not.
+        After `t.data -= step`, a graph that needs the old values raises an error. A write through a
+        view, such as `t.data[0] = 1`, is not noticed.
         """
         return self._array
 
@@ -83,32 +90,46 @@ class Tensor(DataModel):
             return
         if array.shape != self._array.shape or array.dtype != self._array.dtype:
             raise ValueError(
-                f"data: expected shape {self._array.shape} and dtype {self._array.dtype}, "
+                f"data must have shape {self._array.shape} and dtype {self._array.dtype}, "
                 f"got shape {array.shape} and dtype {array.dtype}"
             )
         self._array = array
 
     def numpy(self) -> ndarray:
-        """The values as an ndarray (shared memory); refused where a gradient would be lost."""
+        """Return the values as an ndarray that shares memory.
+
+        A tensor that requires gradients raises an error, since its gradient would be lost.
+        """
         return self.__array__()
 
     def item(self, *index: int) -> Any:
-        """The value of a one-element tensor, or of that at `index`, as a Python number."""
+        """Return one element as a Python number.
+
+        Parameters
+        ----------
+        *index : int
+            By default the only element of a one-element tensor.
+
+        Returns
+        -------
+        int, float, complex or bool
+            Value of the element.
+        """
         if index:
             return self._array.item(*index)
         if self._array.size != 1:
-            raise ValueError(f"item: expected one element, got shape {self.shape}")
+            raise ValueError(f"item: the tensor must have one element, got shape {self.shape}")
         return self._array.item()
 
     def tolist(self) -> Any:
-        """The values as nested Python lists."""
+        """Return the values as nested Python lists."""
         return self._array.tolist()
 
-    # -- the gradient --------------------------------------------------------------------------
+    # -- the gradient
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on this tensor are recorded. Can be set on a leaf."""
+        """True if operations on this tensor are recorded; can be set on a leaf."""
         return self._node is not None
 
     @requires_grad.setter
@@ -125,26 +146,37 @@ class Tensor(DataModel):
             if self._array.dtype.kind != "f":
                 raise TypeError(
                     f"requires_grad: only floating-point tensors can have gradients, this one is "
-                    f"{self.dtype}; "
-                    "convert it first, as in Tensor(data, dtype=float, requires_grad=True)"
+                    f"{self.dtype}; convert it first, as in Tensor(data, dtype=float, "
+                    "requires_grad=True)"
                 )
             self._node = Node(None, (), (), self._array)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Set `requires_grad` and return this tensor."""
+        """Set `requires_grad` and return this tensor.
+
+        Parameters
+        ----------
+        requires_grad : bool
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+        """
         self.requires_grad = requires_grad
         return self
 
     @property
     def is_leaf(self) -> bool:
-        """True for a tensor that no recorded operation made."""
+        """True if no recorded operation made this tensor."""
         return self._node is None or self._node.op is None
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that `backward()` added up here, of this shape and dtype, or None.
+        """Sum of the gradients from `backward()`, or None.
 
-        Leaves have one, and tensors on which `retain_grad()` was called.
+        Leaves have a gradient, and tensors on which `retain_grad()` was called. It has the shape
+        and dtype of the tensor.
         """
         node = self._node
         value = None if node is None else node.grad
@@ -166,31 +198,35 @@ class Tensor(DataModel):
     ) -> None:
         """Add the gradient of this tensor into the `grad` of every leaf it was computed from.
 
-        `gradient` is that of some final scalar with respect to this tensor, of its shape and dtype;
-        it may be left out where this tensor has one element. The graph is freed as it is walked,
-        unless `retain_graph`. With `create_graph` the gradients are themselves recorded, and can be
-        differentiated again.
+        Parameters
+        ----------
+        gradient : array_like, optional
+            The gradient of some final scalar with respect to this tensor, of its shape and dtype;
+            by default 1 for a tensor of one element.
+        retain_graph : bool
+            Keep the graph for another backward pass; by default it is freed.
+        create_graph : bool
+            Record the gradients, so that they can be differentiated again.
         """
         if self._node is None:
             raise GradientError(
                 "backward: this tensor does not require gradients; nothing that it was computed "
-                "from does, "
-                "or it was computed under no_grad()"
+                "from does, or it was computed under no_grad()"
             )
         seed = self._seed("backward", gradient, create_graph)
         with set_grad_enabled(create_graph):
             Backward(wrap, retain_graph, create_graph).run([self._node], [seed])
 
     def _seed(self, caller: str, gradient: Any, create_graph: bool) -> Any:
-        """The gradient to start a backward pass from: an ndarray, or a Tensor with `create_graph`."""
+        """Return the gradient that starts a backward pass, a Tensor with `create_graph`."""
         if gradient is None:
             if self._array.size != 1:
                 raise GradientError(
                     f"{caller}: a gradient can be left out only for a tensor of one element, this "
-                    "one has shape "
-                    f"{self.shape}; pass gradient= of that shape, or reduce it first, as in .sum()"
+                    f"one has shape {self.shape}; pass gradient= of that shape, or reduce it "
+                    "first, as in .sum()"
                 )
-            gradient = np.ones_like(self._array)
+            gradient = np.ones(self.shape, self.dtype)
         elif not isinstance(gradient, (Tensor, ndarray)):
             gradient = np.asarray(gradient, self.dtype)
         self._check_gradient(caller, gradient)
@@ -205,23 +241,30 @@ class Tensor(DataModel):
             or gradient.dtype != self.dtype
         ):
             raise GradientError(
-                f"{caller}: expected a gradient of shape {self.shape} and dtype {self.dtype}, got "
+                f"{caller}: gradient must have shape {self.shape} and dtype {self.dtype}, got "
                 f"{kind_of(gradient)}"
             )
 
     def detach(self) -> Tensor:
-        """The same values (shared memory), outside any graph."""
+        """Return a tensor with the same memory and no graph."""
         return wrap(self._array, None)
 
     def retain_grad(self) -> None:
-        """Keep the gradient of this computed tensor in `grad`, as a leaf does."""
+        """Keep the gradient of this computed tensor in `grad`."""
         notes_of(self._needed_node("retain_grad")).retain = True
 
     def register_hook(self, hook: Callable[[Tensor], Any]) -> HookHandle:
         """Call `hook(gradient)` when the gradient of this tensor is complete.
 
-        What it returns, unless None, takes the gradient's place. `remove()` of the handle undoes
-        it.
+        Parameters
+        ----------
+        hook : callable
+            If it returns a tensor, that tensor replaces the gradient.
+
+        Returns
+        -------
+        HookHandle
+            `handle.remove()` removes the hook.
         """
         return HookHandle(notes_of(self._needed_node("register_hook")).hooks, hook)
 
@@ -230,35 +273,35 @@ class Tensor(DataModel):
             raise GradientError(f"{caller}: this tensor does not require gradients")
         return self._node
 
-    # -- NumPy ------------------------------------------------------------------------------------
+    # -- NumPy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> ndarray:
         if self._node is not None:
             raise TypeError(
                 "this tensor requires gradients, which an ndarray cannot carry; "
                 "use .detach() or .data to step out of the graph, or minigrad's function of that "
-                "name, which follows it"
+                "name, which follows it (minigrad.matmul(A, x) if A is a scipy.sparse matrix)"
             )
         if copy is None and dtype is None:
-            return self._array
+            return np.asarray(self._array)
         return np.array(self._array, dtype, copy=copy)
 
 
 for _name, _doc in {
-    "shape": "The length of each axis.",
-    "size": "The number of elements.",
-    "ndim": "The number of axes.",
-    "dtype": "The NumPy dtype of the elements.",
-    "itemsize": "The bytes of one element.",
-    "nbytes": "The bytes that the elements take.",
-    "strides": "The bytes from one element to the next along each axis.",
-    "flags": "How the memory lies, as in NumPy.",
+    "shape": "Length of each axis.",
+    "size": "Number of elements.",
+    "ndim": "Number of axes.",
+    "dtype": "NumPy dtype of the elements.",
+    "itemsize": "Bytes of one element.",
+    "nbytes": "Bytes that the elements take.",
+    "strides": "Bytes from one element to the next along each axis.",
+    "flags": "Memory layout, as in NumPy.",
 }.items():
     setattr(Tensor, _name, property(attrgetter(f"_array.{_name}"), doc=_doc))
 
 
 class HookHandle:
-    """Removes a hook from where it was registered."""
+    """Handle that removes a hook."""
 
     _ids = itertools.count()
 
@@ -273,7 +316,7 @@ class HookHandle:
 
 
 def wrap(data: ndarray, node: Node | None) -> Tensor:
-    """A tensor of `data`, whose place in the graph is `node`; no check is made."""
+    """Return a tensor of `data` and `node`, without checks."""
     t = Tensor.__new__(Tensor)
     t._array = data
     t._node = node
@@ -281,5 +324,15 @@ def wrap(data: ndarray, node: Node | None) -> Tensor:
 
 
 def unwrap(value: Any) -> Any:
-    """The array of a tensor; anything else as it is."""
+    """Return the array of a tensor, and any other value unchanged."""
     return value._array if isinstance(value, Tensor) else value
+
+
+def to_array(value: Any) -> Any:
+    """Return the array of a tensor or of an array_like."""
+    return as_array(unwrap(value))
+
+
+def as_operand(value: Any) -> Any:
+    """Return a tensor unchanged, and any other array_like as an array."""
+    return value if isinstance(value, Tensor) else as_array(value)

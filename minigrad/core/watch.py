@@ -1,4 +1,4 @@
-"""How a tool sees every operation: the base of the profiler and of the search for anomalies."""
+"""Watch: the base class of tools that see every operation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from .modes import MODE, Mode, leave
 
 
 class Watch:
-    """Sees every operation inside its `with` block. The base class only passes the calls on.
+    """Context manager that sees every operation inside its block.
 
-    `forward` and `backward` make the call that they are given and return its result; `recorded` is
-    called with each new node. Watches nest: each hands on to the one outside it.
+    The base class only makes the calls. Watches nest: each calls the watch outside it.
     """
 
     _outer: Watch | None = None
@@ -20,16 +19,19 @@ class Watch:
     def forward(
         self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
+        """Return `function(*args, **options)`, the forward call of `op`."""
         if self._outer is None:
             return function(*args, **options)
         return self._outer.forward(op, function, args, options)
 
     def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
+        """Return `rule(g, *args)`, the call of a rule of `node`."""
         if self._outer is None:
             return rule(g, *args)
         return self._outer.backward(node, rule, g, args)
 
     def recorded(self, node: Any) -> None:
+        """See a new node of the graph."""
         if self._outer is not None:
             self._outer.recorded(node)
 

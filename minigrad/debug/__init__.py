@@ -1,1 +1,1 @@
-"""Looking inside: gradient checks, anomalies, time, memory, pictures of graphs."""
+"""Debugging: gradient checks, anomalies, time, memory, drawings of graphs."""

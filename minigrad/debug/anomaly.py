@@ -1,11 +1,11 @@
-"""Finding the first NaN or Inf: which operation made it, on which line of the caller's code."""
+"""Detection of the first NaN or Inf, with its operation and the line of the caller's code."""
 
 from __future__ import annotations
 
 import linecache
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,22 @@ import numpy as np
 from ..core.errors import AnomalyError, GradientError
 from ..core.graph import Node, notes_of
 from ..core.watch import Watch
+from .memory import arrays_in
 
 __all__ = ["detect_anomaly"]
 
-_BESIDE = Path(__file__).parent.parent.parent  # where our packages lie, and maybe other people's
+_ROOT = Path(__file__).parents[2]  # the directory of our packages
 
 
 def _is_ours(frame: Any) -> bool:
-    """Whether a frame runs a module of `minigrad` or `nn`: by its package, and by where that
-    package lies.
-    """
+    """Return whether a frame runs a module of this `minigrad` or `nn`."""
     package = frame.f_globals.get("__name__", "").partition(".")[0]
     file = getattr(sys.modules.get(package), "__file__", None)
-    return (
-        package in ("minigrad", "nn") and file is not None and Path(file).parent.parent == _BESIDE
-    )
+    return package in ("minigrad", "nn") and file is not None and Path(file).parents[1] == _ROOT
 
 
 def caller_line() -> str:
-    """The innermost line of the stack that is not in this library."""
+    """Return the innermost line of the stack outside of this library."""
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
@@ -42,16 +39,9 @@ def caller_line() -> str:
 
 
 def _any(test: Callable[[Any], Any], value: Any) -> bool:
-    """Whether any number in a tensor, an array, or a tuple of them passes the test, such as
-    np.isnan.
-    """
-    if isinstance(value, (tuple, list)):
-        return any(_any(test, part) for part in value)
-    array = getattr(value, "_array", value)
-    known = (
-        isinstance(array, (np.ndarray, np.generic, float)) and np.asarray(array).dtype.kind in "fc"
-    )
-    return known and bool(np.any(test(array)))
+    """Return whether a value in the arrays of `value` passes a test, such as np.isnan."""
+    arrays = map(np.asarray, arrays_in(value))
+    return any(bool(test(array).any()) for array in arrays if array.dtype.kind in "fc")
 
 
 def _finite(value: Any) -> bool:
@@ -59,18 +49,38 @@ def _finite(value: Any) -> bool:
 
 
 class detect_anomaly(Watch):
-    """Within this block, the first operation to make a NaN or an Inf raises an `AnomalyError`.
+    """Context manager that raises an `AnomalyError` for the first NaN or Inf.
 
-    It names the operation and the line that called it, in a forward pass as in `backward()` (which
-    needs to be inside the block too). If an array that the graph needs was changed, `backward()`
-    raises a `GradientError` with the line of the operation that used it. This includes changes
-    through `t.data[0] = 1` and through the caller's own arrays, which go unnoticed elsewhere. A NaN that was in the
-    data is reported by the first operation that passes it on. All this costs time.
+    The error contains the operation and the line that called it, in the forward pass and in
+    `backward()`, which must be inside the block too. A NaN in the data is reported by the first
+    operation that passes it on.
+
+    If an array that the graph needs was changed, `backward()` raises a `GradientError` with the
+    line of the operation that used it. This includes changes through `t.data[0] = 1` and through
+    the caller's own arrays, which are not noticed elsewhere.
     """
 
     def forward(
         self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
+        """Run a forward call and check its result.
+
+        Parameters
+        ----------
+        op : Op
+            The recorded operation.
+        function : callable
+            Computes the result from `args` and `options`.
+        args : tuple
+            Arrays of the operands.
+        options : dict
+            Keyword arguments of the operation.
+
+        Returns
+        -------
+        Any
+            Result of `function`.
+        """
         with np.errstate(all="ignore"):
             y = super().forward(op, function, args, options)
         if not _finite(y) and (origin := _origin(y, (args, tuple(options.values())), "operands")):
@@ -78,14 +88,33 @@ class detect_anomaly(Watch):
         return y
 
     def recorded(self, node: Node) -> None:
+        """Note the line of the caller and a checksum of the saved arrays."""
         super().recorded(node)
         notes = notes_of(node)
         notes.line = caller_line()
         notes.checksum = _checksum(node)
 
     def backward(self, node: Node, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
-        line = node.notes.line if node.notes is not None else None
-        if node.notes is not None and node.notes.checksum not in (None, _checksum(node)):
+        """Run a rule and check its saved arrays and its results.
+
+        Parameters
+        ----------
+        node : Node
+            The node of the recorded operation.
+        rule : callable
+            Derivative of one operand.
+        g : array or Tensor
+            Gradient of the result.
+        args : tuple
+            Saved arrays, which the rule reads.
+
+        Returns
+        -------
+        Any
+            Result of `rule`.
+        """
+        line = None if node.notes is None else node.notes.line
+        if line is not None and node.notes.checksum != _checksum(node):  # type: ignore[union-attr]
             raise GradientError(
                 f"{node.op.name}: values that its gradient needs were changed since {line}; change "
                 "them after backward(), or use a copy"
@@ -100,36 +129,20 @@ class detect_anomaly(Watch):
         return c
 
 
-def _origin(made: Any, given: Any, what: str) -> str | None:
-    """How a NaN or an Inf came about; None for an Inf that was there before, as the -Inf of a mask
-    is.
-    """
-    kind = "NaN" if _any(np.isnan, made) else "Inf"
-    if _finite(given):
+def _origin(results: Any, arguments: Any, what: str) -> str | None:
+    """Describe the origin of a NaN or Inf; None for an Inf of the arguments, such as a mask's."""
+    kind = "NaN" if _any(np.isnan, results) else "Inf"
+    if _finite(arguments):
         return f"made {kind} from finite {what}"
     if kind == "Inf":
         return None
-    return (
-        f"passed on a NaN in its {what}"
-        if _any(np.isnan, given)
-        else f"made NaN from {what} with an Inf"
-    )
+    is_passed_on = _any(np.isnan, arguments)
+    return f"passed on a NaN in its {what}" if is_passed_on else f"made NaN from {what} with an Inf"
 
 
 def _checksum(node: Node) -> int:
-    """A checksum of all arrays that the rules of a node read."""
+    """Return a checksum of all arrays that the rules of a node read."""
     total = 0
-    for array in _arrays([args for _, _, args in node.edges or ()]):
+    for array in arrays_in([args for _, _, args in node.edges or ()]):
         total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
     return total
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    """The arrays in nested tuples, lists and dicts, as operands, options and kernels have them."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _arrays(part)
-    elif isinstance(value, dict):
-        yield from _arrays(list(value.values()))

@@ -1,10 +1,10 @@
-"""Pictures of a graph, in Graphviz's language."""
+"""Drawings of a graph by Graphviz."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 from ..core.graph import topological
 from ..core.tensor import Tensor
@@ -15,8 +15,18 @@ __all__ = ["to_dot", "draw_graph"]
 
 
 def to_dot(result: Tensor, *, names: Mapping[str, Tensor] | None = None) -> str:
-    """The graph that computed `result` as Graphviz text; `names`, as
-    dict(model.named_parameters()), are of leaves.
+    """Return the graph that computed `result` as Graphviz source.
+
+    Parameters
+    ----------
+    result : Tensor
+    names : dict of str to Tensor, optional
+        Names of leaves, such as `dict(model.named_parameters())`.
+
+    Returns
+    -------
+    str
+        Text that starts with "digraph".
     """
     labels = {
         tensor._node: name for name, tensor in (names or {}).items() if tensor._node is not None
@@ -44,53 +54,41 @@ def to_dot(result: Tensor, *, names: Mapping[str, Tensor] | None = None) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-class Drawing:
-    """A picture in SVG that a notebook shows."""
-
-    def __init__(self, svg: str) -> None:
-        self.svg = svg
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-
-@overload
-def draw_graph(
-    result: Tensor, *, path: None = None, names: Mapping[str, Tensor] | None = None
-) -> Drawing: ...
-
-
-@overload
-def draw_graph(
-    result: Tensor, *, path: str | Path, names: Mapping[str, Tensor] | None = None
-) -> Path: ...
-
-
 def draw_graph(
     result: Tensor,
     *,
     path: str | Path | None = None,
     names: Mapping[str, Tensor] | None = None,
-) -> Path | Drawing:
-    """Draw the graph of `result` into a picture file (.svg, .png, .pdf), or without a path for a
-    notebook.
+) -> Path | Any:
+    """Draw the graph that computed `result`.
 
-    Needs the package graphviz and the Graphviz programs. See `to_dot` for `names`.
+    Needs the package graphviz and the Graphviz programs.
+
+    Parameters
+    ----------
+    result : Tensor
+    path : str or Path, optional
+        A file that ends in .svg, .png or .pdf.
+    names : dict of str to Tensor, optional
+        Names of leaves, such as `dict(model.named_parameters())`.
+
+    Returns
+    -------
+    Path or graphviz.Source
+        Without a path, a drawing that a notebook shows.
     """
     graphviz = require("graphviz", "draw_graph")
-    path = None if path is None else Path(path)
-    kind = "svg" if path is None else path.suffix[1:].lower()
+    drawing = graphviz.Source(to_dot(result, names=names))
+    if path is None:
+        return drawing
+    path = Path(path)
+    kind = path.suffix[1:].lower()
     if kind not in graphviz.FORMATS:
-        raise ValueError(f"draw_graph: {path}: expected a name that ends in .svg, .png, .pdf ...")
+        raise ValueError(f"draw_graph: path must end in .svg, .png, .pdf ..., got {path}")
     try:
-        picture = graphviz.Source(to_dot(result, names=names)).pipe(
-            kind
-        )  # render() would write a .gv file beside it
+        write_bytes(path, drawing.pipe(kind))  # render() would write a .gv file beside it
     except graphviz.ExecutableNotFound as error:
         raise RuntimeError(
             "draw_graph: the Graphviz programs are not installed; to_dot() gives the text"
         ) from error
-    if path is None:
-        return Drawing(picture.decode("utf-8"))
-    write_bytes(path, picture)
     return path

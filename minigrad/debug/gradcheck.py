@@ -1,15 +1,15 @@
-"""Is a gradient right? Backward passes held against finite differences."""
+"""Gradient checks against finite differences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from ..core.errors import GradcheckError
 from ..core.modes import no_grad, traced
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array, unwrap
 from ..derivatives import gradients, vjp
 
 __all__ = ["gradcheck", "gradgradcheck"]
@@ -30,39 +30,78 @@ def gradcheck(
     seed: int = 0,
     raise_exception: bool = True,
 ) -> bool:
-    """Compare the gradients of `f(*inputs)` with numerical derivatives; True, or a GradcheckError.
+    """Compare the gradients of `f(*inputs)` with numerical derivatives.
 
-    Inputs of floating dtype (float64) are checked, as arrays or as tensors; if any tensor among
-    them requires gradients, then only such ones. `f` returns a tensor or several. A random
-    cotangent weights the results. The derivative along random directions is compared, and, for up
-    to 100 input elements or with `elementwise`, that along each element too. Finite differences use
-    four points at `eps` and 2 `eps` (error about eps⁴), so `f` needs to be smooth over that
-    distance; with `complex_step` they use one point at an imaginary distance instead, exact to
-    rounding, which needs an `f` that is analytic and accepts complex tensors.
+    The results of `f` are weighted by a random cotangent. `f` must not change its inputs and must
+    return the same values for the same inputs. A floating result that requires no gradient must not
+    depend on the inputs, so gradients that got lost on the way are found.
 
-    A floating result that requires no gradient must not depend on the inputs: gradients that got
-    lost on the way are found. `f` must not change its inputs, and must return the same for the same
-    inputs.
+    Parameters
+    ----------
+    f : callable
+        Returns a tensor or several.
+    inputs : array, Tensor, or list or tuple of them
+        Inputs of dtype float64 are checked. If a tensor among them requires gradients, only such
+        tensors are checked.
+    eps : float
+        Step of the finite differences, which use four points at `eps` and 2 `eps` (error about
+        eps⁴). `f` must be smooth over that distance.
+    atol, rtol : float
+        Tolerances.
+    directions : int
+        Number of random directions along which derivatives are compared.
+    elementwise : bool, optional
+        Compare the derivative along each element too; by default for at most 100 elements.
+    complex_step : bool
+        Use one point at an imaginary distance, which is exact to rounding. `f` must be analytic and
+        accept complex tensors.
+    seed : int
+        Seed of the random numbers.
+    raise_exception : bool
+        If False, return False for a wrong gradient.
+
+    Returns
+    -------
+    bool
+        True if all gradients are right.
+
+    Raises
+    ------
+    GradcheckError
+        If a gradient is wrong. The message contains the values.
     """
     checker = _Checker(f, inputs, seed, eps, complex_step)
-    problems = checker.directional(directions, atol, rtol)
+    problems = checker.along_directions(directions, atol, rtol)
     if elementwise or (elementwise is None and checker.size <= 100):
-        problems = checker.by_element(atol, rtol) or problems
+        problems = checker.along_elements(atol, rtol) or problems
     if problems and raise_exception:
         raise GradcheckError(checker.report(problems))
     return not problems
 
 
 def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) -> bool:
-    """`gradcheck` of the gradients of `f`, in inputs and cotangent; and `create_graph` changes no
-    first derivative.
+    """Compare the second derivatives of `f(*inputs)` with numerical derivatives of its gradients.
+
+    The gradients are functions of the inputs and of the cotangent. The first derivatives must be
+    the same with `create_graph` and without.
+
+    Parameters
+    ----------
+    f, inputs, seed
+        As in `gradcheck`.
+    **options
+        Other options of `gradcheck`.
+
+    Returns
+    -------
+    bool
+        True if all second derivatives are right.
     """
     checker = _Checker(f, inputs, seed, 1e-4, False)
     if not checker.tracked:
         return True
-    plain = checker.analytic
-    with_graph = checker.pull(create_graph=True)
-    for i, a, b in zip(checker.checked, plain, with_graph):
+    count = len(checker.checked)
+    for i, a, b in zip(checker.checked, checker.analytic, checker.pull(create_graph=True)):
         if not np.allclose(a, b.data, rtol=1e-10, atol=1e-12):
             raise GradcheckError(
                 f"{checker.name}: input {i}: create_graph gives the gradient\n{b.data}\nnot\n{a}"
@@ -73,151 +112,133 @@ def gradgradcheck(f: Function, inputs: Any, *, seed: int = 0, **options: Any) ->
             ys = checker.results(values)
             return [ys[i] for i in checker.tracked]
 
-        return vjp(of_checked, *args[: len(plain)])[1](*args[len(plain) :])
+        return vjp(of_checked, *args[:count])[1](*args[count:])
 
-    leaves = [Tensor(checker.xs[i].data, requires_grad=True) for i in checker.checked]
-    cotangents = [Tensor(checker.weights[i], requires_grad=True) for i in checker.tracked]
     gradient.__name__ = f"the gradient of {checker.name}"
-    return gradcheck(gradient, [*leaves, *cotangents], seed=seed + 1, **options)
+    cotangents = [Tensor(checker.weights[i], requires_grad=True) for i in checker.tracked]
+    return gradcheck(gradient, [*checker.leaves, *cotangents], seed=seed + 1, **options)
 
 
-def _results(result: Any) -> list[Any]:
-    """The floating results: tensors, and arrays and numbers, which lost their gradient if they had
-    one.
-    """
-    results = result if isinstance(result, (tuple, list)) else [result]
-    return [
-        y
-        for y in results
-        if isinstance(y, float) or getattr(getattr(y, "dtype", None), "kind", "") in ("f", "c")
-    ]
+def _floating(results: Any) -> list[Any]:
+    """Return the floating tensors, arrays and numbers among the results of a function."""
+    results = results if isinstance(results, (tuple, list)) else [results]
+    return [y for y in results if to_array(y).dtype.kind in "fc"]
 
 
 class _Checker:
-    """The function, its inputs, and a random weighting of its results, as one scalar function."""
+    """Scalar function: the results of a function of its inputs, with random weights."""
 
     def __init__(self, f: Function, inputs: Any, seed: int, eps: float, complex_step: bool) -> None:
         self.f, self.eps, self.complex_step = f, eps, complex_step
         self.name = getattr(f, "__name__", type(f).__name__)
         self.rng = np.random.default_rng(seed)
-        given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
-        chosen = [i for i, x in enumerate(given) if isinstance(x, Tensor) and x.requires_grad]
-        floating = [
-            i for i, x in enumerate(given) if getattr(x, "dtype", np.dtype(int)).kind == "f"
+        self.args = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+        tracked = [i for i, x in enumerate(self.args) if isinstance(x, Tensor) and x.requires_grad]
+        self.checked = tracked or [
+            i
+            for i, x in enumerate(self.args)
+            if isinstance(x, (np.ndarray, np.generic, Tensor)) and x.dtype.kind == "f"
         ]
-        self.checked: list[int] = chosen or floating
         if not self.checked:
-            raise ValueError("gradcheck: expected at least one input of floating dtype")
+            raise ValueError("gradcheck: at least one input must have a floating dtype")
         for i in self.checked:
-            if given[i].dtype != np.float64:
+            if self.args[i].dtype != np.float64:
                 raise TypeError(
-                    f"gradcheck: input {i} is {given[i].dtype}; numerical derivatives need float64"
+                    f"gradcheck: input {i} is {self.args[i].dtype}; numerical derivatives need "
+                    "float64"
                 )
-        self.xs = [
-            Tensor(x.data if isinstance(x, Tensor) else x, requires_grad=True)
-            if i in self.checked
-            else x
-            for i, x in enumerate(given)
-        ]
-        self.size = sum(self.xs[i].size for i in self.checked)
-        before = [self.xs[i].data.copy() for i in self.checked]
+        self.leaves = [Tensor(unwrap(self.args[i]), requires_grad=True) for i in self.checked]
+        self.xs = [leaf.data.copy() for leaf in self.leaves]
+        self.size = sum(x.size for x in self.xs)
         with traced():
-            ys = _results(f(*self.xs))
+            ys = self.results(self.leaves)
         self.weights = [self.rng.standard_normal(np.shape(y)) for y in ys]
         self.tracked = [i for i, y in enumerate(ys) if isinstance(y, Tensor) and y.requires_grad]
         self.analytic: list[Any] = [g.data for g in self.pull()]
-        self.refuse_side_effects(before)
+        self.refuse_side_effects()
 
-    def refuse_side_effects(self, before: list[np.ndarray]) -> None:
-        """An error if `f` changed its inputs, or gives other values for the same ones."""
-        values = [self.value([x.copy() for x in before]) for _ in range(2)]
-        if not np.array_equal(values[0], values[1], equal_nan=True):
-            raise GradcheckError(
-                f"{self.name}: gave {values[0]} and then {values[1]} for the same inputs"
-            )
-        for i, x in zip(self.checked, before):
-            if not np.array_equal(self.xs[i].data, x, equal_nan=True):
+    def refuse_side_effects(self) -> None:
+        """Raise an error if `f` changed its inputs, or returns other values for the same inputs."""
+        first, second = (self.value([x.copy() for x in self.xs]) for _ in range(2))
+        if not np.array_equal(first, second, equal_nan=True):
+            raise GradcheckError(f"{self.name}: gave {first} and then {second} for the same inputs")
+        for i, leaf, x in zip(self.checked, self.leaves, self.xs):
+            if not np.array_equal(leaf.data, x, equal_nan=True):
                 raise GradcheckError(
-                    f"{self.name}: changed its input {i} in place:\n{self.xs[i].data}\nwas\n{x}"
+                    f"{self.name}: changed its input {i} in place:\n{leaf.data}\nwas\n{x}"
                 )
 
     def results(self, values: Iterable[Any]) -> list[Any]:
-        """The floating results, with the checked inputs replaced by `values`."""
-        args = list(self.xs)
-        for i, value in zip(self.checked, values):
-            args[i] = value
-        return _results(self.f(*args))
+        """Return the floating results, with the checked inputs replaced by `values`."""
+        replaced = dict(zip(self.checked, values))
+        return _floating(self.f(*[replaced.get(i, x) for i, x in enumerate(self.args)]))
 
     def pull(self, create_graph: bool = False) -> list[Tensor]:
-        """The gradients that the backward pass gives; zeros where nothing depends on an input."""
-        leaves = [self.xs[i] for i in self.checked]
+        """Return the gradients of a backward pass; zeros for an input that nothing depends on."""
         with traced():
-            ys = self.results(leaves)
+            ys = self.results(self.leaves)
         live, weights = [ys[i] for i in self.tracked], [self.weights[i] for i in self.tracked]
-        found = gradients(live, leaves, weights, create_graph=create_graph, allow_unused=True)
-        return [Tensor(np.zeros(x.shape)) if g is None else g for x, g in zip(leaves, found)]
+        grads = gradients(live, self.leaves, weights, create_graph=create_graph, allow_unused=True)
+        return [Tensor(np.zeros(x.shape)) if g is None else g for x, g in zip(self.leaves, grads)]
 
     def value(self, arrays: list[np.ndarray]) -> Any:
-        """The weighted sum of the results, with the checked inputs at `arrays`."""
+        """Return the weighted sum of the results, with the checked inputs at `arrays`."""
         with no_grad():
             ys = self.results(map(Tensor, arrays))
-        return sum(((np.asarray(unwrap(y)) * w).sum() for y, w in zip(ys, self.weights)), start=0.0)
+        return sum(((to_array(y) * w).sum() for y, w in zip(ys, self.weights)), start=0.0)
 
     def slope(self, direction: list[np.ndarray]) -> float:
-        """The numerical derivative along `direction`."""
+        """Return the numerical derivative along `direction`."""
 
         def at(step: Any) -> Any:
-            return self.value([self.xs[i].data + step * v for i, v in zip(self.checked, direction)])
+            return self.value([x + step * v for x, v in zip(self.xs, direction)])
 
         if self.complex_step:
             return float(at(1e-30j).imag / 1e-30)
         h = self.eps
         return float((8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h))
 
-    def directional(self, count: int, atol: float, rtol: float) -> list[str]:
+    def along_directions(self, count: int, atol: float, rtol: float) -> list[str]:
+        """Compare derivatives along random directions; return the differences as lines."""
         problems = []
         for _ in range(count):
-            direction = [self.rng.standard_normal(self.xs[i].shape) for i in self.checked]
-            scale = np.sqrt(sum((v * v).sum() for v in direction)) or 1.0
-            direction = [v / scale for v in direction]
+            direction = [self.rng.standard_normal(x.shape) for x in self.xs]
+            length = np.sqrt(sum((v * v).sum() for v in direction)) or 1.0
+            direction = [v / length for v in direction]
             expected = self.slope(direction)
             terms = [(g * v).sum() for g, v in zip(self.analytic, direction)]
-            got = float(sum(terms))
-            size = max([abs(expected), *[abs(t) for t in terms]])
-            if not abs(expected - got) <= atol + rtol * size:
+            size = max(map(abs, [expected, *terms]))
+            if not abs(expected - sum(terms)) <= atol + rtol * size:
                 problems.append(
-                    f"along a random direction: expected {expected:.12g}, got {got:.12g}"
+                    f"the derivative along a random direction must be {expected:.12g}, got "
+                    f"{sum(terms):.12g}"
                 )
         return problems
 
-    def by_element(self, atol: float, rtol: float) -> list[str]:
+    def along_elements(self, atol: float, rtol: float) -> list[str]:
+        """Compare derivatives along each element; return the differences as lines."""
         problems = []
-        zero = [np.zeros(self.xs[i].shape) for i in self.checked]
-        for k, i in enumerate(self.checked):
-            expected = np.zeros(self.xs[i].shape)
-            for place in np.ndindex(expected.shape):
-                direction = [z.copy() for z in zero]
-                direction[k][place] = 1.0
-                expected[place] = self.slope(direction)
-            got = self.analytic[k]
-            wrong = ~(
-                np.abs(expected - got) <= atol + rtol * np.maximum(np.abs(expected), np.abs(got))
-            )
-            if wrong.any():
-                place = tuple(int(j) for j in np.argwhere(wrong)[0])
+        for i, x, got in zip(self.checked, self.xs, self.analytic):
+            expected = np.zeros(x.shape)
+            for index in np.ndindex(x.shape):
+                direction = [np.zeros(other.shape) for other in self.xs]
+                direction[self.checked.index(i)][index] = 1.0
+                expected[index] = self.slope(direction)
+            size = np.maximum(np.abs(expected), np.abs(got))
+            wrong = np.argwhere(~(np.abs(expected - got) <= atol + rtol * size))
+            if len(wrong):
+                index = tuple(wrong[0].tolist())
                 problems.append(
-                    f"input {i}, element {place} ({int(wrong.sum())} of {wrong.size} are wrong): "
-                    f"expected {expected[place]:.12g}, got {got[place]:.12g}\n"
-                    f"  expected gradient\n{expected}\n  got\n{got}"
+                    f"the derivative by element {index} of input {i} must be "
+                    f"{expected[index]:.12g}, got {got[index]:.12g} ({len(wrong)} of {x.size} "
+                    f"elements are wrong)\n  numerical gradient\n{expected}\n  gradient\n{got}"
                 )
         return problems
 
-    def report(self, problems: Sequence[str]) -> str:
-        shapes = ", ".join(f"{x.shape}" if hasattr(x, "shape") else repr(x) for x in self.xs)
-        values = "\n".join(
-            f"  input {i} =\n{self.xs[i].data}" for i in self.checked if self.xs[i].size <= 100
-        )
-        listed = "\n".join(f"  {problem}" for problem in problems)
-        return (
-            f"gradient of {self.name}, for inputs of shapes {shapes}:\n{listed}\n{values}".rstrip()
-        )
+    def report(self, problems: list[str]) -> str:
+        """Return the text of the error for differences that were found."""
+        shapes = ", ".join(f"{x.shape}" if hasattr(x, "shape") else repr(x) for x in self.args)
+        lines = [f"wrong gradient of {self.name}, for inputs of shapes {shapes}:"]
+        lines += [f"  {problem}" for problem in problems]
+        lines += [f"  input {i} =\n{x}" for i, x in zip(self.checked, self.xs) if x.size <= 100]
+        return "\n".join(lines)

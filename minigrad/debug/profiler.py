@@ -1,9 +1,10 @@
-"""Where the time of a computation goes, op by op."""
+"""Profiler: the time of a computation by op."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +15,54 @@ from .memory import bytes_saved
 __all__ = ["profile"]
 
 
+@dataclass
 class Row:
-    """What was seen of one op: calls, seconds forward and backward, bytes that its nodes save for
-    backward.
-    """
+    """Calls of one op, their seconds, and the bytes that their nodes save."""
 
-    calls = saved = 0
-    forward = backward = 0.0
+    name: str
+    calls: int = 0
+    forward: float = 0.0
+    backward: float = 0.0
+    saved: int = 0
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+
+@dataclass
+class Event:
+    """One forward or backward call of an op; `exclusive` is without the ops inside it."""
+
+    name: str
+    phase: str
+    start: float
+    seconds: float
+    exclusive: float
+    saved: int = 0
 
 
 class profile(Shown, Watch):
-    """Times every op inside a `with` block, forward and backward.
+    """Context manager that times every op, forward and backward.
 
-        with minigrad.profile() as p:
-            model.loss(source, target).backward()
-        print(p)                    a table by op
-        p.save_trace("step.json")   for chrome://tracing or ui.perfetto.dev
+    The time of an op does not include ops that it calls, as derivatives do under `create_graph`.
+    The remaining time is spent in Python, in the optimizer, and in NumPy outside of ops.
 
-    `rows` holds the figures by name of op, `seconds` the length of the block; what no op took is
-    Python's, the optimizer's and NumPy's outside of ops. The time of an op does not include that of
-    ops it runs itself, as derivatives do under `create_graph`.
+    Attributes
+    ----------
+    rows : dict of str to Row
+        Totals by name of op.
+    seconds : float
+        Length of the block.
+
+    Examples
+    --------
+    >>> with minigrad.profile() as p:
+    ...     model.loss(source, target).backward()
+    >>> print(p)  # a table by op
+    >>> p.save_trace("step.json")  # for chrome://tracing or ui.perfetto.dev
     """
 
     def __init__(self) -> None:
-        self.rows: dict[str, Row] = {}
-        self.events: list[
-            tuple[str, str, float, float, int]
-        ] = []  # name, phase, start, seconds, bytes saved
+        self.events: list[Event] = []
         self.seconds = 0.0
-        self._nested = [0.0]  # seconds of ops inside the one that runs, a level for each
+        self._nested = [0.0]  # at each level: the seconds of ops inside the running op
 
     def __enter__(self) -> profile:
         self._start = time.perf_counter()
@@ -55,6 +72,17 @@ class profile(Shown, Watch):
         super().__exit__(*exc)
         self.seconds += time.perf_counter() - self._start
 
+    @property
+    def rows(self) -> dict[str, Row]:
+        """Totals by name of op."""
+        rows: dict[str, Row] = {}
+        for event in self.events:
+            row = rows.setdefault(event.name, Row(event.name))
+            row.calls += event.phase == "forward"
+            row.saved += event.saved
+            setattr(row, event.phase, getattr(row, event.phase) + event.exclusive)
+        return rows
+
     def _timed(self, name: str, phase: str, run: Callable[..., Any], *args: Any) -> Any:
         self._nested.append(0.0)
         start = time.perf_counter()
@@ -62,68 +90,105 @@ class profile(Shown, Watch):
             return run(*args)
         finally:
             seconds = time.perf_counter() - start
-            own = seconds - self._nested.pop()
+            exclusive = seconds - self._nested.pop()
             self._nested[-1] += seconds
-            row = self.rows.setdefault(name, Row(name))
-            if phase == "forward":
-                row.calls += 1
-                row.forward += own
-            else:
-                row.backward += own
-            self.events.append((name, phase, start, seconds, 0))
+            self.events.append(Event(name, phase, start, seconds, exclusive))
 
     def forward(
         self, op: Any, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
     ) -> Any:
+        """Time a forward call.
+
+        Parameters
+        ----------
+        op : Op
+            The recorded operation.
+        function : callable
+            Computes the result from `args` and `options`.
+        args : tuple
+            Arrays of the operands.
+        options : dict
+            Keyword arguments of the operation.
+
+        Returns
+        -------
+        Any
+            Result of `function`.
+        """
         return self._timed(op.name, "forward", super().forward, op, function, args, options)
 
     def backward(self, node: Any, rule: Callable[..., Any], g: Any, args: tuple[Any, ...]) -> Any:
+        """Time the call of a rule.
+
+        Parameters
+        ----------
+        node : Node
+            The node of the recorded operation.
+        rule : callable
+            Derivative of one operand.
+        g : array or Tensor
+            Gradient of the result.
+        args : tuple
+            Saved arrays, which the rule reads.
+
+        Returns
+        -------
+        Any
+            Result of `rule`.
+        """
         return self._timed(node.op.name, "backward", super().backward, node, rule, g, args)
 
     def recorded(self, node: Any) -> None:
+        """Count the bytes that a node saves."""
         super().recorded(node)
-        saved = bytes_saved(node)
-        self.rows[node.op.name].saved += saved
-        self.events[-1] = (*self.events[-1][:4], saved)
+        self.events[-1].saved = bytes_saved(node)
 
     def __str__(self) -> str:
         rows = sorted(self.rows.values(), key=lambda row: -(row.forward + row.backward))
-        inside = sum(row.forward + row.backward for row in rows)
-        whole = max(self.seconds, inside, 1e-12)
-        width = max([len(row.name) for row in rows] + [14])
-        lines = [f"{'op':{width}}   calls  forward ms  backward ms  saved MB  share"]
+        total = Row("")
         for row in rows:
-            share = (row.forward + row.backward) / whole
-            lines.append(
-                f"{row.name:{width}}{row.calls:8}{row.forward * 1e3:12.2f}{row.backward * 1e3:13.2f}"
-                f"{row.saved / 1e6:10.2f}{share:7.1%}"
+            total.calls += row.calls
+            total.forward += row.forward
+            total.backward += row.backward
+            total.saved += row.saved
+        inside = total.forward + total.backward
+        whole = max(self.seconds, inside, 1e-12)
+        total.name = f"all, {whole * 1e3:.2f} ms"
+        width = max(len(row.name) for row in [*rows, total, Row("outside of ops")])
+
+        def line(row: Row) -> str:
+            return (
+                f"{row.name:{width}}{row.calls:8}{row.forward * 1e3:12.2f}"
+                f"{row.backward * 1e3:13.2f}{row.saved / 1e6:10.2f}"
             )
+
         rest = whole - inside
-        lines.append(
-            f"{'outside of ops':{width}}{'':8}{rest * 1e3:12.2f}{'':22}{rest / whole:7.1%}"
-        )
-        forward, backward = sum(row.forward for row in rows), sum(row.backward for row in rows)
-        total = f"{forward * 1e3:12.2f}{backward * 1e3:13.2f}{sum(row.saved for row in rows) / 1e6:10.2f}"
-        lines.append(
-            f"{f'all, {whole * 1e3:.2f} ms':{width}}{sum(row.calls for row in rows):8}{total}"
-        )
-        return "\n".join(lines)
+        lines = [f"{'op':{width}}   calls  forward ms  backward ms  saved MB  share"]
+        lines += [f"{line(row)}{(row.forward + row.backward) / whole:7.1%}" for row in rows]
+        lines.append(f"{'outside of ops':{width}}{rest * 1e3:20.2f}{rest / whole:30.1%}")
+        return "\n".join([*lines, line(total)])
 
     def save_trace(self, path: str | Path) -> None:
-        """Write every call as an event of Chrome's trace format, JSON."""
+        """Write every call as an event of Chrome's trace format.
+
+        Parameters
+        ----------
+        path : str or Path
+            A JSON file.
+        """
         from ..io import write_json
 
         events = [
             {
-                "name": name,
-                "cat": phase,
+                "name": event.name,
+                "cat": event.phase,
                 "ph": "X",
-                "ts": (start - self._start) * 1e6,
-                "dur": seconds * 1e6,
+                "ts": (event.start - self._start) * 1e6,
+                "dur": event.seconds * 1e6,
                 "pid": 0,
                 "tid": 0,
-                "args": {"bytes saved": saved} if saved else {},
+                "args": {"bytes saved": event.saved} if event.saved else {},
             }
-            for name, phase, start, seconds, saved in self.events
+            for event in self.events
         ]
         write_json(path, {"traceEvents": events, "displayTimeUnit": "ms"})

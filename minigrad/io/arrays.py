@@ -12,11 +12,12 @@ import numpy as np
 
 from .json import as_json, unique
 from .reading import printable
-from .safetensors import SafetensorsFile, write_safetensors
+from .safetensors import SafetensorsFile, stored_as, write_safetensors
 
-__all__ = ["load_arrays", "save_arrays"]
+__all__ = ["load", "load_arrays", "save", "save_arrays"]
 
 _CHECKSUM = "minigrad.crc32"
+_OBJECT, _PATHS = "minigrad.object", "minigrad.paths"
 
 
 def save_arrays(
@@ -26,6 +27,14 @@ def save_arrays(
 
     Each value of `metadata` is stored as JSON. The metadata also contains a checksum, by which
     `load_arrays` notices any later change.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write.
+    arrays : mapping of str to array
+    metadata : mapping of str, optional
+        Plain data.
     """
     notes = {key: as_json(value, path) for key, value in (metadata or {}).items()}
     write_safetensors(path, arrays, {**notes, _CHECKSUM: _checksum(arrays, notes)})
@@ -60,9 +69,9 @@ def load_arrays(
     written = notes.pop(_CHECKSUM, None)
     if written is not None and not mmap and written != (actual := _checksum(arrays, notes)):
         raise ValueError(
-            f"{path}: changed since it was written: its checksum is {actual}, expected "
-            f"{printable(written, 20)}; "
-            f"take a copy of it, or remove {_CHECKSUM} from its metadata if the change is meant"
+            f"{path} was changed since it was written: its checksum must be "
+            f"{printable(written, 20)}, got {actual}. Restore the file from a copy, or remove "
+            f"{_CHECKSUM} from its metadata if the change is meant"
         )
     data = {}
     for key, value in notes.items():
@@ -73,6 +82,97 @@ def load_arrays(
     return arrays, data
 
 
+def save(obj: Any, f: str | Path) -> None:
+    """Write nested dicts and lists of tensors, arrays and plain data into one file.
+
+    Parameters
+    ----------
+    obj : dict or list
+        Dicts with string keys, lists and tuples (which `load` returns as lists), at any depth, of
+        tensors, arrays, numbers, strings, booleans and None: state_dicts of models, optimizers and
+        schedules, for example.
+    f : str or Path
+        The file, in safetensors format. It is replaced atomically.
+
+    Raises
+    ------
+    TypeError
+        If `obj` contains another object, such as a model.
+
+    Examples
+    --------
+    >>> save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, "run.safetensors")
+    >>> model.load_state_dict(load("run.safetensors")["model"])
+    """
+    arrays: dict[str, np.ndarray] = {}
+    paths: dict[str, list[str | int]] = {}
+
+    def without_arrays(value: Any, at: list[str | int]) -> Any:
+        """Return `value` with None in place of arrays, which are collected by their paths."""
+        name = ".".join(map(str, at))
+        if isinstance(value, dict):
+            if others := [key for key in value if not isinstance(key, str)]:
+                raise TypeError(f"save: keys must be strings, got {others[0]!r:.60} in '{name}'")
+            return {key: without_arrays(item, [*at, key]) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [without_arrays(item, [*at, i]) for i, item in enumerate(value)]
+        if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+            name = name or "array"
+            if name in arrays:
+                raise ValueError(
+                    f"save: two arrays must not have the same path, got '{name}' twice"
+                )
+            arrays[name] = value if isinstance(value, np.ndarray) else value.data
+            paths[name] = at
+            return None
+        if isinstance(value, np.generic):
+            return value.item()
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        raise TypeError(
+            f"save: '{name}' must consist of dicts, lists, arrays and plain data, got a "
+            f"{type(value).__name__}; save its state_dict()"
+        )
+
+    text = json.dumps(without_arrays(obj, []))  # inf and nan are allowed, as best losses
+    save_arrays(f, arrays, {_OBJECT: text, _PATHS: paths})
+
+
+def load(path: str | Path) -> Any:
+    """Read a file that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        File that `save` wrote.
+
+    Returns
+    -------
+    dict or list
+        The saved object. Tensors are returned as arrays, and tuples as lists.
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, is incomplete, or was changed.
+    """
+    arrays, data = load_arrays(path)
+    try:
+        root = [json.loads(data[_OBJECT], object_pairs_hook=unique)]
+        for name, at in data[_PATHS].items():
+            container: Any = root
+            keys = [0, *at]
+            for key in keys[:-1]:
+                container = container[key]
+            container[keys[-1]] = arrays[name]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError):
+        raise ValueError(
+            f"{path}: must be a file that minigrad.save wrote; read other safetensors files with "
+            "minigrad.io.load_arrays"
+        ) from None
+    return root[0]
+
+
 def _checksum(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str:
     """Return the CRC-32 of names, dtypes, shapes, values and metadata.
 
@@ -81,6 +181,7 @@ def _checksum(arrays: Mapping[str, np.ndarray], notes: Mapping[str, str]) -> str
     checksum = zlib.crc32(json.dumps(sorted(notes.items())).encode())
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
+        stored_as(name, array, None)  # refuses dtypes that have no bytes of their own
         array = array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
         checksum = zlib.crc32(json.dumps([name, array.dtype.str, array.shape]).encode(), checksum)
         checksum = zlib.crc32(array.reshape(-1).view(np.uint8).data, checksum)

@@ -5,7 +5,7 @@ configuration and its weights:
 
 1. All new files are written to `DIRECTORY/.RANDOM.part`.
 2. That directory is renamed to `DIRECTORY/.LAST.exchange`. The new files are now valid.
-3. The file `LAST` is removed, each new file is linked to its place, and `LAST` comes last.
+3. The file `LAST` is removed, each new file is linked to its name, and `LAST` comes last.
 4. `.LAST.exchange` is removed.
 
 After an interruption in step 1 the old files are complete. After one in step 3, `read_together`
@@ -27,12 +27,22 @@ __all__ = ["read_together", "replace_together", "write_atomically", "write_bytes
 
 
 def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
-    """Let `write` fill a new file beside `path`, and put it there in one step once it is whole and
-    on disk.
+    """Write a file through a new one beside it, which replaces it when it is complete.
 
-    Whenever the process is killed, `path` holds the old file or the new one, never a part; a part
-    that is left is named `.NAME.RANDOM.part`. The permissions are those of the file that is
-    replaced, or else those that the umask leaves. An OSError names `path`.
+    If the process is killed, the path holds the old file or the new one, never a part. Incomplete
+    files are named `.NAME.RANDOM.part`. Permissions are kept.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its directory is made if it does not exist.
+    write : function
+        Takes the path of the new file and fills it.
+
+    Raises
+    ------
+    OSError
+        Names `path`.
     """
     path = Path(path)
     try:
@@ -54,9 +64,7 @@ def write_atomically(path: str | Path, write: Callable[[Path], Any]) -> None:
 
 
 def _new_part(path: Path) -> Path:
-    """An empty file that nobody had made before: not one that is there already, nor a link to
-    another.
-    """
+    """Create an empty file that did not exist before, and return its path."""
     part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.part")
     descriptor = os.open(
         part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666
@@ -70,7 +78,7 @@ def _new_part(path: Path) -> Path:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Put the directory's entries on disk too, where the system lets us."""
+    """Write the entries of a directory to disk, if the system allows it."""
     with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -132,7 +140,7 @@ def _pending(directory: Path, last: str) -> Path:
 
 
 def _install(pending: Path, directory: Path, last: str, stale: Iterable[str]) -> None:
-    """Put complete new files in their places. It can be interrupted and called again."""
+    """Install complete new files. It can be interrupted and called again."""
     files = [path for path in pending.rglob("*") if path.is_file() and not path.is_symlink()]
     files.sort(key=lambda path: path == pending / last)
     targets = {path: directory / path.relative_to(pending) for path in files}
@@ -192,7 +200,7 @@ def read_together(directory: str | Path, last: str, files: Iterable[str] = ()) -
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that change if a file is replaced; None without a file."""
+    """Return attributes that change if a file is replaced; None without a file."""
     try:
         status = os.stat(path)
     except OSError:

@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,6 +26,8 @@ __all__ = [
     "checksum",
     "dataclass_from",
     "matches",
+    "mistyped_fields",
+    "parse_json",
     "read_if_any",
     "read_json",
     "read_list",
@@ -33,21 +36,48 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_type_hints: Any = cache(get_type_hints)
 REQUIRED: Any = object()
 _WORDS = {
-    int: "an integer", float: "a number", str: "a text", bool: "true or false", type(None): "null",
-    list: "a list", tuple: "a list", Sequence: "a list", dict: "an object", Mapping: "an object",
+    int: "an integer", float: "a number", str: "a string", bool: "true or false",
+    type(None): "null", list: "a list", tuple: "a list", Sequence: "a list", dict: "an object",
+    Mapping: "an object",
 }  # fmt: skip
 
 
 def write_json(path: str | Path, data: Any, indent: int = 1) -> None:
-    """Write plain data as a JSON file, atomically."""
+    """Write plain data as a JSON file, atomically.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write.
+    data : object
+        Plain data: dicts, lists, strings, numbers, booleans and None.
+    indent : int
+        Number of spaces of a level; 1 by default.
+    """
     text = as_json(data, path, indent=indent) + "\n"
     write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
 
 
 def as_json(data: Any, where: str | Path, **options: Any) -> str:
-    """Return plain data as JSON; an error that begins with `where` if JSON cannot contain it."""
+    """Return plain data as JSON, or raise an error that begins with `where`.
+
+    Parameters
+    ----------
+    data : object
+        Plain data.
+    where : str or Path
+        File, with which a message begins.
+    **options
+        Options of `json.dumps`.
+
+    Returns
+    -------
+    str
+        JSON text.
+    """
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False, **options)
     except (TypeError, ValueError) as error:  # NaN and infinity among them
@@ -63,11 +93,21 @@ def checksum(data: Any) -> str:
 def read_json(path: str | Path, expected: str = "") -> Settings:
     """Return the JSON object in a file.
 
-    `expected` ends the error about a missing file: what the directory should contain.
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+    expected : str
+        The end of the error about a missing file: what the directory should contain.
+
+    Returns
+    -------
+    Settings
+        Entries of the object.
     """
     data = _read(path, expected)
     if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected an object, got {_shown(data)}")
+        raise ValueError(f"{path} must be an object, got {_shown(data)}")
     return Settings(data, str(path))
 
 
@@ -82,11 +122,15 @@ def read_list(path: str | Path, kind: Any) -> list[Any]:
 
 
 def _read(path: str | Path, expected: str) -> Any:
-    data = read_bytes(path, expected)
+    return parse_json(read_bytes(path, expected), path)
+
+
+def parse_json(data: bytes, where: str | Path) -> Any:
+    """Return the value of JSON text, or raise a ValueError that begins with `where`."""
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({printable(error, 200)})") from None
+        raise ValueError(f"{where}: not JSON ({printable(error, 200)})") from None
 
 
 def unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -134,11 +178,17 @@ def _described(hint: Any) -> str:
         if parts and "list" in _WORDS.get(kind, "")
         else ""
     )
-    return _WORDS.get(kind, str(hint)) + items
+    return _WORDS.get(kind, f"of class {getattr(kind, '__name__', kind)}") + items
+
+
+def _between(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"{low} to {high}"
 
 
 class Settings(dict[str, Any]):
-    """The entries of a JSON object, each of which a method returns after checking it.
+    """Entries of a JSON object; a method checks and returns each entry.
 
     The methods take the name of an entry, or several names (older spellings), of which the first
     one that is present counts. A missing entry is the default, or an error without a default.
@@ -146,6 +196,7 @@ class Settings(dict[str, Any]):
     Parameters
     ----------
     data : mapping
+        Names and values of the entries.
     where : str
         The beginning of every message: the file.
     """
@@ -166,7 +217,23 @@ class Settings(dict[str, Any]):
     ) -> Any:
         """Return an entry of an annotated type; null counts as missing.
 
-        A number must be from `low` to `high`, and any entry one of `choices`, if they are given.
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings, of which the first that is present counts.
+        hint : type
+            Such as `int | None` or `list[str]`.
+        default : Any
+            The value of a missing entry; an error if not given.
+        low, high : float, optional
+            Limits of a number.
+        choices : sequence, optional
+            The values that are allowed.
+
+        Returns
+        -------
+        Any
+            The entry or `default`.
         """
         names = [name] if isinstance(name, str) else list(name)
         self.taken.update(names)
@@ -179,7 +246,7 @@ class Settings(dict[str, Any]):
         if choices is not None and value not in choices:
             self.fail(present, f"one of {', '.join(map(str, choices))}")
         if (low is not None and value < low) or (high is not None and value > high):
-            self.fail(present, f"at least {low}" if high is None else f"{low} to {high}")
+            self.fail(present, _between(low, high))
         return value
 
     def checked(self, name: str, hint: Any) -> Any:
@@ -191,18 +258,48 @@ class Settings(dict[str, Any]):
     def fail(self, name: str, expected: str) -> None:
         """Raise the ValueError about an entry."""
         value = _shown(self.get(name))
-        raise ValueError(f"{self.where}: {printable(name)}: expected {expected}, got {value}")
+        raise ValueError(f"{self.where}: {printable(name)} must be {expected}, got {value}")
 
     def integer(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: int = 1, high: int = 1 << 40
     ) -> Any:
-        """Return an integer, by default of at least 1."""
+        """Return an integer, by default of at least 1.
+
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings.
+        default : Any
+            Value of a missing entry; an error if not given.
+        low, high : int
+            Limits of the integer.
+
+        Returns
+        -------
+        int
+            The entry or `default`.
+        """
         return self.take(name, int, default, low, high)
 
     def number(
         self, name: str | Sequence[str], default: Any = REQUIRED, low: Any = None, high: Any = None
     ) -> Any:
-        """Return a finite number."""
+        """Return a finite number.
+
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings.
+        default : Any
+            Value of a missing entry; an error if not given.
+        low, high : float, optional
+            Limits of the number.
+
+        Returns
+        -------
+        float
+            The entry or `default`.
+        """
         return self.take(name, float, default, low, high)
 
     def flag(self, name: str | Sequence[str], default: Any = REQUIRED) -> Any:
@@ -215,11 +312,41 @@ class Settings(dict[str, Any]):
         default: Any = REQUIRED,
         choices: Sequence[str] | None = None,
     ) -> Any:
-        """Return a string, one of `choices` if they are given."""
+        """Return a string, one of `choices` if they are given.
+
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings.
+        default : Any
+            Value of a missing entry; an error if not given.
+        choices : sequence of str, optional
+            The strings that are allowed.
+
+        Returns
+        -------
+        str
+            The entry or `default`.
+        """
         return self.take(name, str, default, choices=choices)
 
     def list(self, name: str | Sequence[str], kind: Any, default: Any = REQUIRED) -> Any:
-        """Return a list whose items are all of one type."""
+        """Return a list whose items are all of one type.
+
+        Parameters
+        ----------
+        name : str or sequence of str
+            The entry, or its names in older spellings.
+        kind : type
+            Type of the items.
+        default : Any
+            Value of a missing entry; an error if not given.
+
+        Returns
+        -------
+        list
+            The entry or `default`.
+        """
         return self.take(name, Sequence[kind], default)
 
     def object(self, name: str, default: Any = REQUIRED) -> Any:
@@ -253,6 +380,16 @@ class Settings(dict[str, Any]):
             )
 
 
+def mistyped_fields(instance: Any) -> dict[str, str]:
+    """Return the annotated types, in words, of the fields of a dataclass that have another type."""
+    hints = _type_hints(type(instance))
+    return {
+        field.name: _described(hints[field.name])
+        for field in fields(instance)
+        if not matches(getattr(instance, field.name), hints[field.name])
+    }
+
+
 def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     """Return a dataclass made of plain data, with names and types checked by its annotations.
 
@@ -260,7 +397,7 @@ def dataclass_from(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     them. A ValueError of the class itself begins with `where`, too.
     """
     settings = data if isinstance(data, Settings) else Settings(data, where)
-    hints = get_type_hints(cls)
+    hints = _type_hints(cls)
     values: dict[str, Any] = {}
     for field in fields(cls):  # type: ignore[arg-type]
         settings.taken.add(field.name)

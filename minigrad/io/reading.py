@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .atomic import write_bytes
 
-__all__ = ["FileCopies", "found_file", "listed", "printable", "read_bytes", "read_text"]
+__all__ = ["FileCopies", "listed", "printable", "read_bytes", "read_text", "require_file"]
 
 LARGEST_FILE = 200_000_000
 """Bytes of a file that is read whole. The largest published tokenizer has about 40,000,000."""
@@ -31,32 +31,51 @@ def listed(names: Iterable[object], most: int = 8) -> str:
     return ", ".join(printable(name, 100) for name in names[:most]) + more
 
 
-def found_file(path: str | Path, expected: str = "") -> Path:
-    """Return a path as a Path if it is a file.
+def require_file(path: str | Path, expected: str = "") -> Path:
+    """Return a path as a Path, or raise an OSError if it is not a file.
 
     Parameters
     ----------
     path : str or Path
         Directories, pipes and devices are refused: reading a pipe may never end.
     expected : str
-        The end of the message of the OSError that is raised otherwise.
+        End of the message of the OSError.
+
+    Returns
+    -------
+    Path
+        `path` as a Path.
     """
     path = Path(path)
     if path.is_file():
         return path
     name, end = printable(path, 500), f"; {expected}" if expected else ""
     if path.is_dir():
-        raise IsADirectoryError(f"{name}: a folder, expected a file{end}")
+        raise IsADirectoryError(f"{name} must be a file, got a directory{end}")
     if path.exists():
-        raise OSError(f"{name}: a pipe or a device, expected a file{end}")
-    raise FileNotFoundError(
-        f"{name}: {'a link to nothing' if os.path.islink(path) else 'no such file'}{end}"
-    )
+        raise OSError(f"{name} must be a file, got a pipe or a device{end}")
+    reason = "a link to a missing file" if path.is_symlink() else "no such file"
+    raise FileNotFoundError(f"{name}: {reason}{end}")
 
 
 def read_bytes(path: str | Path, expected: str = "", most: int = LARGEST_FILE) -> bytes:
-    """Return the content of a file of at most `most` bytes; see `found_file` for errors."""
-    path = found_file(path, expected)
+    """Return the content of a file of at most `most` bytes; see `require_file` for errors.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to read.
+    expected : str
+        End of the message of an OSError.
+    most : int
+        Largest number of bytes; a longer file is refused.
+
+    Returns
+    -------
+    bytes
+        Content of the file.
+    """
+    path = require_file(path, expected)
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= most else b""
@@ -80,7 +99,7 @@ def read_text(path: str | Path, expected: str = "") -> str:
 
 
 class FileCopies(dict[str, bytes]):
-    """The content of files of a directory, to be written unchanged to another directory.
+    """Contents of files of a directory, to be written unchanged to another directory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The safetensors format, read and written by NumPy alone.
+"""Safetensors format, read and written by NumPy alone.
 
 A file is the length of its header (8 bytes, little-endian), the header (a JSON object: for each
 array its dtype, its shape, and where its bytes begin and end), and the bytes. Nothing in it is ever
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .atomic import write_atomically
-from .json import read_json, unique, write_json
-from .reading import found_file, listed, printable
+from .json import parse_json, read_json, write_json
+from .reading import listed, printable, require_file
 
 __all__ = [
     "WEIGHT_FILES",
@@ -35,8 +35,9 @@ __all__ = [
 
 # From narrow to wide, as in the reference library. Files begin with the widest, for alignment.
 DTYPES = {
-    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2", "I32": "<i4",
-    "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8", "U64": "<u8",
+    "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "<i2", "U16": "<u2", "F16": "<f2", "BF16": "<u2",
+    "I32": "<i4", "U32": "<u4", "F32": "<f4", "C64": "<c8", "F64": "<f8", "I64": "<i8",
+    "U64": "<u8",
 }  # fmt: skip
 BITS = {name: 8 * np.dtype(code).itemsize for name, code in DTYPES.items()} | {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8,
@@ -51,7 +52,7 @@ _BLOCK = 1 << 17  # values that are read at once
 
 
 class Entry(NamedTuple):
-    """The header's entry of one array; `start` and `end` count bytes from the header's end."""
+    """Entry of one array in the header; `start` and `end` count bytes from the header's end."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -60,13 +61,13 @@ class Entry(NamedTuple):
 
 
 class SafetensorsFile(Mapping[str, Entry]):
-    """The entries of a safetensors file by name; `read` and `map` return an array.
+    """Entries of a safetensors file by name; `read` and `map` return an array.
 
     A file that is incomplete or not a safetensors file is a ValueError.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = found_file(path)
+        self.path = require_file(path)
         try:
             with self.path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -161,26 +162,17 @@ def _header(first: bytes, size: int) -> int:
     return length
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"its header has {name}")
-
-
 def _entries(text: bytes) -> tuple[dict[str, Entry], dict[str, str]]:
     """Return the entries in the order of their bytes, and the metadata."""
     _check_count(text.count(b'"data_offsets"'))  # parsing millions of them takes long
-    try:
-        header = json.loads(
-            text.decode("utf-8"), object_pairs_hook=unique, parse_constant=_no_constant
-        )
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"its header is not JSON: {printable(error, 200)}") from None
+    header = parse_json(text, "its header")
     if not isinstance(header, dict):
-        raise ValueError(f"its header is {type(header).__name__}, expected an object")
+        raise ValueError(f"its header must be an object, got {type(header).__name__}")
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(
         isinstance(value, str) for value in metadata.values()
     ):
-        raise ValueError("its __metadata__ is not an object of texts")
+        raise ValueError("its __metadata__ must be an object of strings")
     _check_count(len(header))
     entries = {name: _entry(name, data) for name, data in header.items()}
     return dict(sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))), metadata
@@ -207,7 +199,7 @@ def _entry(name: str, data: Any) -> Entry:
             raise TypeError
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{name}: expected dtype, shape and two data_offsets, got {printable(data, 80)}"
+            f"{name} must have dtype, shape and two data_offsets, got {printable(data, 80)}"
         ) from None
     if not isinstance(dtype, str) or dtype not in BITS:
         raise ValueError(f"{name}: unknown dtype '{printable(dtype)}'")
@@ -215,29 +207,29 @@ def _entry(name: str, data: Any) -> Entry:
         raise ValueError(f"{name}: an array has at most {_MOST_AXES} axes, got {len(shape):,}")
     sizes = *shape, start, end
     if not all(type(size) is int and 0 <= size < 1 << 63 for size in sizes):
-        raise ValueError(f"{name}: expected sizes of 0 to 2^63, got {printable(sizes, 80)}")
+        raise ValueError(f"{name}: sizes must be from 0 to 2^63, got {printable(sizes, 80)}")
     if math.prod(size or 1 for size in shape) >= 1 << 60:
         raise ValueError(f"{name}: shape {printable(shape)} is larger than any array")
     return Entry(dtype, tuple(shape), start, end)
 
 
 def _check_layout(entries: Mapping[str, Entry], size: int) -> None:
-    """Check that the arrays follow one another, have the bytes of their shapes, and fill the file."""
-    place = 0
+    """Check that arrays follow one another, have the bytes of their shapes, and fill the file."""
+    begin = 0  # the end of the array before
     for name, entry in entries.items():
-        if entry.start != place or entry.end < entry.start:
+        if entry.start != begin or entry.end < entry.start:
             raise ValueError(
-                f"{name}: bytes {entry.start} to {entry.end}, expected them to begin at {place}"
+                f"{name}: data_offsets must begin at {begin}, got {entry.start} to {entry.end}"
             )
         bits = math.prod(entry.shape) * BITS[entry.dtype]
         if bits != 8 * (entry.end - entry.start):
             raise ValueError(
-                f"{name}: {entry.end - entry.start:,} bytes for {entry.dtype} {entry.shape}, "
-                f"expected {bits // 8:,}"
+                f"{name}: {entry.dtype} {entry.shape} must have {bits // 8:,} bytes, got "
+                f"{entry.end - entry.start:,}"
             )
-        place = entry.end
-    if place != size:
-        raise ValueError(f"{size:,} bytes after the header, expected {place:,}")
+        begin = entry.end
+    if begin != size:
+        raise ValueError(f"there must be {begin:,} bytes after the header, got {size:,}")
 
 
 def from_bfloat16(bits: np.ndarray) -> np.ndarray:
@@ -261,21 +253,29 @@ def write_safetensors(
     metadata: Mapping[str, str] | None = None,
     dtype: Any = None,
 ) -> None:
-    """Write named arrays into one file, atomically; the same data always gives the same bytes.
+    """Write named arrays into one file, atomically; equal data always give equal bytes.
 
-    `dtype` ("float32", "float16", "bfloat16" ...) is that of the floating arrays in the file; None
-    keeps each its own. Arrays are written one by one, so that a conversion takes the memory of one.
+    Parameters
+    ----------
+    path : str or Path
+        File to write.
+    arrays : mapping of str to ndarray
+    metadata : mapping of str to str, optional
+        Strings in the header.
+    dtype : str or dtype, optional
+        The dtype of floating-point arrays in the file, such as "float16" or "bfloat16". By default
+        each keeps its own. Arrays are converted one by one.
     """
     kinds = {name: stored_as(name, np.asarray(array), dtype) for name, array in arrays.items()}
     order = list(DTYPES)
     names = sorted(arrays, key=lambda name: (-order.index(kinds[name]), name))
     header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
-    place = 0
+    begin = 0
     for name in names:
         shape = np.shape(arrays[name])
-        end = place + math.prod(shape) * np.dtype(DTYPES[kinds[name]]).itemsize
-        header[name] = {"dtype": kinds[name], "shape": list(shape), "data_offsets": [place, end]}
-        place = end
+        end = begin + math.prod(shape) * np.dtype(DTYPES[kinds[name]]).itemsize
+        header[name] = {"dtype": kinds[name], "shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
 
@@ -298,6 +298,19 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
     """Return the format's name of the dtype in which an array is stored.
 
     Floating-point arrays are stored in `dtype`, if given.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array.
+    array : ndarray
+    dtype : str or dtype, optional
+        Dtype of floating-point arrays in the file.
+
+    Returns
+    -------
+    str
+        Such as "F32" or "BF16".
     """
     if not isinstance(name, str) or name == "__metadata__" or not _is_name(name):
         raise ValueError(f"write_safetensors: {name!r:.60} cannot be the name of an array")
@@ -305,34 +318,46 @@ def stored_as(name: str, array: np.ndarray, dtype: Any) -> str:
         if dtype == "bfloat16":
             return "BF16"
         array = np.empty(0, dtype)
-    found = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
-    if found is None:
+    stored = _NAMES.get(array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype)
+    if stored is None:
         raise TypeError(
             f"write_safetensors: {name} is {array.dtype}, which a safetensors file cannot hold"
         )
-    return found
+    return stored
 
 
 def misfit(name: str, array: np.ndarray, dtype: np.dtype) -> str:
     """Return why an array cannot be a parameter of this dtype, or "" if it can.
 
     A parameter of a floating-point dtype must be finite in it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array.
+    array : ndarray
+    dtype : dtype
+        Dtype of the parameter.
+
+    Returns
+    -------
+    str
+        Reason, or an empty string.
     """
     if (array.dtype.kind == "f") != (dtype.kind == "f"):
-        return f"{name}: expected {dtype}, got {array.dtype}"
+        return f"{name} must be {dtype}, got {array.dtype}"
     if dtype.kind != "f":
         return ""
     with np.errstate(over="ignore"):
         bad = array.size - np.count_nonzero(np.isfinite(array.astype(dtype, copy=False)))
     return (
-        f"{name}: {bad:,} of its {array.size:,} numbers are NaN or infinite in {dtype}"
+        f"{name}: {bad:,} of its {array.size:,} values are NaN or infinite in {dtype}"
         if bad
         else ""
     )
 
 
 # -- several files
-# ------------------------------------------------------------------------------------------
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 WEIGHT_FILES = (WHOLE, INDEX, "model-*-of-*.safetensors")
@@ -342,7 +367,7 @@ _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
 class SafetensorsFolder(dict[str, Entry]):
-    """The header entries of all arrays of a directory by name; `array` reads an array.
+    """Header entries of all arrays of a directory by name; `array` reads an array.
 
     Parameters
     ----------
@@ -370,7 +395,7 @@ class SafetensorsFolder(dict[str, Entry]):
                     "(a pickle can run any code); convert it with transformers' from_pretrained "
                     "and save_pretrained"
                 )
-            file = SafetensorsFile(found_file(whole, expected))
+            file = SafetensorsFile(require_file(whole, expected))
             self.where, self.files = whole, dict.fromkeys(file, file)
         super().__init__({name: file[name] for name, file in self.files.items()})
 
@@ -403,12 +428,12 @@ def _indexed(index: Path) -> dict[str, SafetensorsFile]:
     names = {name: shards.text(name) for name in shards}
     if outside := [n for n in set(names.values()) if not _is_file_name(n)]:
         raise ValueError(
-            f"{index}: weight_map: expected names of files of this folder, got "
+            f"{index}: weight_map must be names of files of this directory, got "
             f"'{printable(outside[0])}'"
         )
     expected = f"{INDEX} says that it holds some of the weights"
     files = {
-        n: SafetensorsFile(found_file(index.with_name(n), expected))
+        n: SafetensorsFile(require_file(index.with_name(n), expected))
         for n in sorted(set(names.values()))
     }
     if absent := [name for name, file in names.items() if name not in files[file]]:
@@ -459,21 +484,21 @@ def write_shards(
     if len(shards) == 1:
         write_safetensors(directory / WHOLE, arrays, {"format": "pt"}, dtype)
         return
-    places = dict[str, str]()
+    file_of = dict[str, str]()
     for i, shard in enumerate(shards):
         file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
         write_safetensors(directory / file, shard, {"format": "pt"}, dtype)
-        places |= dict.fromkeys(shard, file)
-    index = {"metadata": {"total_size": sum(sizes)}, "weight_map": places}
+        file_of |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": sum(sizes)}, "weight_map": file_of}
     write_json(directory / INDEX, index, 2)
 
 
 def _bytes(size: int | str) -> int:
-    """A number of bytes, also as "200MB" or "5GB"."""
+    """Return a number of bytes from an int or a string such as "200MB" or "5GB"."""
     if isinstance(size, str) and size[:-2].isdecimal() and size[-2:] in _UNITS:
         size = int(size[:-2]) * _UNITS[size[-2:]]
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise ValueError(
-            f'max_shard_size: expected a number of bytes or a text such as "5GB", got {size!r}'
+            f'max_shard_size must be a number of bytes or a string such as "5GB", got {size!r}'
         )
     return size

@@ -1,7 +1,7 @@
 """Scaled dot-product attention: Vaswani et al. (2017), arXiv:1706.03762, section 3.2.
 
-Everywhere in this library heads have an axis of their own: (N, h, L, d). `split_heads` and
-`merge_heads` are views wherever memory permits, so that only BLAS decides what is copied.
+Heads have an axis of their own everywhere in this library: (N, h, L, d). `split_heads` and
+`merge_heads` return views if the memory layout permits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import as_array
 from ..core.graph import unbroadcast
 from ..core.registry import function, op
 from ..core.tensor import Tensor
-from ..ops.axes import check_broadcast, number
+from ..ops.axes import booleans, check_broadcast, number
 from ..ops.linalg import matmul
 from ..ops.shape import broadcast_to, expand_dims, swapaxes
 from ..ops.softmax import softmax
@@ -27,7 +28,6 @@ __all__ = ["merge_heads", "scaled_dot_product_attention", "split_heads"]
 
 
 # -- heads
-# ------------------------------------------------------------------------------------------------
 
 
 def _split(x: Any, num_heads: int) -> Any:
@@ -42,7 +42,19 @@ def _merge(x: Any) -> Any:
 
 @op(view=True, x=lambda g: _merge(g))
 def split_heads(x, /, num_heads):
-    """Split x (N, L, h·d) into `num_heads` heads (N, h, L, d)."""
+    """Split x (N, L, h·d) into heads (N, h, L, d).
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, L, h·d)
+    num_heads : int
+        h.
+
+    Returns
+    -------
+    Tensor, shape (N, h, L, d)
+        View of x if its memory layout permits.
+    """
     if x.shape[-1] % num_heads:
         raise ValueError(f"num_heads must divide the last axis of x, got {num_heads=}")
     return _split(x, num_heads)
@@ -50,12 +62,21 @@ def split_heads(x, /, num_heads):
 
 @op(view=True, x=lambda g, x_shape: _split(g, x_shape[1]))
 def merge_heads(x, /):
-    """Join heads (N, h, L, d) side by side: (N, L, h·d)."""
+    """Concatenate heads (N, h, L, d) to (N, L, h·d).
+
+    Parameters
+    ----------
+    x : Tensor, shape (N, h, L, d)
+
+    Returns
+    -------
+    Tensor, shape (N, L, h·d)
+        Heads of each position side by side.
+    """
     return _merge(x)
 
 
 # -- the definition
-# ------------------------------------------------------------------------------------------------
 
 
 def attention_weights(
@@ -97,7 +118,6 @@ def _repeat_heads(x: Any, num_heads: int) -> Any:
 
 
 # -- the kernel
-# ------------------------------------------------------------------------------------------------
 
 
 def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
@@ -106,7 +126,7 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
         return
     low, high = scores.min(initial=0), scores.max(initial=0)
     if mask is not None and np.isnan(low):
-        np.copyto(scores, 0, where=~mask)  # a NaN that is masked does not count
+        np.copyto(scores, 0, where=~mask)  # a masked NaN has no effect
     if needs_shift(low, high, scores.dtype):
         if mask is None:
             scores -= scores.max(-1, keepdims=True)
@@ -118,16 +138,17 @@ def softmax_in_place(scores: np.ndarray, mask: Any, factor: float) -> None:
     if mask is not None:
         scores *= mask
     length = scores.shape[-1]
-    total = (scores.reshape(-1, length) @ ones(length, scores.dtype))[:, 0]
+    with np.errstate(invalid="ignore"):  # OpenBLAS (AVX-512) flags unset lanes beside 5 columns
+        total = (scores.reshape(-1, length) @ ones(length, scores.dtype))[:, 0]
     if mask is not None:
         total[total == 0] = 1  # nothing to attend to
     np.divide(factor, total, out=total)
-    # a short last axis is multiplied faster by numbers that are repeated than by a broadcast
+    # for a short last axis, repeated values are multiplied faster than broadcast ones
     scores *= np.repeat(total, length).reshape(scores.shape)
 
 
 def _batches(shape: tuple[int, ...]) -> Sequence[slice]:
-    """Slices of the batch whose weights fit the cache."""
+    """Return slices of the batch whose weights fit the cache."""
     step = max(1, 2 * BLOCK // max(1, math.prod(shape[1:])))
     return [slice(start, start + step) for start in range(0, shape[0], step)]
 
@@ -146,8 +167,11 @@ def _attention_vjp(
     saved: Any,
     needs: Any,
 ) -> tuple[Any, ...]:
-    """With weights P, dropout mask M and its factor c: dV = (cMP)ᵀ dO, dS = P (cM dO Vᵀ - D),
-    where D are the row sums of dO * O. The bias gets dS, queries and keys dS * scale.
+    """Return the gradients of query, key, value and bias.
+
+    With weights P, dropout mask M and its factor c, dV = (cMP)ᵀ dO and dS = P (cM dO Vᵀ - D), where
+    D are the row sums of dO * O. The gradient of the bias is dS. Those of queries and keys are the
+    products of dS * scale with keys and queries.
     """
     weights = saved  # c P, (N, h_kv, group * L_q, L_kv)
     n, kv_heads, rows, _ = weights.shape
@@ -176,7 +200,7 @@ def _attention_vjp(
 
 
 def _part_of(x: np.ndarray, part: slice) -> np.ndarray:
-    """The rows `part` of a mask or bias, or all if its first axis has length 1."""
+    """Return the rows `part` of a mask or bias, or all if its first axis has length 1."""
     return x[part] if len(x) > 1 else x
 
 
@@ -277,12 +301,13 @@ def scaled_dot_product_attention(
     Returns
     -------
     Tensor, shape (N, h, L_q, d_v)
+        Weighted sums of values for each query.
 
     References
     ----------
     Vaswani et al. (2017), section 3.2.1. Grouped heads: Ainslie et al. (2023), arXiv:2305.13245.
     """
-    query, key, value = (x if isinstance(x, Tensor) else np.asarray(x) for x in (query, key, value))
+    query, key, value = (x if isinstance(x, Tensor) else as_array(x) for x in (query, key, value))
     q, k, v = query.shape, key.shape, value.shape
     fits = len(q) == len(k) == len(v) == 4 and q[0] == k[0] == v[0] and k[1:3] == v[1:3]
     if not fits or q[3] != k[3] or not k[1] or q[1] % k[1]:
@@ -294,7 +319,7 @@ def scaled_dot_product_attention(
     if mask is not None:
         mask = checked_mask(mask, shape)
     if bias is not None:
-        bias = bias if isinstance(bias, Tensor) else np.asarray(bias)
+        bias = bias if isinstance(bias, Tensor) else as_array(bias)
         check_broadcast("scaled_dot_product_attention", "bias", bias, shape, "(N, h, L_q, L_kv)")
         if bias.dtype.kind != "f":
             raise TypeError(
@@ -313,9 +338,8 @@ def scaled_dot_product_attention(
 
 def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return a boolean mask with four axes that broadcasts to `shape`, (N, h, L_q, L_kv)."""
-    mask = np.asarray(mask)
-    if mask.dtype != bool:
-        raise TypeError(f"mask: expected booleans, True = may attend, got dtype {mask.dtype}")
+    if type(mask) is not np.ndarray or mask.dtype != bool:
+        mask = booleans("mask", mask, "True = may attend")
     if mask.ndim not in (2, 4):
         raise ValueError(
             "mask must have two axes (L_q, L_kv), or four that broadcast to (N, h, L_q, L_kv), "
@@ -323,7 +347,5 @@ def checked_mask(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
             "(N, L_q, L_kv), mask[:, None, None] for a padding mask (N, L_kv)"
         )
     if any(m not in (1, n) for m, n in zip(mask.shape[::-1], shape[::-1])):
-        raise ValueError(
-            f"attention: mask must broadcast to (N, h, L_q, L_kv), {shape}, got {mask.shape}"
-        )
+        check_broadcast("attention", "mask", mask, shape, "(N, h, L_q, L_kv)")  # raises the error
     return _four_axes(mask)

@@ -1,4 +1,4 @@
-"""Rows in blocks that stay in the cache."""
+"""Blocks of rows that fit the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 32768  # elements: 128 KB of float32; a few such blocks fit the second-l
 
 
 def row_blocks(rows: int, width: int, elements: int = BLOCK) -> Sequence[slice]:
-    """Slices of consecutive rows, each of about `elements` numbers."""
+    """Return slices of consecutive rows, each of about `elements` values."""
     step = elements // width if 0 < width < elements else 1
     if 0 < rows <= step:
         return (slice(0, rows),)
@@ -21,14 +21,14 @@ def row_blocks(rows: int, width: int, elements: int = BLOCK) -> Sequence[slice]:
 
 
 def as_rows(x: Any) -> np.ndarray:
-    """(..., d) as a contiguous (rows, d); a view where x is contiguous."""
+    """Reshape (..., d) to a contiguous (rows, d), a view if x is contiguous."""
     x = np.ascontiguousarray(x)
     return x.reshape(-1 if x.size else math.prod(x.shape[:-1]), x.shape[-1])
 
 
 @lru_cache(64)
 def ones(n: int, dtype: Any) -> np.ndarray:
-    """A column of ones: `x @ ones(d)` sums rows four times as fast as `x.sum(-1)`."""
+    """Return a column of ones: `x @ ones(d)` sums rows four times as fast as `x.sum(-1)`."""
     column = np.ones((n, 1), dtype)
     column.flags.writeable = False
     return column
@@ -36,14 +36,12 @@ def ones(n: int, dtype: Any) -> np.ndarray:
 
 @lru_cache(64)
 def mean_column(n: int, dtype: Any) -> np.ndarray:
-    """A column of 1 / n: `x @ mean_column(d)` are the means of rows."""
+    """Return a column of 1 / n: `x @ mean_column(d)` are the means of rows."""
     column = ones(n, dtype) / n
     column.flags.writeable = False
     return column
 
 
 def needs_shift(low: Any, high: Any, dtype: Any) -> bool:
-    """Whether eˣ for x from `low` to `high`, or a sum of thousands of them, comes near to overflow
-    or underflow.
-    """
+    """Return whether sums of eˣ, for x from `low` to `high`, can overflow or underflow."""
     return not (dtype.itemsize >= 4 and low > -60 and high < 60)

@@ -1,8 +1,8 @@
-"""The cross-entropy of logits, alone or together with the linear map that makes them.
+"""Cross-entropy of logits, by itself or with the linear layer that computes the logits.
 
-With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes of weights w, the loss of a
-row whose class is t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch; the mean
-divides by the sum of w_t over the rows that are not ignored.
+With smoothing ε (Szegedy et al. 2016, arXiv:1512.00567) over C classes with weights w, the loss of
+a row of class t is (1 - ε) w_t (-log p_t) + ε/C Σ_c w_c (-log p_c), as in PyTorch. The mean divides
+by the sum of w_t over the rows that are not ignored.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import as_array
 from ..core.modes import MODE
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array
 from ..ops import reduction as reductions
 from ..ops.axes import check_choice, shape_of
 from ..ops.elementwise import where
@@ -28,11 +29,11 @@ from .linear import linear_definition
 
 __all__ = ["cross_entropy", "linear_cross_entropy"]
 
-_FEW = 1 << 20  # logits that are not worth another block: 4 MB of float32
+_FEW = 1 << 20  # fewer logits are one block: 4 MB of float32
 
 
 def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
-    """The loss of each row."""
+    """Compute the loss of each row."""
     rows = logits.reshape(-1, logits.shape[-1])
     logp = log_softmax(
         rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows)
@@ -43,11 +44,10 @@ def cross_entropy_definition(logits: Any, targets: Targets) -> Tensor:
 def _losses(
     rows: np.ndarray, targets: Targets, block: slice, exponentials: np.ndarray
 ) -> tuple[Any, Any, Any]:
-    """For some rows of logits, as (rows, 1): their losses, what was taken off them, and Σ e^logit
-    of what was left.
+    """Return losses of rows of logits, their shifts (rows, 1), and Σ exp(logit - shift) (rows, 1).
 
-    The largest logit is taken off where its exponential might overflow; all that is added up is
-    then as small as the loss, so that no digits are lost to logits that share a large offset.
+    The shift is the largest logit of the row if its exponential might overflow. The terms of the
+    sum are then as small as the loss, so logits with a common large offset lose no digits.
     """
     index = targets.index[block]
     top = np.zeros((len(rows), 1), rows.dtype)
@@ -68,8 +68,9 @@ def _losses(
 
 
 def _logits_gradient(e: np.ndarray, factor: Any, targets: Targets, block: slice, g: Any) -> None:
-    """From `e`, probabilities when times `factor`, to the gradient of the logits, in place; `g` is
-    that of a loss.
+    """Replace exponentials `e` by the gradient of the logits.
+
+    `e * factor` are probabilities, and `g` is the gradient of each loss.
     """
     e *= factor * (targets.factor[block] * g)[:, None]
     if targets.smooth:
@@ -113,30 +114,45 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Compute the cross-entropy of logits `input` (..., C) for the classes `target` (...).
+    """Compute the cross-entropy of logits.
 
-    Rows whose target is `ignore_index` count nothing. `weight` (C,) weights the classes. With
-    `reduction` "mean" the sum is divided by the weights of the targets that count; "sum" and "none"
-    are the alternatives. Where no row counts, the mean is 0. Floating-point targets of the shape of
-    the logits are the probabilities of the classes; of those every row counts, and the mean is that
-    over rows.
+    Parameters
+    ----------
+    input : Tensor, shape (..., C)
+        Logits.
+    target : array of int, shape (...), or of float, shape (..., C)
+        Classes, or probabilities of the classes.
+    weight : array, shape (C,), optional
+        Weights of the classes.
+    ignore_index : int, optional
+        Rows with this target do not count.
+    label_smoothing : float
+        Share of each target that is spread evenly over all classes.
+    reduction : {"mean", "sum", "none"}
+        "mean" divides the sum by the weights of the targets that count, and is 0 if no row counts.
+        For probabilities it divides by the number of rows.
+
+    Returns
+    -------
+    Tensor, scalar, or shape (...) with `reduction` "none"
+        Reduced loss, or the loss of each row.
     """
     check_choice("cross_entropy", "reduction", reduction, *REDUCTIONS)
-    if shape_of(target) == shape_of(input) and np.asarray(unwrap(target)).dtype.kind == "f":
+    if shape_of(target) == shape_of(input) and to_array(target).dtype.kind == "f":
         return class_probability_loss(
             "cross_entropy", input, target, weight, label_smoothing, reduction
         )
-    dtype = np.asarray(unwrap(input)).dtype
+    dtype = to_array(input).dtype
     goal = Targets(
         "cross_entropy", shape_of(input), target, weight, ignore_index, label_smoothing, dtype
     )
-    return reduced(_cross_entropy(input, targets=goal), reduction, goal.total)
+    return reduced(_cross_entropy(input, targets=goal), reduction, goal.divisor)
 
 
 def linear_cross_entropy_definition(
     x: Any, weight: Any, bias: Any, targets: Targets, divisor: float, with_gradient: bool
 ) -> Tensor:
-    """The sum of the losses of linear(x, weight, bias), divided by `divisor`."""
+    """Compute the sum of the losses of linear(x, weight, bias), divided by `divisor`."""
     return (
         reductions.sum(cross_entropy_definition(linear_definition(x, weight, bias), targets))
         / divisor
@@ -153,18 +169,12 @@ def _linear_cross_entropy_vjp(
     with_gradient: Any,
     saved: Any,
     needs: Any,
-    grad_buffers: Any,
 ) -> tuple[Any, ...]:
-    return tuple(
-        np.multiply(c, g, out=buffer) if needed else None
-        for c, needed, buffer in zip(saved, needs, grad_buffers)
-    )
+    return tuple(c * g if needed else None for c, needed in zip(saved, needs))
 
 
 def _blocks_of_logits(rows: int, weight: np.ndarray) -> Sequence[slice]:
-    """Equal blocks of rows, whose logits take no more memory than the gradient of the weight beside
-    them.
-    """
+    """Return equal blocks of rows whose logits take no more memory than the weight's gradient."""
     classes = len(weight)
     count = max(1, math.ceil(rows * classes / max(weight.size, _FEW)))
     return row_blocks(rows, classes, math.ceil(rows / count) * classes + 1)
@@ -183,13 +193,13 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
         gw = np.empty_like(weight) if len(rows) else np.zeros_like(weight)
     blocks = _blocks_of_logits(len(rows), weight)
     buffer = np.empty((blocks[0].stop if blocks else 0, classes), np.result_type(rows, weight))
-    for many in blocks:
-        logits = np.matmul(rows[many], weight.T, out=buffer[: many.stop - many.start])
-        for few in row_blocks(len(logits), classes):
-            part = logits[few]
+    for outer in blocks:
+        logits = np.matmul(rows[outer], weight.T, out=buffer[: outer.stop - outer.start])
+        for inner in row_blocks(len(logits), classes):
+            part = logits[inner]
             if bias is not None:
                 part += bias
-            block = slice(many.start + few.start, many.start + few.stop)
+            block = slice(outer.start + inner.start, outer.start + inner.stop)
             targets.without_ignored(part, block)
             losses, _, total = _losses(
                 part, targets, block, part
@@ -200,13 +210,13 @@ def _linear_cross_entropy(x, weight, bias, /, targets, divisor, with_gradient):
                     part, np.reciprocal(total), targets, block, rows.dtype.type(1 / divisor)
                 )
         if with_gradient:
-            np.matmul(logits, weight, out=gx[many])
+            np.matmul(logits, weight, out=gx[outer])
             gb += (ones(len(logits), rows.dtype).T @ logits)[0]
-            if many.start == 0:
-                np.matmul(logits.T, rows[many], out=gw)
-            else:  # a part at a time, so that no second array of the weight's size is needed
-                for some in row_blocks(classes, weight.shape[1], 8 * BLOCK):
-                    gw[some] += logits[:, some].T @ rows[many]
+            if outer.start == 0:
+                np.matmul(logits.T, rows[outer], out=gw)
+            else:  # in parts, so that no second array of the weight's size is needed
+                for columns in row_blocks(classes, weight.shape[1], 8 * BLOCK):
+                    gw[columns] += logits[:, columns].T @ rows[outer]
     return np.asarray(loss / divisor, rows.dtype), (
         None if gx is None else gx.reshape(x.shape),
         gw,
@@ -242,13 +252,19 @@ def linear_cross_entropy(
     ignore_index, label_smoothing
         As in `cross_entropy`.
     reduction : {"mean", "sum"}
+        "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Mean or sum of the losses, a scalar.
     """
     if reduction not in ("mean", "sum"):
         raise ValueError(
-            f"linear_cross_entropy: expected reduction 'mean' or 'sum', got {reduction!r}"
+            f"linear_cross_entropy: reduction must be 'mean' or 'sum', got {reduction!r}"
         )
     x, linear_weight, linear_bias = (
-        t if t is None or isinstance(t, Tensor) else np.asarray(t)
+        t if t is None or isinstance(t, Tensor) else as_array(t)
         for t in (x, linear_weight, linear_bias)
     )
     if linear_weight.ndim != 2 or linear_weight.shape[1:] != x.shape[-1:]:
@@ -270,7 +286,7 @@ def linear_cross_entropy(
         label_smoothing,
         x.dtype,
     )
-    divisor = (goal.total or 1.0) if reduction == "mean" else 1.0
+    divisor = goal.divisor if reduction == "mean" else 1.0
     operands = (x, linear_weight, linear_bias)
     tracked = MODE.get().record and any(
         isinstance(t, Tensor) and t._node is not None for t in operands

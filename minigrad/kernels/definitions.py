@@ -1,4 +1,4 @@
-"""Kernels: how they are declared, and how their definitions are put in their place."""
+"""Declaration of kernels, and their replacement by definitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..core.tensor import Tensor
 __all__ = ["use_definitions"]
 
 KERNELS: dict[str, Callable[..., Tensor]] = {}
-"""Every kernel by its name: the function that `use_definitions` switches."""
+"""Every kernel by name."""
 
 
 def kernel(
@@ -24,11 +24,17 @@ def kernel(
     single: bool = True,
     **rules: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
-    """Declare an op, as `minigrad.core.registry.op` does, that has a definition to give way to.
+    """Declare an op that has a definition.
 
-    Half precision holds neither sums nor squares: of float16 operands the result is computed in
-    float32 and rounded once, and so are the gradients of a `vjp`. `single=False` for a function
-    that only moves numbers.
+    For float16 operands, the result and the gradients of a `vjp` are computed in float32 and
+    rounded once.
+
+    Parameters
+    ----------
+    definition, vjp, **rules
+        As in `minigrad.core.registry.op`.
+    single : bool
+        False for a function that only moves values, which needs no float32.
     """
 
     def declare(forward: Callable[..., Any]) -> Callable[..., Tensor]:
@@ -44,16 +50,19 @@ def kernel(
 
 @contextmanager
 def use_definitions(*names: str) -> Iterator[None]:
-    """Within this block kernels give way to their definitions, compositions of ops: all, or those
-    named.
+    """Replace kernels by their definitions, compositions of ops, within a `with` block.
 
-    To see what a kernel computes, what it gains, or whether it is to blame. It holds for this
-    thread, or task, and for processes that `DataParallel` forks within the block.
+    This shows what a kernel computes, how much time it saves, or whether an error is in the kernel.
+    It applies to this thread or task, and to processes that `DataParallel` forks within the block.
+
+    Parameters
+    ----------
+    *names : str
+        Names of kernels; all kernels if none is given.
     """
     if unknown := sorted(set(names) - set(KERNELS)):
         raise ValueError(
-            f"use_definitions: no kernel is named {', '.join(unknown)}; there are "
-            f"{', '.join(KERNELS)}"
+            f"use_definitions: names must be of {', '.join(KERNELS)}, got {', '.join(unknown)}"
         )
     token = DEFINITIONS.set(DEFINITIONS.get() | (set(names) or set(KERNELS)))
     try:

@@ -1,4 +1,4 @@
-"""Dropout, alone or after a relu: Srivastava et al. (2014), JMLR 15, 1929-1958."""
+"""Dropout, by itself or after relu: Srivastava et al. (2014), JMLR 15, 1929-1958."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _LEVELS = 256  # a random byte for each element
 def dropout_mask(
     shape: tuple[int, ...], p: float, generator: np.random.Generator | None
 ) -> tuple[np.ndarray, float]:
-    """Booleans, True with probability 1 - p' for the p' = k / 256 nearest to p, 0 < k < 256, and 1
-    / (1 - p').
+    """Return a mask that is True with probability 1 - q, and 1 / (1 - q).
+
+    q = k / 256 is the nearest to p with 0 < k < 256.
     """
     if not 0 <= p < 1:
-        raise ValueError(f"dropout: expected 0 <= p < 1, got {p}")
+        raise ValueError(f"dropout: p must be at least 0 and less than 1, got {p}")
     dropped = min(max(1, round(p * _LEVELS)), _LEVELS - 1) if p else 0
     n = math.prod(shape)
     words = random_words(-(-n // 8), generator)
@@ -34,7 +35,7 @@ def dropout_mask(
 
 
 def _masked(x: Any, mask: Any, scale: float) -> Any:
-    """x · mask · scale: the result of dropout, and its rule."""
+    """Compute x · mask · scale, the result of dropout and its rule."""
     if type(x) is not np.ndarray or x.dtype.kind != "f":
         return x * mask * scale
     if x.size <= BLOCK:
@@ -58,11 +59,23 @@ def _dropout(x, /, mask, scale):
 def dropout(
     x: Any, p: float = 0.5, training: bool = True, *, generator: np.random.Generator | None = None
 ) -> Tensor:
-    """x with each element set to 0 with probability `p`, and the others divided by 1 - p.
+    """Set each element to 0 with probability `p`, and divide the others by 1 - p.
 
-    The probability is rounded to the nearest 1/256, never to 1 (a random byte decides), and the
-    division is by what it was rounded to, so the expectation is exact. With `training=False` x is
-    returned as it is.
+    Parameters
+    ----------
+    x : Tensor
+    p : float
+        At least 0 and less than 1. It is rounded to the nearest k / 256 with 0 < k < 256, and the
+        elements are divided by 1 - k / 256, so the expectation is exact.
+    training : bool
+        If False, return x unchanged.
+    generator : numpy.random.Generator, optional
+        By default the default generator.
+
+    Returns
+    -------
+    Tensor
+        x without the dropped elements, in the shape of x.
     """
     x = x if isinstance(x, Tensor) else Tensor(x)
     if not training or p == 0:
@@ -72,11 +85,11 @@ def dropout(
 
 
 def relu_dropout_definition(x: Any, mask: Any, scale: float) -> Tensor:
-    """dropout(relu(x))."""
+    """Compute dropout(relu(x))."""
     return relu(x) * mask * scale
 
 
-# What is not 0 in the result was neither cut off nor left out.
+# An element of the result is not 0 if it was positive and kept.
 @kernel(definition=relu_dropout_definition, x=lambda g, y, scale: _masked(g, y != 0, scale))
 def _relu_dropout(x, /, mask, scale):
     y = np.empty_like(x, order="C")
@@ -93,7 +106,19 @@ def _relu_dropout(x, /, mask, scale):
 def relu_dropout(
     x: Any, *, p: float = 0.5, training: bool = True, generator: np.random.Generator | None = None
 ) -> Tensor:
-    """dropout(relu(x), p, training, generator), of which only the result is saved for the gradient."""
+    """Compute dropout(relu(x)), and save only the result for the gradient.
+
+    Parameters
+    ----------
+    x : Tensor
+    p, training, generator
+        As in `dropout`.
+
+    Returns
+    -------
+    Tensor
+        Result in the shape of x.
+    """
     if not training or p == 0:
         return relu(x)
     x = x if isinstance(x, Tensor) else Tensor(x)

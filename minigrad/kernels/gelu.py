@@ -1,4 +1,4 @@
-"""The Gaussian error linear unit: Hendrycks & Gimpel (2016), arXiv:1606.08415."""
+"""Gaussian error linear unit: Hendrycks & Gimpel (2016), arXiv:1606.08415."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _erf = erf.op.forward  # type: ignore[attr-defined]  # of arrays
 
 
 def gelu_definition(x: Any, approximate: str) -> Tensor:
-    """x Φ(x), with Φ(x) = (1 + erf(x / √2)) / 2, or its tanh form."""
+    """Compute x Φ(x), with Φ(x) = (1 + erf(x / √2)) / 2, or its tanh form."""
     if approximate == "none":
         return x * 0.5 * (1 + erf(x * math.sqrt(0.5)))
     return x * 0.5 * (1 + tanh((x + x * x * x * _CUBIC) * _SLOPE))
 
 
 def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
-    """Φ(x), or what the tanh form has in its place, for |x| <= _FLAT.
+    """Compute Φ(x) or its tanh form, for |x| <= _FLAT.
 
-    Both are 1 / (1 + exp(-x r(x²))): for the tanh form r is linear, and for the other, in single
-    precision, a ratio of polynomials. That takes fewer passes than the error function, and where x
-    < 0 loses no digits as 1 + erf does.
+    Both are 1 / (1 + exp(-x r(x²))). For the tanh form r is linear. For Φ in single precision, r is
+    a ratio of polynomials, which takes fewer passes than the error function and, for x < 0, loses
+    no digits as 1 + erf does.
     """
     if approximate == "none" and x.dtype.itemsize > 4:
         y = _erf(x * math.sqrt(0.5))
@@ -60,7 +60,7 @@ def _cdf(x: np.ndarray, approximate: str) -> np.ndarray:
 
 
 def _slope(x: np.ndarray, cdf: np.ndarray, approximate: str) -> np.ndarray:
-    """The derivative, from x and what `_cdf` gave."""
+    """Compute the derivative from x and the result of `_cdf`."""
     slope = x * x
     if approximate == "none":  # Φ + x φ
         slope *= -0.5
@@ -91,9 +91,7 @@ def _gelu(x, /, approximate):
 
 
 def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
-    """A contiguous x, which is gelu(x) afterwards: for inference, where nothing else need be
-    written to memory.
-    """
+    """Replace a contiguous x by gelu(x), and return it."""
     flat = x.reshape(-1)
     long = 4 * BLOCK  # blocks, since threads that share a batch wait for the interpreter
     for start in range(0, flat.size, long):
@@ -104,7 +102,19 @@ def gelu_in_place(x: np.ndarray, approximate: str = "none") -> np.ndarray:
 
 @function(methods="gelu")
 def gelu(x: Any, *, approximate: str = "none") -> Tensor:
-    """x · Φ(x), with Φ the normal distribution; `approximate="tanh"` for its tanh form."""
+    """Compute x · Φ(x), with Φ the cumulative normal distribution.
+
+    Parameters
+    ----------
+    x : Tensor
+    approximate : {"none", "tanh"}
+        "tanh" uses an approximation by tanh.
+
+    Returns
+    -------
+    Tensor
+        Result in the shape of x.
+    """
     if approximate not in ("none", "tanh"):
-        raise ValueError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
+        raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
     return _gelu(x, approximate=approximate)

@@ -1,11 +1,9 @@
-"""The affine map of rows."""
+"""Linear layer: x @ weight.T + bias."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
-
-import numpy as np
 
 from ..core.tensor import Tensor
 from ..ops.linalg import matmul
@@ -17,16 +15,16 @@ __all__ = ["linear"]
 
 
 def linear_definition(x: Any, weight: Any, bias: Any = None) -> Tensor:
-    """x @ weight.T + bias."""
+    """Compute x @ weight.T + bias."""
     y = matmul(x, swapaxes(weight, 0, 1))
     return y if bias is None else y + bias
 
 
-def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any, grad_buffers: Any) -> tuple[Any, Any, Any]:
+def _linear_vjp(g: Any, x: Any, weight: Any, needs: Any) -> tuple[Any, Any, Any]:
     g, rows = as_rows(g), as_rows(x)
     return (
         (g @ weight).reshape(x.shape) if needs[0] else None,
-        np.matmul(g.T, rows, out=grad_buffers[1]) if needs[1] else None,
+        g.T @ rows if needs[1] else None,
         (ones(len(g), g.dtype).T @ g)[0] if needs[2] else None,
     )
 
@@ -44,9 +42,12 @@ def linear(x, weight, bias=None, /):
     Returns
     -------
     Tensor, shape (..., out)
+        Outputs of the layer.
     """
     if weight.ndim != 2 or x.shape[-1:] != weight.shape[1:]:
-        raise ValueError("expected x (..., in) and weight (out, in), with bias (out,) or None")
+        raise ValueError(
+            "x and weight must have shapes (..., in) and (out, in), and bias (out,) or None"
+        )
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must have shape {weight.shape[:1]}, got {bias.shape}")
     y = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]) @ weight.T

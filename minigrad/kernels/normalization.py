@@ -1,5 +1,6 @@
-"""Layer norm (Ba, Kiros, Hinton 2016, arXiv:1607.06450) and RMS norm (Zhang, Sennrich 2019,
-arXiv:1910.07467).
+"""Layer norm and RMS norm.
+
+Ba, Kiros, Hinton (2016), arXiv:1607.06450; Zhang, Sennrich (2019), arXiv:1910.07467.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ __all__ = ["layer_norm", "rms_norm"]
 
 
 def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: bool) -> Tensor:
-    """c / √(mean of c² + eps) · weight + bias of each row, where c is the row, less its mean if
-    `centred`.
-    """
+    """Compute c / √(mean(c²) + eps) · weight + bias for each row; c = row - mean if `centred`."""
     c = x - centring_mean(x, -1) if centred else x
     y = c / sqrt(mean(square(c), -1, keepdims=True) + eps)
     y = y if weight is None else y * weight
@@ -31,7 +30,7 @@ def row_norm_definition(x: Any, weight: Any, bias: Any, eps: float, centred: boo
 def _row_norm_vjp(
     g: Any, x: Any, weight: Any, eps: Any, centred: Any, saved: Any, needs: Any
 ) -> tuple[Any, ...]:
-    """With c the centred rows, s their factor and h = g · weight: s (h - mean(h) - c s² mean(h c))."""
+    """Return s (h - mean(h) - c s² mean(h c)); c are centred rows, s factors, h = g · weight."""
     shape, (means, scale) = g.shape, saved
     g, rows = as_rows(g), as_rows(x)
     width = g.shape[1]
@@ -57,12 +56,12 @@ def _row_norm_vjp(
             c += h @ mean_column(width, g.dtype)
         np.subtract(h, c, out=out)
         out *= s
-    found = (gx.reshape(shape), gw[0], gb[0])
-    return tuple(c if needed else None for c, needed in zip(found, needs))
+    grads = (gx.reshape(shape), gw[0], gb[0])
+    return tuple(c if needed else None for c, needed in zip(grads, needs))
 
 
 _FAR = 16.0
-"""Means of more standard deviations than this are corrected; others are exact to a few ulps."""
+"""Means larger than this number of standard deviations are corrected for rounding."""
 
 
 def _normalize_block(
@@ -95,10 +94,9 @@ def _normalize_block(
 def _row_norm(x, weight, bias, /, eps, centred):
     rows = as_rows(x)
     n, width = rows.shape
-    if weight is not None and weight.shape != (width,):
-        raise ValueError(f"weight must have the shape of a row, ({width},), got {weight.shape}")
-    if bias is not None and bias.shape != (width,):
-        raise ValueError(f"bias must have the shape of a row, ({width},), got {bias.shape}")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and value.shape != (width,):
+            raise ValueError(f"{name} must have the shape of a row, ({width},), got {value.shape}")
     y, scale = np.empty_like(rows), np.empty((n, 1), rows.dtype)
     means = np.empty_like(scale) if centred else None
     blocks = row_blocks(n, width) if width else ()
@@ -107,7 +105,7 @@ def _row_norm(x, weight, bias, /, eps, centred):
             np.matmul(rows[block], mean_column(width, rows.dtype), out=means[block])
         _normalize_block(rows, weight, bias, means, scale, y, block, eps)
     if means is not None and np.maximum.reduce(np.abs(means * scale), None, initial=0) > _FAR:
-        # a mean is rounded to its own precision, which is coarse beside small deviations from it
+        # a large mean is rounded more coarsely than small deviations from it
         for block in blocks:
             means[block] += (rows[block] - means[block]) @ mean_column(width, rows.dtype)
             _normalize_block(rows, weight, bias, means, scale, y, block, eps)
@@ -119,18 +117,42 @@ forward_row_norm = _row_norm.op.forward  # type: ignore[attr-defined]  # of arra
 
 @function()
 def layer_norm(x: Any, *, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each row of x (its last axis) brought to mean 0 and variance 1, times `weight`, plus `bias`.
+    """Normalize each row (last axis) of x to mean 0 and variance 1.
 
-    The variance is the biased one, as in PyTorch; `weight` and `bias` have the length of a row.
+    Parameters
+    ----------
+    x : Tensor, shape (..., d)
+    weight : Tensor, shape (d,), optional
+        Factor of the normalized rows.
+    bias : Tensor, shape (d,), optional
+        Added to the normalized rows.
+    eps : float
+        Added to the variance, which is divided by d.
+
+    Returns
+    -------
+    Tensor, shape (..., d)
+        Normalized rows.
     """
     return _row_norm(x, weight, bias, eps, True)
 
 
 @function()
 def rms_norm(x: Any, *, weight: Any = None, eps: float | None = None) -> Tensor:
-    """Divide each row of x (its last axis) by the root of its mean square, times `weight`.
+    """Divide each row (last axis) of x by its root mean square.
 
-    `eps`, the machine epsilon of x's dtype by default, is added to the mean square.
+    Parameters
+    ----------
+    x : Tensor, shape (..., d)
+    weight : Tensor, shape (d,), optional
+        Factor of the normalized rows.
+    eps : float, optional
+        Added to the mean square; by default the machine epsilon of x's dtype.
+
+    Returns
+    -------
+    Tensor, shape (..., d)
+        Normalized rows.
     """
     if eps is None:
         eps = float(np.finfo(np.result_type(unwrap(x), np.float16)).eps)

@@ -1,21 +1,17 @@
-"""Functions that turn, repeat, pad and pick windows: most let NumPy rearrange the positions of
-elements, and pick.
-"""
+"""Functions that reverse, rotate, shift, repeat and pad."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.forms import numpy_form
-from ..core.nested import needs_gradient
 from ..core.registry import function, op
-from ..core.tensor import Tensor, unwrap
-from ..ops.axes import all_axes, one_axis, shape_of
-from ..ops.indexing import getitem, plain_index, take
-from ..ops.shape import clone, moveaxis, ravel
+from ..core.tensor import Tensor, to_array
+from ..ops.axes import all_axes, check_choice, one_axis, shape_of
+from ..ops.indexing import getitem, plain_index, rearranged
 
 __all__ = [
     "flip",
@@ -31,15 +27,9 @@ __all__ = [
 ]
 
 
-def _picked(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
-    """numpy(x, ...), for a function that only rearranges elements."""
-    places = numpy(np.arange(np.size(x)).reshape(shape_of(x)), *map(unwrap, args), **options)
-    return getitem(ravel(x), places)
-
-
 @function(numpy=np.flip, methods="flip")
 def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    """x with the order of its elements reversed along `axis` (all axes where it is None)."""
+    """Reverse the order of elements along `axis`, all axes by default."""
     axes = all_axes("flip", axis, np.ndim(x))
     return getitem(
         x, tuple([slice(None, None, -1 if i in axes else None) for i in range(np.ndim(x))])
@@ -48,39 +38,81 @@ def flip(x: Any, axis: int | Sequence[int] | None = None) -> Tensor:
 
 @function(numpy=np.fliplr)
 def fliplr(x: Any) -> Tensor:
-    """x with its columns in reversed order."""
+    """Reverse the order of columns."""
     return flip(x, 1)
 
 
 @function(numpy=np.flipud)
 def flipud(x: Any) -> Tensor:
-    """x with its rows in reversed order."""
+    """Reverse the order of rows."""
     return flip(x, 0)
 
 
 @function(numpy=np.rot90)
 def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    """x turned by k right angles in the plane of `axes`, from the first towards the second."""
-    return _picked(np.rot90, x, k, axes)
+    """Rotate x by k right angles, from the first of `axes` towards the second.
+
+    Parameters
+    ----------
+    x : array_like
+    k : int
+        Number of rotations by 90 degrees; 1 by default.
+    axes : tuple of int
+        Plane of the rotation, from the first axis to the second; (0, 1) by default.
+
+    Returns
+    -------
+    Tensor
+        Elements of x; the lengths of `axes` are exchanged if k is odd.
+    """
+    return rearranged(np.rot90, x, k, axes)
 
 
 @function(numpy=np.roll, methods="roll")
 def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """x with its elements moved on by `shift` along `axis`, those pushed out coming in again in
-    front.
+    """Shift elements along `axis`; those beyond the end continue at the start.
+
+    Parameters
+    ----------
+    x : array_like
+    shift : int or sequence of int
+        Number of positions, for each axis.
+    axis : int or sequence of int, optional
+        The flattened x by default.
+
+    Returns
+    -------
+    Tensor
+        Elements of x in the shape of x.
     """
-    return _picked(np.roll, x, shift, axis)
+    return rearranged(np.roll, x, shift, axis)
 
 
 @function(methods="repeat")
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None, *more: int) -> Tensor:
-    """x with each element repeated in place along `axis`, or of the flattened x where it is None."""
+    """Repeat each element.
+
+    Parameters
+    ----------
+    x : array_like
+    repeats : int or sequence of int
+        Number of copies of each element, or of each along `axis`.
+    axis : int, optional
+        The flattened x by default.
+    *more : int
+        Refused: PyTorch's `repeat` is `tile` here.
+
+    Returns
+    -------
+    Tensor
+        Vector, or x with a longer `axis`.
+    """
     if more:
         raise TypeError(
             f"repeat: to repeat x as a whole along each axis, write tile(x, "
             f"{(repeats, axis, *more)})"
         )
-    return _picked(np.repeat, x, plain_index(repeats), axis)
+    return rearranged(np.repeat, x, plain_index(repeats), axis)
 
 
 numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis))
@@ -88,37 +120,59 @@ numpy_form(np.repeat)(lambda a, repeats, axis=None: repeat(a, repeats, axis))
 
 @function(numpy=np.tile, methods="tile")
 def tile(x: Any, reps: int | Sequence[int]) -> Tensor:
-    """x repeated as a whole, `reps` times along each axis (the last axes, where they are fewer)."""
-    return _picked(np.tile, x, reps)
+    """Repeat x as a whole, `reps` times along each axis."""
+    return rearranged(np.tile, x, reps)
 
 
 # -- windows
-# -----------------------------------------------------------------------------------------
 
 
 @function(numpy=np.lib.stride_tricks.sliding_window_view)
 def sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Tensor:
-    """The windows of `window_shape` elements along `axis`: (..., n, ...) becomes (..., n - size +
-    1, ..., size).
+    """Return windows (..., n - size + 1, ..., size) of an array (..., n, ...).
+
+    Parameters
+    ----------
+    x : array_like
+    window_shape : int or tuple of int
+        Lengths of the windows along the axes.
+    axis : int or tuple of int, optional
+        All axes by default.
+
+    Returns
+    -------
+    Tensor
+        Copies of the elements, unlike NumPy's view.
     """
-    return _picked(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
+    return rearranged(np.lib.stride_tricks.sliding_window_view, x, window_shape, axis)
 
 
 @function(methods="unfold")
 def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
-    """The windows of `size` elements along `axis`, every `step`, as a new last axis, as PyTorch's
-    `Tensor.unfold`.
+    """Return windows along `axis` as a new last axis, as PyTorch's `Tensor.unfold`.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+    size : int
+        The length of a window.
+    step : int
+        The distance of windows; 1 by default.
+
+    Returns
+    -------
+    Tensor
+        Windows (..., (n - size) // step + 1, ..., size).
     """
     axis = one_axis("unfold", axis, np.ndim(x))
     n = shape_of(x)[axis]
     if not 0 < size <= n:
-        raise ValueError(f"unfold: a window of {size} does not fit into {n} elements")
-    starts = np.arange(0, n - size + 1, step)
-    return moveaxis(take(x, starts[:, None] + np.arange(size), axis), axis + 1, -1)
+        raise ValueError(f"unfold: size must be from 1 to {n}, got {size}")
+    return sliding_window_view(x, size, axis)[(slice(None),) * axis + (slice(None, None, step),)]
 
 
 # -- padding
-# -----------------------------------------------------------------------------------------
 
 
 @op(
@@ -126,52 +180,42 @@ def unfold(x: Any, axis: int, size: int, step: int = 1) -> Tensor:
         tuple([slice(before, before + n) for (before, _), n in zip(widths, x_shape)])
     ]
 )
-def _pad(x, /, widths, value):
-    return np.pad(x, widths, constant_values=value)
+def _pad(x, /, widths, constant_values):
+    return np.pad(x, widths, constant_values=constant_values)
 
 
 @function(numpy=np.pad)
-def pad(
-    x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None, **options: Any
-) -> Tensor:
-    """x with `pad_width` elements added before and after each axis, as in `np.pad`.
+def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = None) -> Tensor:
+    """Add elements before and after each axis.
 
-    Modes: "constant", and those that repeat elements of x: "edge", "reflect", "symmetric" and
-    "wrap".
+    Parameters
+    ----------
+    x : array_like
+    pad_width : int, pair or list of pairs
+        The numbers of elements, as in `numpy.pad`.
+    mode : {"constant", "edge", "reflect", "symmetric", "wrap"}
+        The added elements: a constant, or elements of x as in `numpy.pad`.
+    constant_values : float or list of pairs
+        The constant; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Longer array.
     """
-    shape = shape_of(x)
-    widths = _pairs(pad_width, len(shape))
-    given = options if constant_values is None else {"constant_values": constant_values, **options}
-    if not shape:
-        np.pad(
-            np.zeros(()), pad_width, mode, **{name: unwrap(value) for name, value in given.items()}
-        )  # type: ignore[call-overload]  # refuses what it refuses
-        return clone(x)
-    for name, value in given.items():
-        if needs_gradient(value):
-            raise TypeError(
-                f"pad: {name}= cannot be tensors that require gradients; use concatenate"
-            )
-    if mode == "constant" and not options:
-        return _pad(
-            x, widths=widths, value=0 if constant_values is None else unwrap(constant_values)
-        )
-    if (
-        mode in ("edge", "reflect", "symmetric", "wrap")
-        and options.get("reflect_type", "even") == "even"
-    ):
-        return _picked(np.pad, x, pad_width, mode=mode, **given)
-    raise ValueError(
-        "pad: mode= must be 'constant', 'edge', 'reflect', 'symmetric' or 'wrap', got "
-        f"{mode!r} with {options}; concatenate x with what you compute"
-    )
+    if mode == "constant":
+        value = 0 if constant_values is None else constant_values
+        return _pad(x, widths=_pairs(pad_width, np.ndim(x)), constant_values=value)
+    check_choice("pad", "mode", mode, "constant", "edge", "reflect", "symmetric", "wrap")
+    options = {} if constant_values is None else {"constant_values": constant_values}
+    return rearranged(np.pad, x, pad_width, mode=mode, **options)  # NumPy refuses the options
 
 
 def _pairs(value: Any, ndim: int) -> list[tuple[Any, Any]]:
-    """(before, after) for each axis, of what NumPy takes for it."""
+    """Return the numbers of elements before and after each axis, from NumPy's forms."""
     if isinstance(value, dict):
         pairs = [(0, 0)] * ndim
         for axis, pair in value.items():
             pairs[axis] = tuple(np.broadcast_to(pair, 2).tolist())
         return pairs
-    return [tuple(pair) for pair in np.broadcast_to(np.asarray(unwrap(value)), (ndim, 2)).tolist()]
+    return [tuple(pair) for pair in np.broadcast_to(to_array(value), (ndim, 2)).tolist()]

@@ -1,11 +1,9 @@
-"""Derivatives of `scipy.special`: its ufuncs on tensors, by their names; SciPy itself is imported
-by who calls them.
+"""Derivatives of the ufuncs of `scipy.special`; SciPy is imported by the caller.
 
     scipy.special.gammaln(t)        a tensor, with derivatives of every order
 
-The functions are SciPy's; here are their derivatives, mostly from Abramowitz, Stegun (1964),
-chapters 5 to 9 and 26. Those that take no tensor by NumPy's protocol (logsumexp, softmax,
-log_softmax) are minigrad's by the same names.
+The rules are mostly from Abramowitz, Stegun (1964), chapters 5 to 9 and 26. Functions of SciPy that
+are not ufuncs (logsumexp, softmax, log_softmax) are minigrad's functions of these names.
 """
 
 from __future__ import annotations
@@ -31,9 +29,7 @@ ROOT_PI = math.sqrt(math.pi)
 
 
 class _SciPy:
-    """`scipy.special`, which is imported when a rule first needs it: whoever called a function of
-    it has it.
-    """
+    """Module `scipy.special`, imported when a rule first needs it."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(importlib.import_module("scipy.special"), name)
@@ -43,7 +39,7 @@ sp = _SciPy()
 
 
 def _normal(x: Any, log_of: Any = 0) -> Any:
-    """The density of the normal distribution, divided by e to the `log_of`."""
+    """Return the density of the normal distribution, divided by exp(log_of)."""
     return np.exp(-x * x / 2 - log_of) / math.sqrt(2 * math.pi)
 
 
@@ -53,15 +49,12 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     # the error function, and the normal distribution
     "erfc": (lambda g, x: -g * np.exp(-x * x) * (2 / ROOT_PI),),
     "erfinv": (lambda g, y: g * np.exp(y * y) * (ROOT_PI / 2),),
-    "erfcinv": (lambda g, y: -g * np.exp(y * y) * (ROOT_PI / 2),),
     "ndtr": (lambda g, x: g * _normal(x),),
     "log_ndtr": (lambda g, y, x: g * _normal(x, y),),
     "ndtri": (lambda g, y: g / _normal(y),),
     # logistic functions, exponentials and logarithms
     "expit": (lambda g, y: g * y * (1 - y),),
     "logit": (lambda g, x: g / (x * (1 - x)),),
-    "expi": (lambda g, x: g * np.exp(x) / x,),
-    "exp1": (lambda g, x: -g * np.exp(-x) / x,),
     # entropies
     # by the factor: the logarithm, but for 0 times that of 0 or less, a branch that does not count
     "xlog1py": (
@@ -69,11 +62,9 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
         lambda g, a, b: safe_divide(g * a, 1 + b),
     ),
     "entr": (lambda g, x: -g * (np.log(x) + 1),),
-    "rel_entr": (lambda g, a, b: g * (np.log(a / b) + 1), lambda g, a, b: -g * a / b),
     # the gamma function
     "gamma": (lambda g, y, x: g * y * sp.psi(x),),
     "gammaln": (lambda g, x: g * sp.psi(x),),
-    "rgamma": (lambda g, y, x: -g * y * sp.psi(x),),
     "psi": (lambda g, x: g * sp.zeta(2.0, x),),
     "_zeta": (None, lambda g, s, q: -g * s * sp.zeta(s + 1, q)),
     "beta": (
@@ -86,16 +77,8 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     ),
     "gammainc": (None, lambda g, a, x: g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
     "gammaincc": (None, lambda g, a, x: -g * np.exp((a - 1) * np.log(x) - x - sp.gammaln(a))),
-    "betainc": (
-        None,
-        None,
-        lambda g, a, b, x: (
-            g * np.exp((a - 1) * np.log(x) + (b - 1) * np.log1p(-x) - sp.betaln(a, b))
-        ),
-    ),
     # Bessel functions
     "jv": (None, lambda g, v, x: g * (sp.jv(v - 1, x) - sp.jv(v + 1, x)) / 2),
-    "yv": (None, lambda g, v, x: g * (sp.yv(v - 1, x) - sp.yv(v + 1, x)) / 2),
     "iv": (None, lambda g, v, x: g * (sp.iv(v - 1, x) + sp.iv(v + 1, x)) / 2),
     "ive": (
         None,
@@ -103,8 +86,6 @@ RULES: dict[str, tuple[Callable[..., Any] | None, ...]] = {
     ),
     "j0": (lambda g, x: -g * sp.j1(x),),
     "j1": (lambda g, x: g * (sp.j0(x) - sp.jv(2.0, x)) / 2,),
-    "y0": (lambda g, x: -g * sp.y1(x),),
-    "y1": (lambda g, x: g * (sp.y0(x) - sp.yv(2.0, x)) / 2,),
     "i0": (lambda g, x: g * sp.i1(x),),
     "i1": (lambda g, x: g * (sp.i0(x) + sp.iv(2.0, x)) / 2,),
     "i0e": (lambda g, y, x: g * (sp.i1e(x) - np.sign(x) * y),),
@@ -119,30 +100,24 @@ RULES |= {
 
 @cache
 def op_of(ufunc: np.ufunc) -> Op | None:
-    """The op of a ufunc of SciPy, or None where its derivative is not known."""
+    """Return the op of a ufunc of SciPy, or None if its derivative is not known."""
     rules = RULES.get(ufunc.__name__)
-    own = getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None)
-    if rules is None or ufunc is not own:  # others may have functions of these names
+    original = getattr(sys.modules.get("scipy.special._ufuncs"), ufunc.__name__, None)
+    if rules is None or ufunc is not original:  # others may have functions of these names
         return None
     if len(rules) == 1:
-        return Op(ufunc.__name__, ufunc, ("x",), {"x": rules[0]})  # type: ignore[dict-item]
+        return Op(ufunc, {"x": rules[0]})  # type: ignore[dict-item]
     last = next(rule for rule in reversed(rules) if rule is not None)
     code = last.__code__
     operands = tuple(
         name for name in code.co_varnames[: code.co_argcount] if name not in ("g", "y")
     )
-    return Op(
-        ufunc.__name__,
-        ufunc,
-        operands,
-        {x: rule for x, rule in zip(operands, rules) if rule is not None},
-    )
+    known = {x: rule for x, rule in zip(operands, rules) if rule is not None}
+    return Op(ufunc, known, operands=operands)
 
 
 def by_name(ufunc: np.ufunc) -> Callable[..., Any] | None:
-    """What answers a ufunc that is not NumPy's for tensors that need gradients; None where nothing
-    does.
-    """
+    """Return the function that handles a ufunc of SciPy for tracked tensors, or None."""
     entry = op_of(ufunc)
     if entry is None:
         return None

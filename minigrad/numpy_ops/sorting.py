@@ -1,4 +1,4 @@
-"""Sorting, selecting by rank, medians and quantiles."""
+"""Sorting, the largest elements, medians and quantiles."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array, unwrap
 from ..ops.axes import one_axis, shape_of
 from ..ops.elementwise import where
 from ..ops.indexing import take_along_axis
-from ..ops.shape import flattened_last, moveaxis, ravel, reshape
+from ..ops.shape import astype, flattened_last, moveaxis, ravel, reshape
 
-__all__ = ["sort", "argsort", "partition", "top_k", "median", "quantile", "percentile"]
+__all__ = ["sort", "argsort", "top_k", "median", "quantile", "percentile"]
 
 
 @function(numpy=np.sort)
@@ -25,15 +25,25 @@ def sort(
     stable: bool | None = None,
     descending: bool = False,
 ) -> Tensor:
-    """The elements in rising order along `axis`, or all where it is None, or in falling order; NaN
-    comes last.
+    """Sort along `axis`; NaN comes last, and equal elements keep their order.
 
-    Equal ones keep their order.
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        The last by default; None sorts the flattened x.
+    kind : str, optional
+        Ignored: sorting is always stable.
+    stable : bool, optional
+        Ignored: sorting is always stable.
+    descending : bool
+        Sort in falling order; False by default.
+
+    Returns
+    -------
+    Tensor
+        Elements in the shape of x.
     """
-    if kind is not None and stable is not None:
-        raise ValueError(
-            "sort: kind and stable say the same; give one of them (sorting is always stable here)"
-        )
     x, axis = _one(x, axis, "sort")
     return take_along_axis(x, argsort(x, axis, "stable", descending=descending), axis)
 
@@ -47,27 +57,31 @@ def argsort(
     stable: bool | None = None,
     descending: bool = False,
 ) -> Tensor:
-    """The positions that would sort x along `axis`, or all of it where that is None; NaN comes
-    last.
+    """Return the indices that sort x along `axis`; NaN comes last.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int or None
+        The last by default; None sorts the flattened x.
+    kind : str, optional
+        The algorithm, as in NumPy.
+    stable : bool, optional
+        Keep the order of equal elements.
+    descending : bool
+        Sort in falling order; False by default.
+
+    Returns
+    -------
+    Tensor of int
+        Indices in the shape of x.
     """
-    array = np.asarray(unwrap(x))
+    array = to_array(x)
     # as NumPy has it from 2.5 on: what reverses the order leaves NaN last, and equal elements in
     # order
     if descending:
         array = ~array if array.dtype.kind in "biu" else -array
     return Tensor(np.argsort(array, axis, kind, stable=stable))
-
-
-@function(numpy=np.partition)
-def partition(x: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
-    """x with the elements along `axis` in such order that those at `kth` are where sorting would
-    put them.
-    """
-    x, axis = _one(x, axis, "partition")
-    array = np.asarray(unwrap(x))
-    parted = np.partition(array, unwrap(kth), axis, kind)  # type: ignore[call-overload]
-    order, back = (np.argsort(a, axis, kind="stable") for a in (array, parted))
-    return take_along_axis(x, np.take_along_axis(order, np.argsort(back, axis), axis), axis)
 
 
 def _one(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
@@ -76,7 +90,7 @@ def _one(x: Any, axis: int | None, name: str) -> tuple[Any, int]:
 
 
 class TopK(NamedTuple):
-    """What `top_k` returns."""
+    """Result of `top_k`."""
 
     values: Tensor
     indices: np.ndarray
@@ -84,14 +98,27 @@ class TopK(NamedTuple):
 
 @function(methods="top_k")
 def top_k(x: Any, k: int, axis: int = -1) -> TopK:
-    """The k largest elements along `axis`, largest first, and where they stood. NaN counts as
-    largest.
+    """Return the k largest elements along `axis`, largest first, and their indices.
+
+    NaN counts as largest.
+
+    Parameters
+    ----------
+    x : array_like
+    k : int
+    axis : int
+        The last by default.
+
+    Returns
+    -------
+    TopK
+        `values` and `indices`.
     """
-    array = np.asarray(unwrap(x))
+    array = to_array(x)
     axis = one_axis("top_k", axis, array.ndim)
     n = array.shape[axis]
     if not 0 < k <= n:
-        raise ValueError(f"top_k: expected 1 <= k <= {n}, got {k}")
+        raise ValueError(f"top_k: k must be from 1 to {n}, got {k}")
     chosen = np.sort(np.argpartition(array, n - k, axis).take(np.arange(n - k, n), axis), axis)
     falling = np.flip(np.take_along_axis(array, chosen, axis), axis)
     order = (
@@ -102,12 +129,25 @@ def top_k(x: Any, k: int, axis: int = -1) -> TopK:
 
 
 # -- medians and quantiles
-# -----------------------------------------------------------------------------
 
 
 @function(numpy=np.median)
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    """The middle element over `axis`, or the mean of the two in the middle; NaN where there is one."""
+    """Compute the median over `axis`; NaN if an element is NaN.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        x without the reduced axes.
+    """
     return ranked("median", x, 0.5, axis, "midpoint", keepdims)
 
 
@@ -115,21 +155,35 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
 def quantile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """The elements of rank `q` (0 = smallest, 1 = largest; a number or an array) over `axis`.
+    """Compute quantiles over `axis`; NaN if an element is NaN.
 
-    Between two elements `method` decides: "linear" interpolates; "lower", "higher", "nearest" and
-    "midpoint" are NumPy's. The shape of q comes first in the result's. NaN where a slice has one.
+    Parameters
+    ----------
+    x : array_like
+    q : float or array_like
+        From 0, the smallest element, to 1, the largest.
+    axis : int, tuple of int or None
+        All axes by default.
+    method : {"linear", "lower", "higher", "nearest", "midpoint"}
+        The value between two elements, as in NumPy; "linear" by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        The shape of q comes first.
     """
     return ranked("quantile", x, q, axis, method, keepdims)
 
 
 def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) -> Tensor:
     """Compute `quantile` for the function `name`."""
-    if isinstance(q, (int, float)):
-        q = np.asarray(q, x.dtype if x.dtype.kind == "f" else float)
-    ranks = np.asarray(unwrap(q))
+    ranks = to_array(q)
     if ranks.dtype.kind not in "fiu" or not np.all((ranks >= 0) & (ranks <= 1)):
-        raise ValueError(f"{name}: expected q from 0 to 1, got {ranks}")
+        raise ValueError(f"{name}: q must be from 0 to 1, got {ranks}")
+    if isinstance(q, (int, float)) or ranks.dtype.kind != "f":
+        q = astype(q, x.dtype if x.dtype.kind == "f" and not ranks.ndim else float)
     last, with_ones = flattened_last(x, axis, name)
     if not last.shape[-1]:
         if name == "quantile":
@@ -140,41 +194,35 @@ def ranked(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool) ->
     ordered = sort(last)  # NaN comes last
     missing = np.isnan(unwrap(ordered))
     ordered = where(missing[..., -1:], ordered[..., -1:], ordered)
-    counts = np.full(missing[..., :1].shape, last.shape[-1])
-    ends = np.maximum(counts, 1) - 1
-    y = moveaxis(_at_ranks(ordered, reshape(q, -1) * ends.astype(ranks.dtype), ends, method), -1, 0)
+    end = last.shape[-1] - 1
+    y = moveaxis(_at_positions(ordered, reshape(q, -1) * end, end, method), -1, 0)
     return reshape(y, (*ranks.shape, *(with_ones if keepdims else y.shape[1:])))
 
 
-def _at_ranks(ordered: Tensor, place: Tensor, ends: np.ndarray, method: str) -> Tensor:
-    """The elements at the places (..., k), from 0 to `ends`, which need not be whole, of rising
-    rows (..., n).
-    """
+def _at_positions(ordered: Tensor, position: Tensor, end: int, method: str) -> Tensor:
+    """Return values of sorted rows (..., end + 1) at positions (k,), which may be fractions."""
     whole: dict[str, Any] = {"lower": np.floor, "higher": np.ceil, "nearest": np.round}
     if method in whole:
-        return take_along_axis(ordered, whole[method](place.data).astype(np.intp), -1)
+        return ordered[..., whole[method](position.data).astype(np.intp)]
     if method not in ("linear", "midpoint"):
         raise ValueError(
             f"quantile: method {method!r} is not supported; use linear, midpoint, "
             f"{', '.join(whole)}"
         )
-    low, high = np.floor(place.data).astype(np.intp), np.ceil(place.data).astype(np.intp)
-    below = take_along_axis(ordered, low, -1)
+    low, high = np.floor(position.data).astype(np.intp), np.ceil(position.data).astype(np.intp)
     if method == "midpoint":
-        half = np.asarray(0.5, place.dtype)
-        return below * half + take_along_axis(ordered, high, -1) * half
-    # The line on which a place lies: at a whole one that to the right, at the last that to the
-    # left, so that the derivative by the place is one that there is.
-    start = np.maximum(np.minimum(low, ends - 1), 0)
-    rise = take_along_axis(ordered, np.minimum(start + 1, ends), -1) - take_along_axis(
-        ordered, start, -1
-    )
-    fraction = place - low.astype(place.dtype)
-    return below + where((low == high) & ~np.isfinite(rise.data), 0, rise) * fraction
+        half = np.asarray(0.5, position.dtype)
+        return ordered[..., low] * half + ordered[..., high] * half
+    # The line through a position: at an integer the one to the right, at the end the one to the
+    # left, so that the derivative by the position is one of a line.
+    start = np.clip(low, 0, max(end - 1, 0))
+    rise = ordered[..., np.minimum(start + 1, end)] - ordered[..., start]
+    fraction = position - low.astype(position.dtype)
+    return ordered[..., low] + where((low == high) & ~np.isfinite(rise.data), 0, rise) * fraction
 
 
 def hundredths(q: Any) -> Any:
-    """Percents as a fraction of 1."""
+    """Return percents as fractions of 1."""
     return q / 100 if isinstance(q, Tensor) else np.true_divide(q, 100)
 
 
@@ -182,5 +230,22 @@ def hundredths(q: Any) -> Any:
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
 ) -> Tensor:
-    """`quantile` with q from 0 to 100."""
+    """Compute `quantile` for q from 0 to 100.
+
+    Parameters
+    ----------
+    x : array_like
+    q : float or array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    method : str
+        As in `quantile`.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        As in `quantile`.
+    """
     return quantile(x, hundredths(q), axis, method=method, keepdims=keepdims)

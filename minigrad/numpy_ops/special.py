@@ -1,6 +1,4 @@
-"""Less common functions of each element: roots, powers of two, signs, degrees, choices among
-several.
-"""
+"""Elementwise functions beyond the core set: logarithms, angles, roots, signs, choices."""
 
 from __future__ import annotations
 
@@ -12,14 +10,27 @@ import numpy as np
 
 from ..core.forms import numpy_form
 from ..core.registry import function, op, ufunc
-from ..core.tensor import DISPATCH, Tensor, wrap
+from ..core.tensor import DISPATCH, Tensor, to_array, wrap
 from ..core.tensor import unwrap as untracked
 from ..ops.compare import floor_divide
-from ..ops.elementwise import multiply, remainder, safe_divide, times_exp, where
+from ..ops.elementwise import multiply, ratio, remainder, safe_divide, times_exp, where
 from ..ops.indexing import getitem
 from ..ops.shape import clone
 
 __all__ = [
+    "log2",
+    "log10",
+    "hypot",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "arctan2",
+    "sinh",
+    "cosh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
     "cbrt",
     "exp2",
     "logaddexp2",
@@ -39,59 +50,138 @@ __all__ = [
 
 LN2 = math.log(2)
 
-cbrt = ufunc(
-    np.cbrt, "The cube root; its derivative at 0 is inf.", x=lambda g, y: safe_divide(g, 3 * y * y)
+# -- logarithms and angles
+
+log2 = ufunc(
+    np.log2, "Compute the base-2 logarithm.", "log2", x=lambda g, x: safe_divide(g, x * math.log(2))
 )
-exp2 = ufunc(np.exp2, "2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
+log10 = ufunc(
+    np.log10,
+    "Compute the base-10 logarithm.",
+    "log10",
+    x=lambda g, x: safe_divide(g, x * math.log(10)),
+)
+hypot = ufunc(
+    np.hypot,
+    "Compute sqrt(a² + b²), without overflow.",
+    "hypot",
+    a=lambda g, y, a: g * ratio(a, y),
+    b=lambda g, y, b: g * ratio(b, y),
+)
+tan = ufunc(np.tan, "Compute the tangent; x is in radians.", "tan", x=lambda g, y: g * (1 + y * y))
+arcsin = ufunc(
+    np.arcsin,
+    "Return the angle in [-π/2, π/2] with sine x.",
+    "arcsin",
+    x=lambda g, x: safe_divide(g, np.sqrt((1 - x) * (1 + x))),
+)
+arccos = ufunc(
+    np.arccos,
+    "Return the angle in [0, π] with cosine x.",
+    "arccos",
+    x=lambda g, x: safe_divide(-g, np.sqrt((1 - x) * (1 + x))),
+)
+arctan = ufunc(
+    np.arctan,
+    "Return the angle in (-π/2, π/2) with tangent x.",
+    "arctan",
+    x=lambda g, x: g / (1 + x * x),
+)
+sinh = ufunc(np.sinh, "Compute the hyperbolic sine.", "sinh", x=lambda g, x: g * np.cosh(x))
+cosh = ufunc(np.cosh, "Compute the hyperbolic cosine.", "cosh", x=lambda g, x: g * np.sinh(x))
+arcsinh = ufunc(
+    np.arcsinh, "Compute the inverse of sinh.", "arcsinh", x=lambda g, x: g / np.hypot(x, 1.0)
+)
+arccosh = ufunc(
+    np.arccosh,
+    "Compute the inverse of cosh.",
+    "arccosh",
+    x=lambda g, x: safe_divide(g, np.sqrt((x - 1) * (x + 1))),
+)
+arctanh = ufunc(
+    np.arctanh,
+    "Compute the inverse of tanh.",
+    "arctanh",
+    x=lambda g, x: safe_divide(g, (1 - x) * (1 + x)),
+)
+
+
+def _per_square(g: Any, a: Any, b: Any) -> Any:
+    """Return g * a / (a² + b²), without squares that overflow; 0 at the origin."""
+    length = np.hypot(a, b)
+    return ratio(g * ratio(a, length), length)
+
+
+arctan2 = ufunc(
+    np.arctan2,
+    "Return the angle in (-π, π] of the point (b, a).",
+    "arctan2",
+    a=lambda g, a, b: _per_square(g, b, a),
+    b=lambda g, a, b: _per_square(-g, a, b),
+)
+
+# -- roots, powers, signs
+
+cbrt = ufunc(
+    np.cbrt,
+    "Compute the cube root; its derivative at 0 is inf.",
+    x=lambda g, y: safe_divide(g, 3 * y * y),
+)
+exp2 = ufunc(np.exp2, "Compute 2ˣ.", "exp2", x=lambda g, y: g * y * LN2)
 logaddexp2 = ufunc(
     np.logaddexp2,
-    "log2(2ᵃ + 2ᵇ), without overflow.",
+    "Compute log2(2ᵃ + 2ᵇ), without overflow.",
     a=lambda g, y, a: times_exp(g, a * LN2, y * LN2),
     b=lambda g, y, b: times_exp(g, b * LN2, y * LN2),
 )
 
 
 def _winner(g: Any, a: Any, b: Any, wins: np.ufunc = np.greater) -> Any:
-    """g where a wins over b or b is NaN, half of it at a tie."""
+    """Return g where a wins over b or b is NaN, half of it at a tie."""
     return np.where(wins(a, b) | np.isnan(b), g, np.where(a == b, g / 2, 0))
 
 
 fmax = ufunc(
     np.fmax,
-    "The larger of a and b; NaN only where both are. Equal ones share the gradient.",
+    "Return the larger of a and b; NaN only if both are. Equal ones share the gradient.",
     a=lambda g, a, b: _winner(g, a, b),
     b=lambda g, a, b: _winner(g, b, a),
 )
 fmin = ufunc(
     np.fmin,
-    "The smaller of a and b; NaN only where both are. Equal ones share the gradient.",
+    "Return the smaller of a and b; NaN only if both are. Equal ones share the gradient.",
     a=lambda g, a, b: _winner(g, a, b, np.less),
     b=lambda g, a, b: _winner(g, b, a, np.less),
 )
 copysign = ufunc(
     np.copysign,
-    "|a| with the sign of b; its derivative at a = 0 is 0.",
+    "Return |a| with the sign of b; the derivative at a = 0 is 0.",
     a=lambda g, a, b: g * np.sign(a) * np.where(np.signbit(b), -1, 1),
     b=lambda g: np.zeros_like(g),
 )
-deg2rad = ufunc(np.deg2rad, "Degrees as radians.", "deg2rad", x=lambda g: g * (math.pi / 180))
-rad2deg = ufunc(np.rad2deg, "Radians as degrees.", "rad2deg", x=lambda g: g * (180 / math.pi))
+deg2rad = ufunc(
+    np.deg2rad, "Convert degrees to radians.", "deg2rad", x=lambda g: g * (math.pi / 180)
+)
+rad2deg = ufunc(
+    np.rad2deg, "Convert radians to degrees.", "rad2deg", x=lambda g: g * (180 / math.pi)
+)
 conjugate = ufunc(
-    np.conjugate, "x, since it is real; of complex numbers the conjugates.", "conj", x=lambda g: g
+    np.conjugate, "Return x, or the conjugates of complex numbers.", "conj", x=lambda g: g
 )
 numpy_form(np.real, np.real_if_close)(lambda x: clone(x))
 Tensor.real = property(  # type: ignore[assignment]
     lambda x: x if x.dtype.kind != "c" else wrap(x.data.real, None),
-    doc="The real part; of real numbers the tensor itself.",
+    doc="Real part, which is the tensor itself for real numbers.",
 )
 Tensor.imag = property(  # type: ignore[assignment]
-    lambda x: wrap(np.asarray(x.data.imag), None), doc="The imaginary part; of real numbers zeros."
+    lambda x: wrap(np.asarray(x.data.imag), None),
+    doc="Imaginary part, which is 0 for real numbers.",
 )
 DISPATCH[np.radians], DISPATCH[np.degrees] = deg2rad, rad2deg
 
 
 def _sinc_slope(x: Any) -> Any:
-    """The derivative of sin(πx) / (πx), by its series near 0."""
+    """Return the derivative of sin(πx) / (πx), by its series near 0."""
     t = math.pi * x
     near = np.abs(t) < 0.1
     far = np.where(near, 1, t)
@@ -101,13 +191,13 @@ def _sinc_slope(x: Any) -> Any:
 
 @op(numpy=np.sinc, methods="sinc", x=lambda g, x: g * _sinc_slope(x))
 def sinc(x, /):
-    """sin(πx) / (πx), and 1 at 0."""
+    """Compute sin(πx) / (πx), which is 1 at 0."""
     return np.sinc(x)
 
 
 fmod = ufunc(
     np.fmod,
-    "The remainder of a / b, which has the sign of a.",
+    "Compute the remainder of a / b, which has the sign of a.",
     a=lambda g: g,
     b=lambda g, a, b: -g * np.trunc(a / b),
 )
@@ -117,31 +207,58 @@ fmod = ufunc(
 def unwrap(
     p: Any, discont: float | None = None, axis: int = -1, *, period: float = 2 * math.pi
 ) -> Tensor:
-    """Angles p with whole periods added, so that neighbours along `axis` are no more than half a
-    period apart.
+    """Add whole periods to angles, so that neighbours differ by at most half a period.
+
+    Parameters
+    ----------
+    p : array_like
+        Angles.
+    discont : float, optional
+        The least difference that is changed; half a period by default.
+    axis : int
+        The axis of the neighbours; the last by default.
+    period : float
+        2 pi by default.
+
+    Returns
+    -------
+    Tensor
+        Angles in the shape of p.
     """
-    array = np.asarray(untracked(p))
+    array = to_array(p)
     return p + (np.unwrap(array, discont, axis, period=period) - array)
 
 
 @function(numpy=np.divmod, methods="__divmod__ __rdivmod__")
 def divmod(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """a / b rounded down, which has no gradient, and the remainder."""
+    """Return floor(a / b), which has no gradient, and the remainder."""
     return floor_divide(a, b), remainder(a, b)
 
 
 @function(numpy=np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
-    """From each choice the elements where its condition (booleans) is the first that is true; else
-    `default`.
+    """Choose each element by the first condition that is true.
+
+    Parameters
+    ----------
+    condlist : sequence of arrays of bool
+    choicelist : sequence of array_like
+        The choice of each condition.
+    default : float or array_like
+        The choice if no condition is true; 0 by default.
+
+    Returns
+    -------
+    Tensor
+        Broadcast shape of all conditions and choices.
     """
     if len(condlist) != len(choicelist) or not condlist:
         raise ValueError(
-            f"select: expected as many conditions as choices, got {len(condlist)} and "
-            f"{len(choicelist)}"
+            "select: condlist and choicelist must have one length, not 0, got "
+            f"{len(condlist)} and {len(choicelist)}"
         )
-    if any(np.asarray(untracked(c)).dtype != bool for c in condlist):
-        raise TypeError("select: expected booleans as conditions")
+    if any(to_array(c).dtype != bool for c in condlist):
+        raise TypeError("select: condlist must contain booleans")
     y = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
         y = where(untracked(condition), choice, y)
@@ -150,7 +267,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @function(numpy=np.polyval)
 def polyval(p: Any, x: Any) -> Tensor:
-    """The polynomial with the coefficients p, highest power first, at x."""
+    """Evaluate a polynomial with coefficients p, highest power first, at x."""
     y: Any = multiply(x, 0)
     for i in range(np.shape(p)[0]):
         y = y * x + getitem(p, i)

@@ -1,4 +1,4 @@
-"""`np.add.reduce(t)`, `np.multiply.outer(t, u)` and their kind: methods of NumPy's ufuncs."""
+"""Methods of NumPy's ufuncs for tensors: `np.add.reduce`, `np.multiply.outer` and others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.forms import ufunc_form
+from ..core.forms import check_ufunc_options
 from ..core.tensor import DISPATCH, Tensor
 from ..ops import reduction
 from ..ops.reduction import cumprod, cumsum, logsumexp, prod
@@ -15,7 +15,7 @@ from . import special as special
 
 
 def _reduce(reduction: Any) -> Any:
-    """Reductions of ufuncs run over the first axis by default."""
+    """Return a reduction over the first axis by default, as those of ufuncs."""
     return lambda x, axis=0, **options: reduction(x, axis, **options)
 
 
@@ -29,15 +29,14 @@ DISPATCH[np.multiply, "accumulate"] = lambda x, axis=0, **options: cumprod(x, ax
 
 
 # -- of all ufuncs
-# -----------------------------------------------------------------------------------
 
 
 def _outer(ufunc: np.ufunc) -> Any:
     f = DISPATCH[ufunc]
 
     def outer(a: Any, b: Any, **options: Any) -> Tensor:
-        operands = (reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
-        return ufunc_form(f, ufunc, operands, options) if options else f(*operands)
+        check_ufunc_options(ufunc, options)
+        return f(reshape(a, np.shape(a) + (1,) * np.ndim(b)), b)
 
     return outer
 

@@ -1,1 +1,1 @@
-"""The primitive operations, and the functions composed of them, by kind."""
+"""Primitive operations, and the functions composed of them, by kind."""

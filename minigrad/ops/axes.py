@@ -1,6 +1,4 @@
-"""Axes, shapes and counts as NumPy takes them: negative, as lists or as arrays; out of range is an
-AxisError.
-"""
+"""Checks of axes, shapes and options."""
 
 from __future__ import annotations
 
@@ -9,20 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array
 
 Axis = int | tuple[int, ...] | None
 
 
 def one_axis(name: str, axis: Any, ndim: int) -> int:
-    """An axis from 0 to ndim - 1."""
+    """Return an axis from 0 to ndim - 1, or raise an AxisError."""
     return normalize_axis_index(axis, ndim, name)
 
 
 def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[int, ...]:
-    """Axes from 0 to ndim - 1: of an int, of a sequence without repetition, or every one where it
-    is None.
-    """
+    """Return axes from 0 to ndim - 1; all of them if `axis` is None."""
     return (
         tuple(range(ndim))
         if axis is None
@@ -31,17 +27,18 @@ def all_axes(name: str, axis: Any, ndim: int, repeated: bool = False) -> tuple[i
 
 
 def check_choice(name: str, option: str, value: Any, *choices: str) -> None:
-    """A ValueError for an option that is none of the choices."""
+    """Raise a ValueError if an option is none of the choices; `name` may be empty."""
     if value not in choices:
         listed = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
-        raise ValueError(f"{name}: expected {option} {listed}, got {value!r}")
+        prefix = f"{name}: " if name else ""
+        raise ValueError(f"{prefix}{option} must be {listed}, got {value!r:.60}")
 
 
 def booleans(name: str, mask: Any, means: str = "True for what counts") -> np.ndarray:
-    """A mask as an array; a TypeError for one that does not hold booleans."""
-    mask = np.asarray(unwrap(mask))
+    """Return a mask as an array of bool, or raise a TypeError."""
+    mask = to_array(mask)
     if mask.dtype != bool:
-        raise TypeError(f"{name}: expected booleans, {means}, got dtype {mask.dtype}")
+        raise TypeError(f"{name} must be booleans, {means}, got dtype {mask.dtype}")
     return mask
 
 
@@ -53,13 +50,13 @@ def check_broadcast(name: str, argument: str, value: Any, shape: tuple[int, ...]
 
 
 def number(name: str, argument: str, value: Any) -> Any:
-    """A real number as a float, which keeps the dtype of arrays; a tensor without axes as it is."""
-    if not np.ndim(value) and np.asarray(unwrap(value)).dtype.kind in "fiu":
+    """Return a real number as a float, or a tensor without axes unchanged."""
+    if not np.ndim(value) and to_array(value).dtype.kind in "fiu":
         return value if isinstance(value, Tensor) and value.requires_grad else float(value)
     got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
     raise TypeError(f"{name}: {argument} must be a number, got {got}")
 
 
 def shape_of(arrays: Any) -> tuple[int, ...]:
-    """The shape of a tensor, an array, or anything that NumPy makes an array of."""
+    """Return the shape of a tensor, an array, or nested lists."""
     return arrays.shape if hasattr(arrays, "shape") else np.shape(arrays)

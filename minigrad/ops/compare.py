@@ -1,6 +1,4 @@
-"""Comparisons, logic, rounding, positions: functions of the arrays inside tensors, whose results
-have no gradient.
-"""
+"""Functions without gradients: comparisons, logic, rounding, positions."""
 
 from __future__ import annotations
 
@@ -9,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.nested import on_arrays
+from ..core.nested import as_tensors, on_arrays
 from ..core.registry import function
-from ..core.tensor import DISPATCH, wrap
+from ..core.tensor import DISPATCH
 
 __all__ = [
     "greater",
@@ -55,19 +53,13 @@ __all__ = [
 def _on_arrays(
     numpy: Any, doc: str, methods: str = "", name: str | None = None
 ) -> Callable[..., Any]:
-    """Register a NumPy function (or the first of several) for the arrays inside tensors; its arrays
-    become tensors.
-    """
+    """Register a NumPy function, or the first of several, for the arrays of tensors."""
     several = numpy if isinstance(numpy, tuple) else (numpy,)
     numpy = several[0]
 
     def call(*args: Any, **options: Any) -> Any:
         result = on_arrays(numpy, args, options)
-        return (
-            wrap(np.asarray(result), None)
-            if isinstance(result, (np.ndarray, np.generic))
-            else result
-        )
+        return result if isinstance(result, (tuple, list)) else as_tensors(result)
 
     call.__name__ = call.__qualname__ = name or numpy.__name__
     call.__doc__ = doc
@@ -82,13 +74,9 @@ less = _on_arrays(np.less, "a < b.", "__lt__")
 less_equal = _on_arrays(np.less_equal, "a <= b.", "__le__")
 equal = _on_arrays(np.equal, "a == b, element by element.", "__eq__")
 not_equal = _on_arrays(np.not_equal, "a != b, element by element.", "__ne__")
-isclose = _on_arrays(
-    np.isclose, "Whether a and b are equal within a tolerance, element by element."
-)
-allclose = _on_arrays(np.allclose, "Whether all of a and b are equal within a tolerance: a bool.")
-array_equal = _on_arrays(
-    np.array_equal, "Whether a and b have the same shape and elements: a bool."
-)
+isclose = _on_arrays(np.isclose, "Compare a and b within a tolerance, element by element.")
+allclose = _on_arrays(np.allclose, "Return True if all of a and b are equal within a tolerance.")
+array_equal = _on_arrays(np.array_equal, "Return True if a and b have the same shape and elements.")
 
 logical_not = _on_arrays(np.logical_not, "not x, element by element.")
 logical_and = _on_arrays(np.logical_and, "a and b, element by element.")
@@ -98,31 +86,35 @@ bitwise_and = _on_arrays(np.bitwise_and, "a & b, for booleans and integers.", "_
 bitwise_or = _on_arrays(np.bitwise_or, "a | b, for booleans and integers.", "__or__ __ror__")
 bitwise_xor = _on_arrays(np.bitwise_xor, "a ^ b, for booleans and integers.", "__xor__ __rxor__")
 bitwise_not = _on_arrays(np.invert, "~x, for booleans and integers.", "__invert__", "bitwise_not")
-any = _on_arrays(np.any, "Whether any element is true, over all axes or `axis`.", "any")
-all = _on_arrays(np.all, "Whether all elements are true, over all axes or `axis`.", "all")
+any = _on_arrays(np.any, "Return True if any element is true, over all axes or `axis`.", "any")
+all = _on_arrays(np.all, "Return True if all elements are true, over all axes or `axis`.", "all")
 isnan = _on_arrays(np.isnan, "Where x is NaN.")
 isinf = _on_arrays(np.isinf, "Where x is infinite.")
 isfinite = _on_arrays(np.isfinite, "Where x is neither infinite nor NaN.")
 signbit = _on_arrays(np.signbit, "Where x is negative, -0.0 included.")
 
-floor = _on_arrays(np.floor, "The largest integer that is no larger than x.", "floor")
-ceil = _on_arrays(np.ceil, "The smallest integer that is no smaller than x.", "ceil")
+floor = _on_arrays(np.floor, "Round down to an integer.", "floor")
+ceil = _on_arrays(np.ceil, "Round up to an integer.", "ceil")
 trunc = _on_arrays(np.trunc, "x without its fraction.", "trunc")
 round = _on_arrays((np.round, np.around), "x rounded to `decimals`, halves to even.", "round")
-rint = _on_arrays(np.rint, "The nearest integer, halves to even.")
+rint = _on_arrays(np.rint, "Round to the nearest integer, halves to even.")
 floor_divide = _on_arrays(np.floor_divide, "a / b, rounded down.", "__floordiv__ __rfloordiv__")
 
 argmax = _on_arrays(
-    np.argmax, "The position of the largest element: of all, or along `axis`.", "argmax"
+    np.argmax, "Return the index of the largest element of all, or along `axis`.", "argmax"
 )
 argmin = _on_arrays(
-    np.argmin, "The position of the smallest element: of all, or along `axis`.", "argmin"
+    np.argmin, "Return the index of the smallest element of all, or along `axis`.", "argmin"
 )
 nonzero = _on_arrays(
-    np.nonzero, "The indices of the elements that are not zero: a tuple of ndarrays.", "nonzero"
+    np.nonzero,
+    "Return the indices of the elements that are not zero, a tuple of ndarrays.",
+    "nonzero",
 )
-argwhere = _on_arrays(np.argwhere, "The indices of the elements that are not zero, a row for each.")
-count_nonzero = _on_arrays(np.count_nonzero, "How many elements are not zero.")
+argwhere = _on_arrays(
+    np.argwhere, "Return the indices of the elements that are not zero, a row for each."
+)
+count_nonzero = _on_arrays(np.count_nonzero, "Count the elements that are not zero.")
 searchsorted = _on_arrays(np.searchsorted, "Where values would be inserted into a sorted x.")
 
 for _numpy in (

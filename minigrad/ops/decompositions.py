@@ -11,6 +11,7 @@ spite of that (pinv, norms) give the right derivative.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,20 +24,20 @@ from .elementwise import ratio, safe_divide, square
 from .indexing import getitem
 from .joining import concatenate
 from .linalg import inv, matmul
-from .shape import astype
+from .shape import astype, clone
 
 __all__ = ["eigh", "eigvalsh", "svd", "svdvals", "qr", "pinv", "lstsq", "matrix_power"]
 
 
 class EighResult(NamedTuple):
-    """What `eigh` returns."""
+    """Result of `eigh`."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 class SVDResult(NamedTuple):
-    """What `svd` returns."""
+    """Result of `svd`."""
 
     U: Tensor
     S: Tensor
@@ -44,7 +45,7 @@ class SVDResult(NamedTuple):
 
 
 class QRResult(NamedTuple):
-    """What `qr` returns."""
+    """Result of `qr`."""
 
     Q: Tensor
     R: Tensor
@@ -63,9 +64,7 @@ def _eigh_gradient(g: Any, y: Any) -> Any:
 
 
 def _unless_zero(turned: Any, values: Any) -> Any:
-    """turned / (values_j - values_i) off the diagonal; 0 where `turned` is, also if two values are
-    equal.
-    """
+    """Return x / (values_j - values_i) off the diagonal, and 0 where x is 0."""
     eye = np.eye(values.shape[-1], dtype=bool)
     apart = values[..., None, :] - values[..., :, None]
     skip = eye | ((unwrap(turned) == 0) & (unwrap(apart) == 0))
@@ -80,11 +79,21 @@ def _eigh(x, /, UPLO="L"):
 
 @function(numpy=np.linalg.eigh)
 def eigh(x: Any, UPLO: str = "L") -> EighResult:
-    """The eigenvalues, rising, and the eigenvectors (in columns) of symmetric matrices (..., n, n).
+    """Compute eigenvalues and eigenvectors of symmetric matrices.
 
-    Only the lower triangle is read (or the upper, with `UPLO` "U"); the gradient is that of a
-    symmetric matrix. The signs of the vectors are free: a function of them has a derivative only if
-    it does not depend on these.
+    The gradient is symmetric. The signs of the vectors are free: a function of them has a
+    derivative only if it does not depend on the signs.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., n, n)
+    UPLO : {"L", "U"}
+        The triangle that is read; "L" by default.
+
+    Returns
+    -------
+    EighResult
+        `eigenvalues` (..., n), rising, and `eigenvectors` (..., n, n), in columns.
     """
     check_choice("eigh", "UPLO", UPLO.upper(), "L", "U")
     y = _eigh(x, UPLO=UPLO)
@@ -93,24 +102,21 @@ def eigh(x: Any, UPLO: str = "L") -> EighResult:
 
 @function(numpy=np.linalg.eigvalsh)
 def eigvalsh(x: Any, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices (..., n, n), rising; also where some are equal it has a
-    derivative.
-    """
+    """Compute the eigenvalues (..., n), rising, of symmetric matrices (..., n, n)."""
     return eigh(x, UPLO).eigenvalues
 
 
 # -- singular values
-# -----------------------------------------------------------------------------------
 
 
 def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
-    """For the thin decomposition x = U S Vᵀ, packed as [U; S; V] in columns."""
+    """Return the gradient for x = U S Vᵀ, packed as [U; S; V] in columns."""
     m, n = x_shape[-2:]
-    U, s, V = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :]
-    gU, gs, gV = g[..., :m, :], g[..., m, :], g[..., m + 1 :, :]
+    u, s, v = y[..., :m, :], y[..., m, :], y[..., m + 1 :, :]
+    g_u, g_s, g_v = g[..., :m, :], g[..., m, :], g[..., m + 1 :, :]
     k = s.shape[-1]
-    inner = gs[..., None, :] * np.eye(k, dtype=y.dtype)
-    left, right = U.mT @ gU, V.mT @ gV
+    inner = g_s[..., None, :] * np.eye(k, dtype=y.dtype)
+    left, right = u.mT @ g_u, v.mT @ g_v
     left, right = left - left.mT, right - right.mT
     row, column = s[..., None, :], s[..., :, None]
     inner = (
@@ -118,11 +124,11 @@ def _svd_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
         + _unless_zero(left, s) * ratio(row, row + column)
         + _unless_zero(right, s) * ratio(column, row + column)
     )
-    c = U @ inner @ V.mT
+    c = u @ inner @ v.mT
     if m > k:
-        c = c + safe_divide(gU - U @ (U.mT @ gU), row) @ V.mT
+        c = c + safe_divide(g_u - u @ (u.mT @ g_u), row) @ v.mT
     if n > k:
-        c = c + U @ safe_divide(gV - V @ (V.mT @ gV), row).mT
+        c = c + u @ safe_divide(g_v - v @ (v.mT @ g_v), row).mT
     return c
 
 
@@ -133,17 +139,23 @@ def _svd(x, /):
 
 
 @function(numpy=np.linalg.svd)
-def svd(
-    x: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
-) -> Any:
-    """U, S, Vh with x = U[..., :k] * S @ Vh[..., :k, :], for matrices (..., m, n) and k = min(m,
-    n).
+def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """Compute the singular value decomposition x = U[..., :k] * S @ Vh[..., :k, :].
 
-    With `full_matrices` (the default, as in NumPy) U and Vh are square; their columns and rows past
-    k are not determined by x, and carry no gradient. Without `compute_uv`, S alone.
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    full_matrices : bool
+        Return square U and Vh, as NumPy does by default. The columns and rows beyond
+        k = min(m, n) get no gradient.
+    compute_uv : bool
+        Return S alone if False; True by default.
+
+    Returns
+    -------
+    SVDResult
+        `U`, `S` and `Vh`.
     """
-    if hermitian:
-        raise ValueError("svd: hermitian=True is not supported; use eigh")
     m, n = np.shape(x)[-2:]
     y = _svd(x)
     if not compute_uv:
@@ -159,21 +171,20 @@ def svd(
 
 @function(numpy=getattr(np.linalg, "svdvals", ()))
 def svdvals(x: Any) -> Tensor:
-    """The singular values of matrices (..., m, n), falling."""
+    """Compute the singular values, falling, of matrices (..., m, n)."""
     return svd(x, compute_uv=False)
 
 
 # -- QR
-# ------------------------------------------------------------------------------------------------
 
 
 def _qr_gradient(g: Any, y: Any, x_shape: tuple[int, ...]) -> Any:
-    """For x = QR of full column rank, packed as [Q; R]: (gQ + Q copyltu(R gRᵀ - gQᵀ Q)) R⁻ᵀ."""
+    """Return the gradient for x = Q R of full column rank, packed as [Q; R]."""
     m = x_shape[-2]
-    Q, R, gQ, gR = y[..., :m, :], y[..., m:, :], g[..., :m, :], g[..., m:, :]
-    middle = R @ gR.mT - gQ.mT @ Q
+    q, r, g_q, g_r = y[..., :m, :], y[..., m:, :], g[..., :m, :], g[..., m:, :]
+    middle = r @ g_r.mT - g_q.mT @ q
     symmetric = np.tril(middle) + np.tril(middle, -1).mT  # copyltu
-    return np.linalg.solve(R, (gQ + Q @ symmetric).mT).mT
+    return np.linalg.solve(r, (g_q + q @ symmetric).mT).mT
 
 
 @op(x=_qr_gradient)
@@ -184,10 +195,20 @@ def _qr(x, /):
 
 @function(numpy=np.linalg.qr)
 def qr(x: Any, mode: str = "reduced") -> Any:
-    """Q with orthonormal columns and R upper triangular, whose product is x (..., m, n).
+    """Factor matrices into Q, with orthonormal columns, and R, upper triangular.
 
-    Modes "reduced" and "r" (R alone); "complete" where m <= n. The derivative needs the first
-    min(m, n) columns of x to be independent.
+    The derivative exists if the first min(m, n) columns of x are independent.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    mode : {"reduced", "r", "complete"}
+        "r" returns R alone; "complete" requires m <= n.
+
+    Returns
+    -------
+    QRResult
+        `Q` and `R`.
     """
     m, n = np.shape(x)[-2:]
     if mode not in ("reduced", "r") and not (mode == "complete" and m <= n):
@@ -202,13 +223,10 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 
 # -- what is composed of them
-# --------------------------------------------------------------------------
 
 
 def _pinv_gradient(g: Any, y: Any, x: Any) -> Any:
-    """G. Golub, V. Pereyra (1973), "The differentiation of pseudo-inverses", for matrices of
-    constant rank.
-    """
+    """Return the gradient for constant rank: Golub, Pereyra (1973)."""
     left = np.eye(x.shape[-2], dtype=y.dtype) - x @ y
     right = np.eye(x.shape[-1], dtype=y.dtype) - y @ x
     return left @ g.mT @ y @ y.mT + y.mT @ y @ g.mT @ right - y.mT @ g @ y.mT
@@ -220,14 +238,24 @@ def _pinv(x, /, rcond=None):
 
 
 @function(numpy=np.linalg.pinv)
-def pinv(x: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
-    """The pseudo-inverses (..., n, m) of matrices (..., m, n); singular values below `rcond` of the
-    largest are 0.
+def pinv(x: Any, rcond: Any = None, *, rtol: Any = None) -> Tensor:
+    """Compute the pseudo-inverses (..., n, m) of matrices.
 
-    The derivative is that for matrices of this rank.
+    The derivative is the one for constant rank.
+
+    Parameters
+    ----------
+    x : array_like, shape (..., m, n)
+    rcond : float
+        Smaller singular values, relative to the largest, count as 0; 1e-15 by default.
+    rtol : float
+        Another name of `rcond`.
+
+    Returns
+    -------
+    Tensor
+        Pseudo-inverses, shape (..., n, m).
     """
-    if hermitian:
-        raise ValueError("pinv: hermitian=True is not supported; leave it out")
     if rcond is not None and rtol is not None:
         raise ValueError("pinv: rcond and rtol say the same; give one of them")
     limit = rcond if rtol is None else rtol
@@ -236,10 +264,20 @@ def pinv(x: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
 
 @function(numpy=np.linalg.lstsq)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tensor]:
-    """The x with the smallest |b - a x|: (x, the sums of squares left over, the rank of a, its
-    singular values).
+    """Compute the x that minimizes |b - a @ x|.
 
-    `a` is (m, n), `b` (m,) or (m, k). The sums are empty unless a has rank n < m, as in NumPy.
+    Parameters
+    ----------
+    a : array_like, shape (m, n)
+    b : array_like, shape (m,) or (m, k)
+    rcond : float, optional
+        Smaller singular values, relative to the largest, count as 0.
+
+    Returns
+    -------
+    tuple
+        x, the sums of squared residuals (empty unless a has rank n < m), the rank of a, and its
+        singular values.
     """
     solution, _, rank, _ = np.linalg.lstsq(unwrap(a), unwrap(b), rcond)
     a, b = astype(a, solution.dtype), astype(b, solution.dtype)
@@ -252,18 +290,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> tuple[Tensor, Tensor, Any, Tenso
 
 @function(numpy=np.linalg.matrix_power)
 def matrix_power(x: Any, n: int) -> Tensor:
-    """The product of n factors x (..., k, k); of its inverses, for negative n."""
+    """Multiply n factors x (..., k, k), or factors of the inverse if n is negative."""
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise np.linalg.LinAlgError(f"matrix_power: expected square matrices, got shape {shape}")
-    x, n = (inv(x), -n) if n < 0 else (x, n)
-    y: Any = None
-    while n:  # the powers 1, 2, 4, ... that n is made of
-        y = (x if y is None else matmul(y, x)) if n & 1 else y
-        n >>= 1
-        x = matmul(x, x) if n else x
-    return (
-        Tensor(np.broadcast_to(np.eye(shape[-1], dtype=unwrap(x).dtype), shape))
-        if y is None
-        else y * 1
-    )
+        raise np.linalg.LinAlgError(f"matrix_power: x must be square matrices, got shape {shape}")
+    if n == 0:
+        return Tensor(np.broadcast_to(np.eye(shape[-1], dtype=unwrap(x).dtype), shape))
+    return reduce(matmul, [x] * (n - 1), clone(x)) if n > 0 else matrix_power(inv(x), -n)

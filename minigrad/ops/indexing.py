@@ -1,12 +1,13 @@
-"""Functions that pick elements: all NumPy indexing, gathering, scattering."""
+"""Indexing, gathering and scattering."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..core.batched import BatchedArray, as_array, batched_like
 from ..core.forms import numpy_form
 from ..core.op import either
 from ..core.registry import function, op
@@ -21,8 +22,6 @@ __all__ = [
     "take",
     "take_along_axis",
     "gather",
-    "compress",
-    "extract",
     "index_select",
     "masked_select",
     "index_add",
@@ -34,12 +33,16 @@ __all__ = [
 
 @op(view=True, x=lambda g, index, x_shape: _scattered(g, index, x_shape))
 def _getitem(x, /, index):
-    return np.asarray(x)[index]
+    try:
+        return as_array(x)[index]
+    except TypeError:  # examples with indices of their own
+        return batched_like(x, index)[index]
 
 
-@op(x=lambda g, index: g[index])
+@op(x=lambda g, index: _picked(g, index))
 def _scatter(x, /, index, shape):
-    y = np.zeros(shape, np.asarray(x).dtype)
+    x = batched_like(x, index)
+    y = np.zeros_like(x, shape=shape)
     if _is_distinct(index):
         y[index] = x
     else:
@@ -47,31 +50,29 @@ def _scatter(x, /, index, shape):
     return y
 
 
+_picked: Any = either(_getitem)
 _scattered: Any = either(_scatter)
 
 
 def _is_distinct(index: Any) -> bool:
-    """Whether no element can be picked twice: basic slicing, or a single mask."""
+    """Return whether an index is known to pick no element twice."""
     parts = index if isinstance(index, tuple) else (index,)
-    arrays = [part for part in parts if isinstance(part, (np.ndarray, list))]
-    return not arrays or (len(arrays) == 1 and np.asarray(arrays[0]).dtype == bool)
+    arrays = [part for part in parts if isinstance(part, (np.ndarray, list, BatchedArray))]
+    return not arrays or (len(arrays) == 1 and as_array(arrays[0]).dtype == bool)
 
 
 INTP: Any = np.intp
-"""What NumPy indexes with: integers of the machine's width, 32 bits in a browser and on small
-boards.
-"""
+"""Dtype of NumPy's indices: integers of the machine's width, 32 bits in a browser, for example."""
 
 
 def as_indices(indices: np.ndarray) -> np.ndarray:
-    """Integers in the dtype that NumPy indexes with; what does not fit is no index."""
+    """Return integers in the dtype that NumPy indexes with, or raise an IndexError."""
     if indices.dtype.kind not in "iu" or indices.dtype == INTP:
         return indices
     narrow = indices.astype(INTP)
     if indices.dtype.itemsize >= narrow.dtype.itemsize and not np.array_equal(narrow, indices):
         raise IndexError(
-            f"expected indices that fit into {np.dtype(INTP)}, got {indices.min()} to "
-            f"{indices.max()}"
+            f"indices must fit into {np.dtype(INTP)}, got {indices.min()} to {indices.max()}"
         )
     return narrow
 
@@ -98,23 +99,53 @@ def plain_index(index: Any) -> Any:
 
 @function(methods="__getitem__")
 def getitem(x: Any, index: Any) -> Tensor:
-    """x[index], for every index that NumPy knows; the result is a view where NumPy's would be one."""
+    """Return x[index], for every index of NumPy; a view where NumPy returns one."""
     return _getitem(x, index=plain_index(index))
+
+
+def rearranged(numpy: Callable[..., Any], x: Any, *args: Any, **options: Any) -> Tensor:
+    """Return numpy(x, ...) for a function that only selects and moves elements."""
+    index = np.arange(np.size(x)).reshape(shape_of(x))
+    return getitem(ravel(x), numpy(index, *map(unwrap, args), **options))
 
 
 @function()
 def scatter(x: Any, *, index: Any, shape: Sequence[int]) -> Tensor:
-    """Zeros of `shape`, with x added at `index` (any NumPy index): `y[index] += x`; repeated
-    indices add up.
+    """Return zeros with x added at an index; repeated indices add up.
+
+    Parameters
+    ----------
+    x : array_like
+    index : index of NumPy
+        In an array of this shape; it selects the shape of x.
+    shape : tuple of int
+        The shape of the result.
+
+    Returns
+    -------
+    Tensor
+        Sums in the shape `shape`.
     """
     return _scatter(x, index=plain_index(index), shape=shape)
 
 
 @function(numpy=np.take, methods="take")
 def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") -> Tensor:
-    """The elements at `indices` along `axis`, or of the flattened x where it is None.
+    """Return elements or slices at integer indices.
 
-    What to do with indices out of range: `mode` "raise", "wrap" them around, or "clip" them.
+    Parameters
+    ----------
+    x : array_like
+    indices : array_like of int
+    axis : int or None
+        None, the default, indexes the flattened x.
+    mode : {"raise", "wrap", "clip"}
+        How indices out of range are treated; "raise" by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x with that of `indices` in place of `axis`.
     """
     indices = integers("take", indices)
     if axis is None or np.ndim(x) == 0:
@@ -129,11 +160,11 @@ def take(x: Any, indices: Any, axis: int | None = None, *, mode: str = "raise") 
 
 
 def integers(name: str, indices: Any) -> np.ndarray:
-    """Indices as an array of integers; no indices at all are integers too."""
-    indices = indices.data if isinstance(indices, Tensor) else np.asarray(indices)
+    """Return indices as an array of integers, or raise a TypeError."""
+    indices = indices.data if isinstance(indices, Tensor) else as_array(indices)
     if indices.dtype.kind not in "iu":
         if indices.size or indices.dtype.kind not in "fb":
-            raise TypeError(f"{name}: expected integer indices, got dtype {indices.dtype}")
+            raise TypeError(f"{name}: indices must be integers, got dtype {indices.dtype}")
         indices = indices.astype(np.intp)
     return indices
 
@@ -141,30 +172,38 @@ def integers(name: str, indices: Any) -> np.ndarray:
 def _picked_along(
     name: str, x: Any, indices: np.ndarray, axis: int, shape: tuple[int, ...]
 ) -> Tensor:
-    """x at `indices` along `axis`, and at every position along the other axes of `shape`; these
-    broadcast.
-    """
+    """Return x at `indices` along `axis`, and at all positions of the other axes."""
     if indices.ndim != np.ndim(x):
         raise ValueError(
-            f"{name}: expected indices with {np.ndim(x)} axes as x, got shape {indices.shape}"
+            f"{name}: indices must have {np.ndim(x)} axes as x, got shape {indices.shape}"
         )
-    places: list[Any] = list(np.ogrid[tuple(map(slice, shape))])
-    places[one_axis(name, axis, indices.ndim)] = indices
-    return getitem(x, tuple(places))
+    index: list[Any] = list(np.ogrid[tuple(map(slice, shape))])
+    index[one_axis(name, axis, indices.ndim)] = indices
+    return getitem(x, tuple(index))
 
 
 @function()
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
-    """y[i, j, k] = x[i, indices[i, j, k], k] for axis 1, and likewise; of the flattened x where it
-    is None.
+    """Return y with y[i, j, k] = x[i, indices[i, j, k], k], for axis 1 of three.
 
-    Along the other axes x and the indices broadcast.
+    Parameters
+    ----------
+    x : array_like
+    indices : array_like of int
+        With as many axes as x; the other axes broadcast.
+    axis : int or None
+        The last by default; None indexes the flattened x.
+
+    Returns
+    -------
+    Tensor
+        Elements in the shape of `indices`.
     """
     indices = integers("take_along_axis", indices)
     if axis is None:
         if indices.ndim != 1:
             raise ValueError(
-                f"take_along_axis: expected 1 axis of indices with axis=None, got shape "
+                f"take_along_axis: indices must have 1 axis with axis=None, got shape "
                 f"{indices.shape}"
             )
         return getitem(ravel(x), indices)
@@ -175,50 +214,57 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Tensor:
 def _np_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tensor:
     if not hasattr(indices, "dtype"):
         raise TypeError(
-            f"np.take_along_axis: expected an array of indices, got a {type(indices).__name__}"
+            f"np.take_along_axis: indices must be an array, got a {type(indices).__name__}"
         )
     return take_along_axis(arr, indices, axis)
 
 
 @function(methods="gather")
 def gather(x: Any, axis: int, index: Any) -> Tensor:
-    """y[i, j, k] = x[i, index[i, j, k], k] for axis 1, and likewise, as PyTorch's `gather`."""
+    """Return y with y[i, j, k] = x[i, index[i, j, k], k], for axis 1 of three.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+    index : array_like of int
+        With as many axes as x; not longer along the other axes.
+
+    Returns
+    -------
+    Tensor
+        Elements in the shape of `index`.
+    """
     index = integers("gather", index)
     return _picked_along("gather", x, index, axis, index.shape)
 
 
-@function(numpy=np.compress)
-def compress(condition: Any, x: Any, axis: int | None = None) -> Tensor:
-    """The parts of x along `axis` (of the flattened x where it is None) at which the vector
-    `condition` is true.
-    """
-    condition = np.asarray(unwrap(condition))
-    if condition.ndim != 1:
-        raise ValueError(f"compress: expected a vector of conditions, got shape {condition.shape}")
-    return take(x, np.flatnonzero(condition), axis)
-
-
-@function(numpy=np.extract)
-def extract(condition: Any, x: Any) -> Tensor:
-    """The elements of x at which `condition`, of its size, is true."""
-    return take(ravel(x), np.flatnonzero(unwrap(condition)))
-
-
 @function(methods="index_select")
 def index_select(x: Any, axis: int, index: Any) -> Tensor:
-    """The slices of x at the places `index` (a vector) along `axis`, as in PyTorch; `take` does
-    more.
+    """Return the slices of x at a vector of indices, as in PyTorch.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int
+        Axis along which to select.
+    index : array_like of int, shape (n,)
+
+    Returns
+    -------
+    Tensor
+        x with length n along `axis`.
     """
     index = integers("index_select", index)
     if index.ndim > 1:
-        raise ValueError(f"index_select: expected a vector of indices, got shape {index.shape}")
+        raise ValueError(f"index_select: index must be a vector, got shape {index.shape}")
     return take(x, index.reshape(-1), axis)
 
 
 @function(methods="masked_select")
 def masked_select(x: Any, mask: Any) -> Tensor:
-    """The elements of x where `mask` (booleans, which broadcast with x) is True, as one axis."""
-    mask = booleans("masked_select", mask, "True for what is picked")
+    """Return the elements of x where `mask`, which broadcasts with x, is True."""
+    mask = booleans("masked_select: mask", mask, "True for what is picked")
     shape = np.broadcast_shapes(shape_of(x), mask.shape)
     return getitem(
         np.broadcast_to(x, shape) if shape != shape_of(x) else x, np.broadcast_to(mask, shape)
@@ -227,7 +273,20 @@ def masked_select(x: Any, mask: Any) -> Tensor:
 
 @function(methods="index_add")
 def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
-    """x with `values` added at `index` (any NumPy index); repeated indices add up."""
+    """Return x with values added at an index; repeated indices add up.
+
+    Parameters
+    ----------
+    x : array_like
+    index : index of NumPy
+    values : array_like
+        Broadcastable to x[index].
+
+    Returns
+    -------
+    Tensor
+        Sums in the shape of x.
+    """
     index = plain_index(index)
     wanted = np.empty(np.shape(x), bool)[index].shape
     values = values if np.shape(values) == wanted else np.broadcast_to(values, wanted)
@@ -236,18 +295,27 @@ def index_add(x: Any, *, index: Any, values: Any) -> Tensor:
 
 @function()
 def one_hot(indices: Any, num_classes: int = -1, *, dtype: Any = np.float32) -> Tensor:
-    """Integers (...) as rows of zeros with one 1: (..., num_classes), of `dtype`; -1: as many as
-    are asked for.
+    """Return rows of zeros with a single 1.
+
+    Parameters
+    ----------
+    indices : array_like of int, shape (...)
+    num_classes : int
+        The largest index + 1 by default.
+    dtype : dtype
+        float32 by default.
+
+    Returns
+    -------
+    Tensor, shape (..., num_classes)
+        1 at each index, 0 elsewhere.
     """
     indices = integers("one_hot", indices)
     if num_classes == -1 and indices.size:
         num_classes = int(indices.max()) + 1
     if indices.size and (indices.min() < 0 or indices.max() >= num_classes):
         raise IndexError(
-            f"one_hot: expected classes 0 to {num_classes - 1}, got {indices.min()} to "
+            f"one_hot: indices must be from 0 to {num_classes - 1}, got {indices.min()} to "
             f"{indices.max()}"
         )
     return Tensor(np.equal(indices[..., None], np.arange(num_classes)).astype(dtype))
-
-
-Tensor.compress = lambda self, condition, axis=None: compress(condition, self, axis)  # type: ignore

@@ -1,6 +1,4 @@
-"""How far predictions are from what they should be: the losses of PyTorch, by its names and with
-its options.
-"""
+"""Loss functions, with PyTorch's names and options."""
 
 from __future__ import annotations
 
@@ -8,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import holds
 from ..core.registry import function, op
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, as_operand, to_array, unwrap
 from . import reduction as reductions
 from .activations import softplus
 from .axes import check_broadcast, check_choice, shape_of
@@ -32,23 +31,21 @@ __all__ = [
 
 
 def _check(name: str, x: Any, target: Any, reduction: str) -> None:
-    """An error for what is no reduction, or where broadcasting would compare each element with
-    many.
-    """
+    """Raise an error for an unknown reduction, or shapes that would broadcast."""
     check_choice(name, "reduction", reduction, *REDUCTIONS)
     if shape_of(x) != shape_of(target):
         raise ValueError(
-            f"{name}: expected input and target of one shape, got {shape_of(x)} and "
+            f"{name}: input and target must have one shape, got {shape_of(x)} and "
             f"{shape_of(target)}"
         )
 
 
 def _times(name: str, argument: str, losses: Any, weight: Any) -> Any:
-    """The losses of elements times a weight that broadcasts to them, in the dtype of the losses."""
+    """Return losses times a weight that broadcasts to them, in the dtype of the losses."""
     if weight is None:
         return losses
     check_broadcast(name, argument, weight, shape_of(losses), "the loss")
-    weight = weight if isinstance(weight, Tensor) else np.asarray(weight)
+    weight = as_operand(weight)
     return losses * (weight if weight.dtype == losses.dtype else astype(weight, losses.dtype))
 
 
@@ -62,18 +59,45 @@ def _distance(name: str, input: Any, target: Any, reduction: str) -> Tensor:
 
 
 # -- numbers
-# -------------------------------------------------------------------------------------------
 
 
 @function()
 def mse_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """(input - target)², of one shape; `reduction` "mean", "sum" or "none"."""
+    """Compute the squared error.
+
+    Parameters
+    ----------
+    input : array_like
+    target : array_like
+        In the shape of the input.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
+    """
     return _of_elements(square(_distance("mse_loss", input, target, reduction)), reduction)
 
 
 @function()
 def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
-    """|input - target|, of one shape; `reduction` as in `mse_loss`."""
+    """Compute the absolute error.
+
+    Parameters
+    ----------
+    input : array_like
+    target : array_like
+        In the shape of the input.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
+    """
     return _of_elements(absolute(_distance("l1_loss", input, target, reduction)), reduction)
 
 
@@ -81,9 +105,25 @@ def l1_loss(input: Any, target: Any, *, reduction: str = "mean") -> Tensor:
 def smooth_l1_loss(
     input: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
-    """d² / (2 beta) where d = |input - target| < `beta`, else d - beta / 2; with beta 0 `l1_loss`."""
+    """Compute d² / (2 beta) if d < beta, else d - beta / 2, for d = |input - target|.
+
+    Parameters
+    ----------
+    input : array_like
+    target : array_like
+        In the shape of the input.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+    beta : float
+        1 by default; 0 gives `l1_loss`.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
+    """
     if not beta >= 0:
-        raise ValueError(f"smooth_l1_loss: expected beta >= 0, got {beta}")
+        raise ValueError(f"smooth_l1_loss: beta must be at least 0, got {beta}")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
     d = _distance("smooth_l1_loss", input, target, reduction)
@@ -92,9 +132,25 @@ def smooth_l1_loss(
 
 @function()
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d² / 2 where d = |input - target| <= `delta`, else delta (d - delta / 2)."""
+    """Compute d² / 2 if d <= delta, else delta * (d - delta / 2), d = |input - target|.
+
+    Parameters
+    ----------
+    input : array_like
+    target : array_like
+        In the shape of the input.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+    delta : float
+        1 by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
+    """
     if not delta > 0:
-        raise ValueError(f"huber_loss: expected delta > 0, got {delta}")
+        raise ValueError(f"huber_loss: delta must be above 0, got {delta}")
     d = _distance("huber_loss", input, target, reduction)
     return _huber(d, np.abs(unwrap(d)) <= delta, delta, 1.0, delta, reduction)
 
@@ -102,9 +158,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 def _huber(
     d: Tensor, near: Any, limit: float, curvature: float, slope: float, reduction: str
 ) -> Tensor:
-    """d² curvature / 2 where `near`, else (|d| - limit / 2) slope; |d|² would have no second
-    derivative at 0.
-    """
+    """Return curvature * d² / 2 where `near`, else slope * (|d| - limit / 2)."""
     losses = where(
         near, square(where(near, d, 0.0)) * (curvature / 2), (absolute(d) - limit / 2) * slope
     )
@@ -112,14 +166,11 @@ def _huber(
 
 
 # -- probabilities
-# -------------------------------------------------------------------------------------
 
 
 @op(x=lambda g, x: g / np.maximum(x, 1e-12))
 def _bounded_log(x, /):
-    """log x, no less than -100, and of a slope no more than 10¹²: what PyTorch's
-    binary_cross_entropy does.
-    """
+    """Compute log x, at least -100, with a slope of at most 1e12, as PyTorch's loss does."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(x), -100)
 
@@ -128,16 +179,29 @@ def _bounded_log(x, /):
 def binary_cross_entropy(
     input: Any, target: Any, weight: Any = None, *, reduction: str = "mean"
 ) -> Tensor:
-    """-target log p - (1 - target) log(1 - p) for probabilities p = `input`, times `weight`.
+    """Compute -target * log p - (1 - target) * log(1 - p) for probabilities p.
 
-    For logits write `binary_cross_entropy_with_logits`, which loses no digits where p is near 0 or
-    1.
+    Parameters
+    ----------
+    input : array_like
+        Probabilities from 0 to 1. `binary_cross_entropy_with_logits` is more exact for logits.
+    target : array_like
+        In the shape of the input.
+    weight : array_like, optional
+        A factor that broadcasts to the losses.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
     """
     _check("binary_cross_entropy", input, target, reduction)
-    p = np.asarray(unwrap(input))
-    if not np.all((p >= 0) & (p <= 1)):
+    p = to_array(input)
+    if not holds((p >= 0) & (p <= 1)):
         raise ValueError(
-            f"binary_cross_entropy: expected probabilities from 0 to 1, got {p.min()} to "
+            f"binary_cross_entropy: input must be probabilities from 0 to 1, got {p.min()} to "
             f"{p.max()}; "
             "for logits write binary_cross_entropy_with_logits"
         )
@@ -151,20 +215,31 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, *, pos_weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
-    """-pos_weight target log sigmoid(x) - (1 - target) log(1 - sigmoid(x)) for x = `input`, times
-    `weight`.
+    """Compute the binary cross-entropy of sigmoid(input), without overflow.
 
-    `target` has the shape of the input, with numbers from 0 to 1; `weight` and `pos_weight`
-    broadcast with them.
+    Parameters
+    ----------
+    input : array_like
+        Logits.
+    target : array_like
+        Probabilities from 0 to 1, in the shape of the input.
+    weight : array_like, optional
+        A factor that broadcasts to the losses.
+    pos_weight : array_like, optional
+        A factor of the losses of target 1, which broadcasts to them.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
     """
     _check("binary_cross_entropy_with_logits", input, target, reduction)
-    x = input if isinstance(input, Tensor) else np.asarray(input)
-    positive: Any = target if isinstance(target, Tensor) else np.asarray(target)
-    positive = (
-        astype(positive, np.result_type(x.dtype, np.float16))
-        if positive.dtype.kind != "f"
-        else positive
-    )
+    x = as_operand(input)
+    positive = as_operand(target)
+    if positive.dtype.kind != "f":
+        positive = astype(positive, np.result_type(x.dtype, np.float16))
     name = "binary_cross_entropy_with_logits"
     losses = _times(name, "pos_weight", multiply(positive, softplus(-x)), pos_weight)
     losses = losses + multiply(1 - positive, softplus(x))
@@ -173,11 +248,23 @@ def binary_cross_entropy_with_logits(
 
 @function()
 def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
-    """target · (log target - input) for log-probabilities `input`; 0 where the target is 0.
+    """Compute target * (log target - input) for log-probabilities `input`.
 
-    As in PyTorch "mean" is that over all elements; "batchmean", the sum divided by the length of
-    the first axis, is the divergence of rows. With `log_target`, the target is given as logarithms
-    too.
+    Parameters
+    ----------
+    input : array_like
+        Log-probabilities.
+    target : array_like
+        Probabilities, in the shape of the input.
+    reduction : {"mean", "batchmean", "sum", "none"}
+        "mean" (the default) divides by the number of elements, "batchmean" by that of rows.
+    log_target : bool
+        The target consists of log-probabilities; False by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each element.
     """
     _check("kl_div", input, target, "sum" if reduction == "batchmean" else reduction)
     if log_target:
@@ -190,11 +277,10 @@ def kl_div(input: Any, target: Any, *, reduction: str = "mean", log_target: bool
 
 
 # -- classes
-# -------------------------------------------------------------------------------------------
 
 
 def row_losses(log_probabilities: Any, targets: Targets) -> Tensor:
-    """The cross-entropy of each row of log-probabilities (rows, C), in the shape of the targets."""
+    """Return the cross-entropy of each row of log-probabilities (rows, C)."""
     loss = take_along_axis(log_probabilities, targets.index[:, None], 1)[:, 0] * -targets.on_target
     if targets.smooth:
         weighted = (
@@ -213,45 +299,56 @@ def nll_loss(
     ignore_index: int | None = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """`cross_entropy` for log-probabilities (..., C) in place of logits; targets are integers
-    (...).
+    """Compute the cross-entropy of log-probabilities.
+
+    Parameters
+    ----------
+    input : array_like, shape (..., C)
+        Log-probabilities.
+    target : array_like of int, shape (...)
+        Classes.
+    weight : array_like, shape (C,), optional
+        Factors of classes.
+    ignore_index : int or None
+        Targets with this class do not count; -100 by default.
+    reduction : {"mean", "sum", "none"}
+        Of the losses of elements; "mean" by default.
+
+    Returns
+    -------
+    Tensor
+        Scalar, or the loss of each row.
     """
     check_choice("nll_loss", "reduction", reduction, *REDUCTIONS)
-    dtype = np.asarray(unwrap(input)).dtype
+    dtype = to_array(input).dtype
     targets = Targets("nll_loss", shape_of(input), target, weight, ignore_index, 0.0, dtype)
     rows = reshape(input, -1, shape_of(input)[-1])
     rows = rows if targets.ignored is None else where(targets.ignored[:, None], 0.0, rows)
-    return reduced(row_losses(rows, targets), reduction, targets.total)
+    return reduced(row_losses(rows, targets), reduction, targets.divisor)
 
 
 def _sum_to_one(probabilities: np.ndarray, axis: int) -> bool:
-    return bool(np.allclose(probabilities.sum(axis), 1, atol=1e-3))
+    return holds(np.isclose(probabilities.sum(axis), 1, atol=1e-3))
 
 
 def class_probability_loss(
     name: str, logits: Any, target: Any, weight: Any, smoothing: float, reduction: str
 ) -> Tensor:
-    """-Σ_c w_c q_c log p_c over the last axis, for probabilities q of the classes; the mean is that
-    of rows.
-    """
+    """Return the cross-entropy for probabilities of classes, over the last axis."""
     if not 0 <= smoothing <= 1:
-        raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
+        raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
     classes = shape_of(logits)[-1]
-    values = np.asarray(unwrap(target))
+    values = to_array(target)
     if values.ndim > 2 and not _sum_to_one(values, -1) and _sum_to_one(values, 1):
         raise ValueError(
             f"{name}: the probabilities must sum to 1 over the last axis, not over axis 1 as in "
             "PyTorch; write moveaxis(logits, 1, -1) and moveaxis(target, 1, -1)"
         )
     if smoothing:
-        target = (target if isinstance(target, Tensor) else np.asarray(target)) * (
-            1 - smoothing
-        ) + smoothing / classes
+        target = as_operand(target) * (1 - smoothing) + smoothing / classes
     losses = multiply(log_softmax(logits), target)
     if weight is not None:
         if shape_of(weight) != (classes,):
-            raise ValueError(
-                f"{name}: expected {classes} class weights, got shape {shape_of(weight)}"
-            )
+            raise ValueError(f"{name}: weight must have shape ({classes},), got {shape_of(weight)}")
         losses = losses * np.asarray(unwrap(weight), losses.dtype)
     return _of_elements(-reductions.sum(losses, -1), reduction)

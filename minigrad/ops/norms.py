@@ -11,7 +11,7 @@ from ..core.nested import needs_gradient
 from ..core.registry import function, op
 from ..core.tensor import Tensor
 from . import reduction
-from .axes import Axis, all_axes, one_axis
+from .axes import Axis, all_axes
 from .decompositions import svdvals
 from .elementwise import absolute, power, ratio, where
 from .linalg import inv
@@ -37,9 +37,24 @@ def _check_order(name: str, ord: Any) -> None:
 
 @function(numpy=np.linalg.norm, methods="norm")
 def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """The norm over `axis`: Euclidean unless `ord` says otherwise, as in `np.linalg.norm`.
+    """Compute norms of vectors or matrices, as `numpy.linalg.norm`.
 
-    Over two axes (or those of a matrix) `ord` means a norm of matrices. The gradient at 0 is 0.
+    The gradient at 0 is 0.
+
+    Parameters
+    ----------
+    x : array_like
+    ord : float or str, optional
+        The Euclidean norm by default. Over two axes, it names a norm of matrices.
+    axis : int or pair of int, optional
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without the reduced axes.
     """
     _check_order("norm", ord)
     if axis is not None and not isinstance(axis, tuple):
@@ -51,14 +66,16 @@ def norm(x: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> 
         return _vector_norm(x, ord, axes[0], keepdims)
     if len(axes) != 2:
         raise ValueError(
-            f"norm: expected one axis (of vectors) or two (of matrices), got {axes}; ord {ord!r}"
+            f"norm: axis must be one axis (of vectors) or two (of matrices) for ord {ord!r}, got "
+            f"{axes}"
         )
     return _matrix_norm(x, ord, axes, keepdims)
 
 
 def _largest(sizes: Any, axis: Axis, keepdims: bool = False) -> Tensor:
-    """The largest of numbers that are not negative: 0 where there are none."""
-    return reduction.max(sizes, axis, keepdims=keepdims, initial=None if np.size(sizes) else 0)
+    """Return the largest of values that are not negative; 0 if there are none."""
+    largest = reduction.max if np.size(sizes) else reduction.sum
+    return largest(sizes, axis, keepdims=keepdims)
 
 
 def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
@@ -77,15 +94,15 @@ def _vector_norm(x: Any, ord: Any, axis: Axis, keepdims: bool) -> Tensor:
         return reduction.sum((size != 0).astype(size.dtype), axis, keepdims=keepdims)
     if ord == 1:
         return reduction.sum(size, axis, keepdims=keepdims)
-    nought = np.inf if ord < 0 else 0.0  # 0 to the power ord
+    limit = np.inf if ord < 0 else 0.0  # 0 to the power ord
     if ord > 0 and ord % 2 == 0:
         total = reduction.sum(power(x, ord), axis, keepdims=keepdims)
     else:
         zero = size == 0
         total = reduction.sum(
-            where(zero, nought, power(where(zero, 1, size), ord)), axis, keepdims=keepdims
+            where(zero, limit, power(where(zero, 1, size), ord)), axis, keepdims=keepdims
         )
-    zero = total == nought
+    zero = total == limit
     return where(zero, 0, power(where(zero, 1, total), 1 / ord))
 
 
@@ -115,10 +132,24 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Ten
 
 @function(numpy=np.linalg.vector_norm)
 def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
-    """The norm of vectors over `axis`, of all elements where it is None."""
+    """Compute norms of vectors.
+
+    Parameters
+    ----------
+    x : array_like
+    axis : int, tuple of int or None
+        All axes by default.
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+    ord : float
+        2 by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without the reduced axes.
+    """
     _check_order("vector_norm", ord)
-    if axis is not None and not isinstance(axis, tuple):
-        return _vector_norm(x, ord, one_axis("vector_norm", axis, np.ndim(x)), keepdims)
     flat, with_ones = flattened_last(x, axis, "vector_norm")
     y = _vector_norm(flat, ord, -1, False)
     return reshape(y, with_ones) if keepdims else y
@@ -126,15 +157,27 @@ def vector_norm(x: Any, *, axis: Axis = None, keepdims: bool = False, ord: Any =
 
 @function(numpy=np.linalg.matrix_norm)
 def matrix_norm(x: Any, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    """The norm of the matrices in the last two axes."""
+    """Compute norms of the matrices in the last two axes.
+
+    Parameters
+    ----------
+    x : array_like
+    keepdims : bool
+        Keep the reduced axes with length 1; False by default.
+    ord : float or str
+        "fro" by default.
+
+    Returns
+    -------
+    Tensor
+        Shape of x without its last two axes.
+    """
     return norm(x, ord, (-2, -1), keepdims)
 
 
 @function(numpy=np.linalg.cond)
 def cond(x: Any, p: Any = None) -> Tensor:
-    """The largest singular value of matrices by the smallest; or norm `p` of x by that of its
-    inverse.
-    """
+    """Compute the condition of matrices, by singular values or by norm `p`."""
     if p is None or p in (2, -2):
         s = svdvals(x)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]

@@ -1,4 +1,4 @@
-"""Functions that give the same elements another shape, and compute nothing."""
+"""Functions that change shapes, the order of axes, and dtypes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import BatchedArray, as_array
 from ..core.creation import ints
 from ..core.forms import numpy_form
 from ..core.registry import function, op
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor
 from .axes import all_axes, check_choice, one_axis, shape_of
 
 __all__ = [
@@ -34,73 +35,70 @@ __all__ = [
 
 @op(methods="astype", x=lambda g: g)
 def astype(x, /, dtype):
-    """x converted to `dtype`; the gradient comes back in the dtype of x."""
-    return np.asarray(x).astype(dtype)
+    """Convert x to `dtype`; the gradient has the dtype of x."""
+    return as_array(x).astype(dtype)
 
 
 @op(methods="clone copy", numpy=np.copy, x=lambda g: g)
 def clone(x, /):
-    """A copy of x, in memory of its own."""
-    return np.array(x)
+    """Copy x into memory of its own."""
+    return np.copy(x) if isinstance(x, BatchedArray) else np.array(x)
 
 
 # -- reshape
-# -----------------------------------------------------------------------------------------
 
 
 @op(view=True, x=lambda g, x_shape: g.reshape(x_shape))
 def _reshape(x, /, shape):
-    return np.asarray(x).reshape(shape)
+    return (x if type(x) is np.ndarray else as_array(x)).reshape(shape)
 
 
 @function(methods="reshape")
 def reshape(x: Any, *shape: Any, order: str = "C") -> Tensor:
-    """x with another shape of the same size, as ints or one tuple; one length can be -1.
+    """Return x in another shape of the same size.
 
-    With `order` "F" the first index runs fastest, in x and in the result, as in Fortran.
+    Parameters
+    ----------
+    x : array_like
+    *shape : int or tuple of int
+        One length can be -1.
+    order : {"C", "F"}
+        The index that changes fastest: the last or the first.
+
+    Returns
+    -------
+    Tensor
+        View of x if its memory layout permits.
     """
-    check_choice("reshape", "order", order, "C", "F", "A")
-    if order == "F" or (order == "A" and np.asarray(unwrap(x)).flags.fnc):
-        return _transpose(_reshape(_transpose(x), shape=ints(shape)[::-1]))
-    return _reshape(x, shape=ints(shape))
+    if order != "C":
+        check_choice("reshape", "order", order, "C", "F")
+        return _transpose(_reshape(_transpose(x), ints(shape)[::-1]))
+    return _reshape(x, ints(shape))
 
 
-@numpy_form(np.reshape)
-def _np_reshape(a: Any, shape: Any, order: str = "C", copy: Any = None) -> Tensor:
-    if copy is False:
-        raise ValueError(
-            "np.reshape: copy=False says nothing for tensors, which are views where NumPy's are"
-        )
-    return reshape(clone(a) if copy else a, shape, order=order)
+numpy_form(np.reshape)(lambda a, shape, order="C": reshape(a, shape, order=order))
 
 
 @function(numpy=np.ravel, methods="ravel")
 def ravel(x: Any, order: str = "C") -> Tensor:
-    """x as one axis; `order` as in `reshape`."""
-    if order == "K":  # the order in memory
-        flags = np.asarray(unwrap(x)).flags
-        if not flags.c_contiguous and not flags.f_contiguous:
-            raise ValueError(
-                "ravel: order 'K' of an array that is neither C- nor F-contiguous is not supported"
-            )
-        order = "C" if flags.c_contiguous else "F"
+    """Return the elements as one axis; `order` as in `reshape`."""
     return reshape(x, -1, order=order)
 
 
 def _shaped(shape: tuple[int, ...]) -> np.ndarray:
-    """An array of this shape that takes no memory."""
+    """Return an array of this shape that takes no memory."""
     return np.broadcast_to(np.empty((), bool), shape)
 
 
 @function(numpy=np.expand_dims, methods="expand_dims")
 def expand_dims(x: Any, axis: int | Sequence[int]) -> Tensor:
-    """x with a new axis of length 1 at each place `axis` of the result."""
+    """Insert axes of length 1, at the positions `axis` of the result."""
     return _reshape(x, shape=np.expand_dims(_shaped(shape_of(x)), axis).shape)
 
 
 @function(numpy=np.squeeze, methods="squeeze")
 def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """x without its axes of length 1, or without those in `axis`."""
+    """Remove the axes of length 1, or those in `axis`."""
     return _reshape(x, shape=np.squeeze(_shaped(shape_of(x)), axis).shape)
 
 
@@ -122,12 +120,11 @@ def _at_least(ndim: int) -> Any:
 atleast_1d, atleast_2d, atleast_3d = map(_at_least, (1, 2, 3))
 
 # -- the order of axes
-# -------------------------------------------------------------------------------
 
 
-@op(view=True, x=lambda g, axes: np.transpose(g, _inverse(axes)))
+@op(view=True, x=lambda g, axes: g.transpose(_inverse(axes)))
 def _transpose(x, /, axes=None):
-    return np.asarray(x).transpose(axes)
+    return (x if type(x) is np.ndarray else as_array(x)).transpose(axes)
 
 
 def _inverse(axes: Sequence[int] | None) -> list[int] | None:
@@ -136,9 +133,7 @@ def _inverse(axes: Sequence[int] | None) -> list[int] | None:
 
 @function(methods="transpose")
 def transpose(x: Any, *axes: Any) -> Tensor:
-    """x with its axes in the order `axes` (ints or one tuple), or reversed. To exchange two axes:
-    `swapaxes`.
-    """
+    """Reorder the axes as `axes` (ints or one tuple) lists them, or reverse them."""
     order = ints(axes)
     if len(axes) == 2 == np.ndim(x) and order in ((0, 1), (-2, -1)):
         raise ValueError(
@@ -147,21 +142,32 @@ def transpose(x: Any, *axes: Any) -> Tensor:
         )
     if len(order) == 2 < np.ndim(x):
         raise ValueError(
-            f"transpose: expected the order of all {np.ndim(x)} axes, as in NumPy, got {order}; "
-            "to exchange two axes, "
-            f"write swapaxes{order}"
+            f"transpose: axes must list all {np.ndim(x)} axes, as in NumPy, got {order}; to "
+            f"exchange two axes, write swapaxes{order}"
         )
     return _transpose(x, axes=order if order != (None,) and (order or axes) else None)
 
 
 numpy_form(np.transpose)(
-    lambda a, axes=None: _transpose(a, axes=None if axes is None else ints([axes]))
+    lambda a, axes=None: _transpose(a, axes=None if axes is None else ints((axes,)))
 )
 
 
 @function(numpy=np.swapaxes, methods="swapaxes")
 def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
-    """x with two axes exchanged."""
+    """Exchange two axes.
+
+    Parameters
+    ----------
+    x : array_like
+    axis1, axis2 : int
+        Axes to exchange.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     order = list(range(np.ndim(x)))
     first, second = (one_axis("swapaxes", axis, len(order)) for axis in (axis1, axis2))
     order[first], order[second] = second, first
@@ -170,14 +176,30 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Tensor:
 
 @function(numpy=np.moveaxis, methods="moveaxis")
 def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """x with the axes `source` moved to the places `destination`; the others keep their order."""
+    """Move axes to other positions; the others keep their order.
+
+    Parameters
+    ----------
+    x : array_like
+    source : int or sequence of int
+        Axes to move.
+    destination : int or sequence of int
+        Positions of the axes after the move.
+
+    Returns
+    -------
+    Tensor
+        View of x.
+    """
     ndim = np.ndim(x)
     if source is None or destination is None:
-        raise TypeError("moveaxis: expected axes as ints or sequences of them, got None")
+        raise TypeError(
+            "moveaxis: source and destination must be ints or sequences of ints, got None"
+        )
     sources, targets = all_axes("source", source, ndim), all_axes("destination", destination, ndim)
     if len(sources) != len(targets):
         raise ValueError(
-            f"moveaxis: expected as many sources as destinations, got {source} and {destination}"
+            f"moveaxis: source and destination must have one length, got {source} and {destination}"
         )
     order = [a for a in range(ndim) if a not in sources]
     for target, axis in sorted(zip(targets, sources)):
@@ -185,30 +207,29 @@ def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[in
     return _transpose(x, axes=tuple(order))
 
 
-Tensor.T = property(transpose, doc="The tensor with its axes reversed.")  # type: ignore[assignment]
+Tensor.T = property(_transpose, doc="Tensor with its axes reversed.")  # type: ignore[assignment]
 Tensor.mT = property(  # type: ignore
-    lambda x: swapaxes(x, -2, -1), doc="The tensor with its last two axes exchanged."
+    lambda x: swapaxes(x, -2, -1), doc="Tensor with its last two axes exchanged."
 )
 
 # -- broadcasting
-# ------------------------------------------------------------------------------------
 
 
 @op(view=True, numpy=np.broadcast_to, methods="broadcast_to", x=lambda g: g)
 def broadcast_to(x, /, shape):
-    """x repeated to `shape`, as NumPy broadcasts; its memory is shared."""
+    """Repeat x to `shape`, by NumPy's rules of broadcasting, sharing its memory."""
     return np.broadcast_to(x, shape)
 
 
 @function(numpy=np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """The arrays, each repeated to the shape that they have together."""
+    """Repeat arrays to their common shape."""
     shape = np.broadcast_shapes(*map(shape_of, arrays))
     return tuple([broadcast_to(x, shape) for x in arrays])
 
 
 def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
-    """x with the axes `axis` as one last axis, and x's shape with these at length 1."""
+    """Return x with several axes as one last axis, and its shape with these at length 1."""
     axes = all_axes(name, axis, np.ndim(x))
     shape = shape_of(x)
     others = [i for i in range(len(shape)) if i not in axes]
@@ -217,4 +238,4 @@ def flattened_last(x: Any, axis: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     return last, tuple([1 if i in axes else n for i, n in enumerate(shape)])
 
 
-Tensor.flat = property(ravel, doc="The elements one after the other.")  # type: ignore
+Tensor.flat = property(ravel, doc="Elements one after the other.")  # type: ignore

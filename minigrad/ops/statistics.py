@@ -1,4 +1,4 @@
-"""How quantities vary together."""
+"""Covariances and correlations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..core.registry import function
-from ..core.tensor import Tensor, unwrap
+from ..core.tensor import Tensor, to_array
 from .elementwise import divide, sqrt, subtract
 from .joining import concatenate
 from .linalg import diagonal, matmul
@@ -17,48 +17,68 @@ from .shape import astype, atleast_2d, reshape, squeeze, swapaxes
 __all__ = ["cov", "corrcoef"]
 
 
-def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
-    """The variables of m, and of y, as rows of one matrix."""
+def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Tensor:
+    """Return the variables of m, and of y, as rows of one matrix."""
     parts: list[Tensor] = []
     for x in (m,) if y is None else (m, y):
         if np.ndim(x) > 2:
-            raise ValueError(f"{name}: expected a vector or a matrix, got shape {np.shape(x)}")
-        x = astype(x, np.result_type(np.asarray(unwrap(x)), np.float64) if dtype is None else dtype)
-        turned = (
-            not rowvar and np.ndim(x) == 2 and not (parts and np.shape(x)[0] == 1)
-        )  # as in NumPy
-        parts.append(swapaxes(x, 0, 1) if turned else atleast_2d(x))
+            raise ValueError(f"{name}: m must have 1 or 2 axes, got shape {np.shape(x)}")
+        x = astype(x, np.result_type(to_array(x), np.float64))
+        in_columns = not rowvar and np.ndim(x) == 2
+        if in_columns and not (parts and np.shape(x)[0] == 1):  # as in NumPy
+            x = swapaxes(x, 0, 1)
+        parts.append(atleast_2d(x))
     return parts[0] if y is None else concatenate(parts)
 
 
 @function(numpy=np.cov)
 def cov(
-    m: Any,
-    y: Any = None,
-    rowvar: bool = True,
-    bias: bool = False,
-    ddof: float | None = None,
-    *,
-    dtype: Any = None,
+    m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: float | None = None
 ) -> Tensor:
-    """The covariances of the rows of m (of its columns, where not `rowvar`) and, if given, of those
-    of y.
+    """Compute the covariances of variables.
 
-    The sum of products is divided by n - 1, by n with `bias`, or by n - `ddof`. A single variable
-    gives its variance.
+    Parameters
+    ----------
+    m : array_like, shape (variables, n) or (n,)
+    y : array_like, optional
+        More variables.
+    rowvar : bool
+        Variables are rows; False if they are columns.
+    bias : bool
+        Divide by n instead of n - 1; False by default.
+    ddof : int, optional
+        Divide by n - ddof.
+
+    Returns
+    -------
+    Tensor, shape (variables, variables), or () for a single variable
+        Covariance of each pair of variables.
     """
-    x = _variables("cov", m, y, rowvar, dtype)
+    x = _variables("cov", m, y, rowvar)
     divisor_less = (0 if bias else 1) if ddof is None else ddof
     if divisor_less != int(divisor_less):
-        raise ValueError(f"cov: expected an integer as ddof, got {ddof}")
+        raise ValueError(f"cov: ddof must be an integer, got {ddof}")
     d = subtract(x, mean(x, 1, keepdims=True))
     return squeeze(matmul(d, d.mT) / max(x.shape[1] - divisor_less, 0))
 
 
 @function(numpy=np.corrcoef)
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Tensor:
-    """The covariances of `cov`, divided by both standard deviations: correlations, from -1 to 1."""
-    c = cov(x, y, rowvar, dtype=dtype)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Tensor:
+    """Compute the correlations of variables, from -1 to 1; parameters as in `cov`.
+
+    Parameters
+    ----------
+    x, y : array_like
+        Variables, as in `cov`.
+    rowvar : bool
+        True, the default: each row is a variable; False: each column.
+
+    Returns
+    -------
+    Tensor, shape (variables, variables)
+        Correlation of each pair of variables.
+    """
+    c = cov(x, y, rowvar)
     if not c.ndim:
         return divide(c, c)
     size = sqrt(diagonal(c))

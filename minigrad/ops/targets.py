@@ -1,4 +1,4 @@
-"""The classes that rows of logits should have, and how the losses of elements or rows become one."""
+"""Targets of cross-entropies, and reductions of losses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..core.batched import BatchedArray, as_array, batched_like, holds
 from ..core.nested import needs_gradient
 from ..core.tensor import Tensor, unwrap
 from . import indexing, reduction
@@ -15,7 +16,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 
 class Targets:
-    """The classes that rows should have, with what the loss gives each row and class."""
+    """Targets of rows of logits, with the weights of the losses of rows and classes."""
 
     def __init__(
         self,
@@ -34,37 +35,44 @@ class Targets:
                 f"{name}: the weights of classes and label_smoothing have no gradient; use "
                 ".detach()"
             )
-        targets = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
+        targets = targets.data if isinstance(targets, Tensor) else as_array(targets)
         if targets.shape != shape[:-1]:
             if len(shape) > 2 and targets.shape == (shape[0], *shape[2:]):
                 raise ValueError(
                     f"{name}: the classes stand on the last axis, not on axis 1 as in PyTorch; "
                     f"write moveaxis(logits, 1, -1) for logits {shape} and targets {targets.shape}"
                 )
-            raise ValueError(f"{name}: expected targets of shape {shape[:-1]}, got {targets.shape}")
+            raise ValueError(f"{name}: target must have shape {shape[:-1]}, got {targets.shape}")
         if targets.dtype.kind not in "iu":
-            raise TypeError(f"{name}: expected integer targets, got dtype {targets.dtype}")
+            raise TypeError(f"{name}: target must be integers, got dtype {targets.dtype}")
         if not 0 <= smoothing <= 1:
-            raise ValueError(f"{name}: expected 0 <= label_smoothing <= 1, got {smoothing}")
+            raise ValueError(f"{name}: label_smoothing must be from 0 to 1, got {smoothing}")
         dtype = np.result_type(dtype, np.float32)  # in which the kernels compute
         weight = None if weight is None else np.array(unwrap(weight), dtype)
         if weight is not None and weight.shape != (classes,):
-            raise ValueError(f"{name}: expected {classes} class weights, got shape {weight.shape}")
+            raise ValueError(f"{name}: weight must have shape ({classes},), got {weight.shape}")
         flat = targets.reshape(-1)
-        valid = np.ones(flat.shape, bool) if ignore_index is None else flat != ignore_index
+        valid = np.ones_like(flat, dtype=bool) if ignore_index is None else flat != ignore_index
         index = np.where(valid, flat, 0)  # (rows,)
-        if index.size and not (index.min() >= 0 and index.max() < classes):
+        if not holds((index >= 0) & (index < classes)):
             allowed = f"0 to {classes - 1}" + (
                 "" if ignore_index is None else f" or {ignore_index}"
             )
             raise IndexError(
-                f"{name}: expected targets from {allowed}, got {index.min()} to {index.max()}"
+                f"{name}: target must be from {allowed}, got {index.min()} to {index.max()}"
             )
         self.index = index.astype(indexing.INTP, copy=False)
         self.shape = targets.shape
-        self.ignored = None if valid.all() else ~valid  # (rows,)
-        chosen = valid.astype(dtype) if weight is None else valid * weight[self.index]
-        self.total = float(chosen.sum())  # what a mean divides by
+        self.ignored = None if holds(valid) else ~valid  # (rows,)
+        if weight is None:
+            chosen = valid.astype(dtype)
+        else:
+            chosen = valid * batched_like(weight, self.index)[self.index]
+        total = chosen.sum()
+        is_batched = isinstance(total, BatchedArray)
+        self.divisor: Any = (  # of a mean
+            np.where(total == 0, 1, total) if is_batched else float(total) or 1.0
+        )
         self.on_target = chosen * dtype.type(
             1 - smoothing
         )  # (rows,): the factor of -log p of the class
@@ -77,17 +85,17 @@ class Targets:
         self.factor = self.on_target + self.on_all * dtype.type(every)  # (rows,): that of log Σ eˣ
 
     def without_ignored(self, logits: np.ndarray, block: slice) -> np.ndarray:
-        """Zeros written over rows of logits that do not count, which may hold anything."""
+        """Write 0 over the ignored rows of logits, which may contain anything."""
         if self.ignored is not None:
             logits[self.ignored[block]] = 0
         return logits
 
 
-def reduced(losses: Any, choice: str, total: float) -> Tensor:
-    """The losses, their sum, or with "mean" their sum divided by `total` (by 1 where that is 0)."""
+def reduced(losses: Any, choice: str, divisor: Any) -> Tensor:
+    """Return the losses, their sum, or for "mean" their sum divided by `divisor`."""
     if choice == "none":
         return losses
-    divisor = (total or 1.0) if choice == "mean" else 1.0
+    divisor = divisor if choice == "mean" else 1.0
     if losses.dtype == np.float16:  # which holds neither large sums nor many rows
         return astype(reduction.sum(astype(losses, np.float32)) / divisor, np.float16)
     return reduction.sum(losses) / divisor

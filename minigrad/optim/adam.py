@@ -15,15 +15,15 @@ __all__ = ["Adam", "AdamW"]
 
 
 class Adam(Optimizer):
-    """Adam: steps of m / (√v + eps), for averages m of gradients and v of their squares.
+    """Adam: steps of m / (sqrt(v) + eps), for averages m of gradients and v of their squares.
 
-    Each parameter counts its steps by itself, for the correction of the averages' bias. The state
-    is the averages before that correction, `exp_avg` and `exp_avg_sq`, as PyTorch names them.
+    Each parameter counts its own steps, for the correction of the averages' bias. The state is the
+    averages before that correction, `exp_avg` and `exp_avg_sq`, as PyTorch names them.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Leaves, or groups of them with settings of their own.
+        Leaf tensors, or parameter groups with their own settings.
     lr : float
         The learning rate.
     betas : tuple of two floats
@@ -31,13 +31,15 @@ class Adam(Optimizer):
     eps : float
         Added to the root of the average of squares.
     weight_decay : float
-        This multiple of a parameter is added to its gradient.
+        This multiple of a parameter is added to its gradient; 0 by default.
     amsgrad : bool
-        Divide by the largest average of squares so far: Reddi, Kale, Kumar (2018).
+        Divide by the largest average of squares so far (Reddi, Kale, Kumar, 2018).
     maximize : bool
-        Follow the gradients upwards.
-    clip_norm, skip_nonfinite
-        See `Optimizer`.
+        Increase the loss instead of decreasing it.
+    clip_norm : float, optional
+        Scale all gradients down together if their norm is larger.
+    skip_nonfinite : bool
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
 
     References
     ----------
@@ -77,13 +79,14 @@ class Adam(Optimizer):
         super()._check(settings)
         name, betas = type(self).__name__, settings["betas"]
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-            raise ValueError(f"{name}: expected two betas, got {betas!r}")
+            raise ValueError(f"{name}: betas must be two numbers, got {betas!r}")
         for i, beta in enumerate(betas):
             checked_number(name, f"betas[{i}]", beta, high=1.0)
         checked_number(name, "eps", settings["eps"], above=True)
         checked_flag(name, "amsgrad", settings["amsgrad"])
 
     def is_safe(self, norm: float) -> bool:
+        """Return whether no step for gradients of this norm overflows."""
         return super().is_safe(norm) and (
             self.decoupled
             or all(  # the squares of gradients contain those of decayed parameters
@@ -125,9 +128,28 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose `weight_decay` shrinks the parameters directly, by 1 - lr · weight_decay.
+    """AdamW: Adam with parameters multiplied by 1 - lr * weight_decay in each step.
 
-    The parameters are those of `Adam`; `weight_decay` is 0.01 by default.
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Leaf tensors, or parameter groups with their own settings.
+    lr : float
+        The learning rate.
+    betas : tuple of two floats
+        Decay of the averages of gradients, and of their squares.
+    eps : float
+        Added to the root of the average of squares.
+    weight_decay : float
+        0.01 by default.
+    amsgrad : bool
+        Divide by the largest average of squares so far.
+    maximize : bool
+        Increase the loss instead of decreasing it.
+    clip_norm : float, optional
+        Scale all gradients down together if their norm is larger.
+    skip_nonfinite : bool
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
 
     References
     ----------

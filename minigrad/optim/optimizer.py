@@ -71,7 +71,7 @@ class FlatGroup:
         self.parameters, self.number, self.settings = parameters, number, settings
         self.steps, self.state = list(steps), dict(state)
         ends = list(itertools.accumulate(p.size for p in parameters))
-        self.places = [slice(end - p.size, end) for p, end in zip(parameters, ends)]
+        self.slices = [slice(end - p.size, end) for p, end in zip(parameters, ends)]
         self.size = ends[-1]
         self.dtype = parameters[0].dtype
         self.large = 1e-3 * math.sqrt(np.finfo(self.dtype).max)  # squares beyond may overflow
@@ -95,27 +95,27 @@ class FlatGroup:
             self.state[name] = zeros(self.size, self.dtype)
             self.state[name][: len(array)] = array
         self.collect_in(zeros(self.size, self.dtype))
-        for p, place in zip(self.parameters, self.places):
+        for p, part in zip(self.parameters, self.slices):
             if data is None or p._array.base is data:
-                view = self.data[place].reshape(p.shape)
+                view = self.data[part].reshape(p.shape)
                 view[...] = p.data
                 p._array = view
             g = None if p._node is None else p._node.grad
             if grad is not None and isinstance(g, np.ndarray) and g.base is grad:
-                self.grad[place] = g.reshape(-1)
-                p.grad = self.grad[place].reshape(p.shape)
+                self.grad[part] = g.reshape(-1)
+                p.grad = self.grad[part].reshape(p.shape)
 
     def collect_in(self, grad: np.ndarray) -> None:
         """Let the gradients of the parameters be collected in this flat array."""
         self.grad = grad
-        for p, place in zip(self.parameters, self.places):
+        for p, part in zip(self.parameters, self.slices):
             if p.requires_grad:  # not frozen since
-                notes_of(p._needed_node("Optimizer")).grad_buffer = grad[place].reshape(p.shape)
+                notes_of(p._needed_node("Optimizer")).grad_buffer = grad[part].reshape(p.shape)
 
     def gathered(self) -> list[slice]:
         """Copy gradients that are elsewhere into the flat array, and return the runs (`Runs`)."""
         data, grad = self.data, self.grad
-        found: list[slice] = []
+        runs: list[slice] = []
         start = stop = 0
         for i, p in enumerate(self.parameters):
             if p._array.base is not data:
@@ -130,12 +130,12 @@ class FlatGroup:
                 continue
             g = g._array if isinstance(g, Tensor) else g
             if g.base is not grad:
-                grad[self.places[i]] = g.reshape(-1)
+                grad[self.slices[i]] = g.reshape(-1)
             if stop < i:  # there were some without a gradient
-                found.append(slice(start, stop))
+                runs.append(slice(start, stop))
                 start = i
             stop = i + 1
-        runs = [run for run in (*found, slice(start, stop)) if run.start < run.stop]
+        runs = [run for run in (*runs, slice(start, stop)) if run.start < run.stop]
         if len(set(self.steps)) > 1:
             return [part for run in runs for part in self._split(run)]
         return runs
@@ -149,9 +149,9 @@ class FlatGroup:
     def fill(self) -> None:
         """Copy all gradients into the flat array: zeros for parameters that have none."""
         self.gathered()
-        for p, place in zip(self.parameters, self.places):
+        for p, part in zip(self.parameters, self.slices):
             if not has_gradient(p):
-                self.grad[place] = 0
+                self.grad[part] = 0
 
 
 class Optimizer:
@@ -187,10 +187,11 @@ class Optimizer:
         skip_nonfinite: bool = False,
     ) -> None:
         name = type(self).__name__
-        if isinstance(params, (Tensor, dict, set)):
+        if isinstance(params, (Tensor, dict, set)) or hasattr(params, "parameters"):
+            fix = "; pass model.parameters()" if hasattr(params, "parameters") else ""
             raise TypeError(
                 f"{name}: params must be a list of tensors or of groups, got "
-                f"{type(params).__name__}"
+                f"{type(params).__name__}{fix}"
             )
         self.clip_norm = (
             None if clip_norm is None else checked_number(name, "clip_norm", clip_norm, above=True)
@@ -255,7 +256,7 @@ class Optimizer:
     def _check_parameter(self, p: Any, seen: set[int]) -> None:
         name = type(self).__name__
         if not isinstance(p, Tensor) or not p.is_leaf:
-            raise TypeError(f"{name}: expected leaf tensors, got {p!r:.80}")
+            raise TypeError(f"{name}: params must be leaf tensors, got {p!r:.80}")
         if id(p) in seen:
             raise ValueError(f"{name}: a parameter of shape {p.shape} is given twice")
         if p.requires_grad and p.dtype == np.float16:
@@ -346,15 +347,15 @@ class Optimizer:
             if p.requires_grad:
                 raise RuntimeError(
                     f"{name}: a parameter of shape {p.shape} was frozen when the optimizer was "
-                    "made, and has no place in it; make the optimizer after requires_grad is set"
+                    "made; make the optimizer after requires_grad is set"
                 )
 
     def work(self, runs: Runs) -> Work:
         """Divide the runs of each group into blocks."""
         blocks: Work = []
-        for i, (group, found) in enumerate(zip(self._groups, runs)):
-            for j, run in enumerate(found):
-                first, stop = group.places[run.start].start, group.places[run.stop - 1].stop
+        for i, (group, slices) in enumerate(zip(self._groups, runs)):
+            for j, run in enumerate(slices):
+                first, stop = group.slices[run.start].start, group.slices[run.stop - 1].stop
                 blocks += [
                     (i, j, slice(start, min(start + BLOCK, stop)))
                     for start in range(first, stop, BLOCK)
@@ -380,10 +381,10 @@ class Optimizer:
     def advance(self, runs: Runs) -> list[list[Any]]:
         """Count a step; return the constants of each run for it."""
         constants: list[list[Any]] = []
-        for group, found in zip(self._groups, runs):
+        for group, slices in zip(self._groups, runs):
             mark_changed(group.data)
             constants.append([])
-            for run in found:
+            for run in slices:
                 steps = group.steps[run.start] + 1
                 group.steps[run] = [steps] * (run.stop - run.start)
                 constants[-1].append(self._constants(group.settings, steps))
@@ -393,6 +394,15 @@ class Optimizer:
         """Change parameters, for gradients times `factor`.
 
         An OverflowError is raised if the dtype cannot hold the step.
+
+        Parameters
+        ----------
+        work : Work
+            Blocks of the flat arrays: index of the group, index of its run, and the elements.
+        factor : float
+            Factor of the gradients.
+        constants : sequence of sequences
+            Values that depend on the step and the settings of the group.
         """
         try:
             with np.errstate(over="raise", invalid="raise", divide="raise"):
@@ -476,76 +486,34 @@ class Optimizer:
         Nothing changes on an error.
         """
         name = type(self).__name__
-        own = self.state_dict()
-        expected = {name: array.shape for name, array in own["arrays"].items()}
+        current = self.state_dict()
+        expected = {name: array.shape for name, array in current["arrays"].items()}
         got = {name: np.shape(array) for name, array in state["arrays"].items()}
-        if expected != got or len(own["groups"]) != len(state["groups"]):
-            raise ValueError(
-                f"the optimizer's state does not fit: expected arrays {expected}, got {got}"
-            )
+        if expected != got or len(current["groups"]) != len(state["groups"]):
+            raise ValueError(f"{name}: state must have the arrays {expected}, got {got}")
         counts: list[list[int]] = []
-        for group, ours, theirs in zip(self._groups, own["groups"], state["groups"]):
-            if set(ours) != set(theirs):
+        for group, settings, loaded in zip(self._groups, current["groups"], state["groups"]):
+            if set(settings) != set(loaded):
                 raise ValueError(
-                    f"the optimizer's state: expected settings {sorted(ours)}, got {sorted(theirs)}"
+                    f"{name}: state must have the settings {sorted(settings)}, got {sorted(loaded)}"
                 )
-            steps = theirs["steps"]
+            steps = loaded["steps"]
             listed = steps if isinstance(steps, list) else [steps] * len(group.parameters)
             if len(listed) != len(group.parameters):
                 raise ValueError(
-                    f"the optimizer's state: steps must be a number or {len(group.parameters)} "
-                    f"numbers, got {len(listed)}"
+                    f"{name}: steps must be one number or {len(group.parameters)}, got "
+                    f"{len(listed)}"
                 )
             counts.append([checked_count(name, "steps", n, 0) for n in listed])
-            self._check({**group.settings, **theirs})
+            self._check({**group.settings, **loaded})
         for key, array in state["arrays"].items():
             if not np.isfinite(array).all():
-                raise ValueError(
-                    f"the optimizer's state does not fit: {key} holds numbers that are not finite"
-                )
+                raise ValueError(f"{name}: state must be finite, got NaN or infinity in {key}")
         for group, steps, settings in zip(self._groups, counts, state["groups"]):
             group.steps = steps
             group.settings.update({k: v for k, v in settings.items() if k != "steps"})
         for key, array in state["arrays"].items():
-            own["arrays"][key][...] = array
-
-    def parameter_states(self) -> dict[int, dict[str, Any]]:
-        """Return the state of each parameter, by its number, as in PyTorch's `state_dict()`.
-
-        `{0: {"step": 10, "exp_avg": array, "exp_avg_sq": array}, ...}`. The arrays are views, in
-        the shape of the parameter.
-        """
-        numbers = {id(p): i for i, p in enumerate(itertools.chain(*self._members))}
-        return {
-            numbers[id(p)]: {"step": steps}
-            | {name: a[place].reshape(p.shape) for name, a in g.state.items()}
-            for g in self._groups
-            for p, place, steps in zip(g.parameters, g.places, g.steps)
-        }
-
-    def load_parameter_states(self, states: Mapping[int, Mapping[str, Any]]) -> None:
-        """Continue from the states of single parameters, such as PyTorch's of the same optimizer.
-
-        A parameter without a state, as one that never had a gradient, begins anew.
-        """
-        own = self.parameter_states()
-        for i, state in own.items():
-            got = {name: np.shape(a) for name, a in states.get(i, {}).items() if a is not None}
-            got.pop("step", None)
-            expected = {name: np.shape(a) for name, a in state.items() if name != "step"}
-            if got != expected and i in states:
-                raise ValueError(
-                    f"the state of parameter {i} does not fit: expected arrays {expected}, got "
-                    f"{got}"
-                )
-        numbers = iter(own)  # in the order of the groups
-        for group in self._groups:
-            for place in range(len(group.parameters)):
-                i = next(numbers)
-                loaded = states.get(i, {"step": 0})
-                group.steps[place] = int(loaded.get("step", max(1, group.steps[place])))
-                for name in group.state:
-                    own[i][name][...] = loaded.get(name, 0)
+            current["arrays"][key][...] = array
 
 
 def has_gradient(p: Tensor) -> bool:
@@ -583,14 +551,14 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> f
     Parameters
     ----------
     parameters : Tensor or iterable of Tensor
-        Those without a gradient are passed over.
+        Parameters without a gradient are skipped.
     max_norm : float
-        The largest norm that stays as it is.
+        Largest norm. Larger gradients are scaled down to it.
 
     Returns
     -------
     float
-        The norm that the gradients had.
+        Norm of the gradients before scaling.
 
     Raises
     ------

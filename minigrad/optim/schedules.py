@@ -1,8 +1,8 @@
-"""Learning rates that change from step to step.
+"""Learning-rate schedules: functions of the step, and their application to an optimizer.
 
-A schedule sets the learning rates of its optimizer for the step to come: call its `step()` after
-the optimizer's. Schedules that PyTorch has too have its names, its arguments and its rates; an
-epoch is whatever passes between two calls of `step()`.
+A `Schedule` sets the learning rates of its optimizer for the next step: call its `step()` after the
+optimizer's. Functions with PyTorch's names, such as `StepLR`, make a `Schedule` with PyTorch's
+arguments and rates; an epoch is the time between two calls of `step()`, counted from 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import typing as _typing
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import partial
+from copy import deepcopy
 from typing import Any
 
 from ..ops.axes import check_choice
@@ -38,83 +38,96 @@ __all__ = [
     "noam_schedule",
 ]
 
+Factor = Callable[[int], float]
+
 
 class Schedule:
-    """Learning rates that follow `factor(step)`, for steps 1, 2, 3, ...
+    """Learning rates floor + (initial_lr - floor) * factor(step), for steps 1, 2, 3, ...
 
-    Each step multiplies the learning rate of every group by factor(step) / factor(step - 1). So
-    several schedules of one optimizer multiply, and a rate that was set by hand is the one that
-    they go on from. `initial_lr` in a group is the rate that it had before its first schedule.
+    By default each call of `step` multiplies the distance of the learning rates from `floor` by
+    factor(step) / factor(step - 1). So several schedules of one optimizer multiply, and a rate set
+    by hand is scaled from then on. `initial_lr` of a parameter group is its learning rate before
+    its first schedule.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Its `param_groups` are changed, by this call for the first step.
-    factor : function
-        Takes the number of a step, from 1, and returns a float.
+        The learning rates of its `param_groups` are set for step 1 at once.
+    factor : function of int, or list of functions
+        Returns the factor of a step, from 1; a list has a function for each parameter group.
+    floor : float
+        The learning rate at which factors are 0; 0 by default.
+    is_absolute : bool
+        Compute the rates from `initial_lr` alone, whatever they were before; False by default.
     """
 
-    floor = 0.0  # what the rates approach, and factors are relative to
-    factor: Any
-
-    def __init__(self, optimizer: Optimizer, factor: Callable[[int], float]) -> None:
-        self.factor = factor
-        self._begin(optimizer)
-
-    def _begin(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        factor: Factor | Sequence[Factor],
+        *,
+        floor: float = 0.0,
+        is_absolute: bool = False,
+    ) -> None:
         groups = optimizer.param_groups
+        self.optimizer, self.floor, self.is_absolute = optimizer, floor, is_absolute
+        self.factors = [factor] * len(groups) if callable(factor) else list(factor)
         self.base = [group.setdefault("initial_lr", group["lr"]) for group in groups]
-        self.count, self._last = 0, 1.0  # the factor of the step before
+        if len(self.factors) != len(groups):
+            raise ValueError(
+                f"Schedule: factor must be one function, or {len(groups)} for {len(groups)} "
+                f"parameter groups, got {len(self.factors)}"
+            )
+        self.count = 0
+        self._last = [1.0] * len(groups)  # the factors of the step before
         self.step()
-
-    def _at(self, epoch: int) -> float:
-        """Return the factor at an epoch, from 0."""
-        return self.factor(epoch + 1)
 
     @property
     def lr(self) -> float:
-        """The learning rate of the first group."""
+        """Learning rate of the first parameter group."""
         return self.optimizer.param_groups[0]["lr"]
 
     def get_last_lr(self) -> list[float]:
-        """Return the learning rate of each group."""
+        """Return the learning rate of each parameter group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self) -> None:
-        """Go on to the next step."""
-        last, now = self._last, self._at(self.count)
+        """Set the learning rates of the next step."""
+        count = self.count + 1
+        if self.is_absolute:
+            return self.set(count)
+        factors = [factor(count) for factor in self.factors]
         rates = [
             # from the floor there is no way back by a ratio
-            rate + (base - self.floor) * now
+            rate + (base - self.floor) * factor
             if last == 0
-            else self.floor + (rate - self.floor) * (now / last)
-            for rate, base in zip(self.get_last_lr(), self.base)
+            else self.floor + (rate - self.floor) * (factor / last)
+            for rate, base, factor, last in zip(self.get_last_lr(), self.base, factors, self._last)
         ]
-        self._apply(self.count + 1, rates)
-        self._last = now
+        self._apply(count, rates)
+        self._last = factors
+        return None
 
     def set(self, count: int) -> None:
-        """Go to this step, of 1, 2, 3, ...: to the rates that one schedule alone has there."""
+        """Set the rates that this schedule alone has at step `count`, from 1."""
         self._apply(count, self.rates(count))
-        self._last = self._at(count - 1)
+        self._last = [factor(count) for factor in self.factors]
 
     def rates(self, count: int) -> list[float]:
-        """Return the rate of each group at a step, of 1, 2, 3, ..., for one schedule alone."""
-        factor = self._at(count - 1)
-        return [self.floor + (base - self.floor) * factor for base in self.base]
+        """Return the rate of each group at step `count`, from 1, for this schedule alone."""
+        pairs = zip(self.base, self.factors)
+        return [self.floor + (base - self.floor) * factor(count) for base, factor in pairs]
 
     def _apply(self, count: int, rates: Sequence[float]) -> None:
-        name = type(self).__name__
-        self.count = checked_count(name, "count", count)
-        rates = [checked_number(name, f"learning rate at step {count}", rate) for rate in rates]
+        self.count = checked_count("Schedule", "count", count)
         groups = self.optimizer.param_groups
         if len(groups) != len(rates):
             raise ValueError(
-                f"{name}: expected {len(rates)} parameter groups, got {len(groups)}; make the "
-                "schedule after add_param_group()"
+                f"Schedule: optimizer must have {len(rates)} parameter groups, got {len(groups)}. "
+                "Make the schedule after add_param_group()"
             )
-        for group, rate in zip(groups, rates):
+        name = f"the learning rate at step {count}"
+        for group, rate in zip(groups, [checked_number("Schedule", name, r) for r in rates]):
             group["lr"] = rate
 
     def state_dict(self) -> dict[str, Any]:
@@ -129,60 +142,92 @@ class Schedule:
         for group, base in zip(self.optimizer.param_groups, self.base):
             group["initial_lr"] = base
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Schedule:
+        memo[id(self)] = twin = object.__new__(type(self))
+        vars(twin).update(deepcopy(vars(self), memo))
+        return twin
+
+    def __reduce__(self) -> _typing.NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled, because its factor may be any function; "
+            "pickle its state_dict(), make the schedule anew, and call load_state_dict()"
+        )
+
 
 # -- factors for `Schedule` and `Trainer`
 
 
-def noam_schedule(d_model: int, warmup: int = 4000) -> Callable[[int], float]:
-    """Return d_model^-½ · min(step^-½, step · warmup^-1½), the paper's section 5.3, for lr=1."""
+def noam_schedule(d_model: int, warmup: int = 4000) -> Factor:
+    """Return the function d_model^-0.5 * min(step^-0.5, step * warmup^-1.5), for lr=1.
+
+    References
+    ----------
+    Vaswani et al. (2017), section 5.3.
+    """
     checked_count("noam_schedule", "d_model", d_model)
     checked_count("noam_schedule", "warmup", warmup)
-    return partial(_noam, d_model, warmup)
+    return lambda step: d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
 
 
-def _noam(d_model: int, warmup: int, step: int) -> float:
-    return d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-
-
-def inverse_sqrt_schedule(warmup: int = 4000) -> Callable[[int], float]:
-    """Return a factor that rises to 1 in `warmup` steps, and falls as the root of the step."""
+def inverse_sqrt_schedule(warmup: int = 4000) -> Factor:
+    """Return a factor that rises to 1 in `warmup` steps, then falls as 1 / sqrt(step)."""
     checked_count("inverse_sqrt_schedule", "warmup", warmup)
-    return partial(_inverse_sqrt, warmup)
+    return lambda step: min(step / warmup, (warmup / step) ** 0.5)
 
 
-def _inverse_sqrt(warmup: int, step: int) -> float:
-    return min(step / warmup, (warmup / step) ** 0.5)
+def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
+    """Return a factor that rises to 1 in a line, then falls to `final` by half a cosine.
 
+    Parameters
+    ----------
+    total : int
+        The step from which on the factor is `final`.
+    warmup : int
+        The step at which the factor is 1; 0 by default.
+    final : float
+        0 by default.
 
-def cosine_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Callable[[int], float]:
-    """Return a factor that rises to 1 in `warmup` steps, and falls by half a cosine to `final`."""
+    Returns
+    -------
+    function of int
+        Returns the factor of a step, from 1.
+    """
     return _warmed_up("cosine_schedule", total, warmup, final, _half_cosine)
 
 
-def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Callable[[int], float]:
-    """Return a factor that rises to 1 in `warmup` steps, and falls in a line to `final`."""
+def linear_schedule(total: int, warmup: int = 0, final: float = 0.0) -> Factor:
+    """Return a factor that rises to 1 in a line, then falls to `final` in a line.
+
+    The parameters are those of `cosine_schedule`.
+
+    Parameters
+    ----------
+    total, warmup, final
+        As in `cosine_schedule`.
+
+    Returns
+    -------
+    function of int
+        Returns the factor of a step, from 1.
+    """
     return _warmed_up("linear_schedule", total, warmup, final, _line)
 
 
 def _warmed_up(
-    name: str, total: int, warmup: int, final: float, shape: Callable[..., float]
-) -> Callable[[int], float]:
+    name: str, total: int, warmup: int, final: float, curve: Callable[..., float]
+) -> Factor:
     checked_count(name, "total", total)
     checked_count(name, "warmup", warmup, 0)
     checked_number(name, "final", final)
     if warmup >= total:
-        raise ValueError(
-            f"{name}: expected a warmup shorter than total, got warmup={warmup} and total={total}"
-        )
-    return partial(_up_and_down, total, warmup, final, shape)
+        raise ValueError(f"{name}: warmup must be less than total ({total}), got {warmup}")
 
+    def factor(step: int) -> float:
+        if step < warmup:
+            return step / warmup
+        return final + (1 - final) * curve(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
 
-def _up_and_down(
-    total: int, warmup: int, final: float, shape: Callable[..., float], step: int
-) -> float:
-    if step < warmup:
-        return step / warmup
-    return final + (1 - final) * shape(1.0, 0.0, min(1.0, (step - warmup) / (total - warmup)))
+    return factor
 
 
 def _half_cosine(start: float, end: float, done: float) -> float:
@@ -194,174 +239,231 @@ def _line(start: float, end: float, done: float) -> float:
     return start + (end - start) * done
 
 
-# -- schedules whose factors multiply, by the names that PyTorch gave them
+# -- schedules by PyTorch's names; their epoch is step - 1
 
 
-class StepLR(Schedule):
-    """Multiply the rate by `gamma` every `step_size` epochs."""
+def StepLR(optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> Schedule:
+    """Return a schedule that multiplies the rate by `gamma` every `step_size` epochs.
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
-        self.step_size = checked_count("StepLR", "step_size", step_size)
-        self.gamma = checked_number("StepLR", "gamma", gamma)
-        self._begin(optimizer)
+    Parameters
+    ----------
+    optimizer : Optimizer
+    step_size : int
+        Number of epochs between reductions.
+    gamma : float
+        Factor of each reduction; 0.1 by default.
 
-    def _at(self, epoch: int) -> float:
-        return self.gamma ** (epoch // self.step_size)
-
-
-class MultiStepLR(Schedule):
-    """Multiply the rate by `gamma` at each of the epochs `milestones`."""
-
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
-        name = "MultiStepLR"
-        self.milestones = sorted(checked_count(name, "milestones", m, 0) for m in milestones)
-        self.gamma = checked_number(name, "gamma", gamma)
-        self._begin(optimizer)
-
-    def _at(self, epoch: int) -> float:
-        return self.gamma ** bisect_right(self.milestones, epoch)
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+    checked_count("StepLR", "step_size", step_size)
+    checked_number("StepLR", "gamma", gamma)
+    return Schedule(optimizer, lambda step: gamma ** ((step - 1) // step_size))
 
 
-class ExponentialLR(Schedule):
-    """Multiply the rate by `gamma` every epoch."""
-
-    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
-        self.gamma = checked_number("ExponentialLR", "gamma", gamma)
-        self._begin(optimizer)
-
-    def _at(self, epoch: int) -> float:
-        return self.gamma**epoch
+def ExponentialLR(optimizer: Optimizer, gamma: float) -> Schedule:
+    """Return a schedule that multiplies the rate by `gamma` every epoch."""
+    checked_number("ExponentialLR", "gamma", gamma)
+    return Schedule(optimizer, lambda step: gamma ** (step - 1))
 
 
-class LinearLR(Schedule):
-    """Change the factor in a line from `start_factor` to `end_factor` in `total_iters` epochs."""
+def MultiStepLR(optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> Schedule:
+    """Return a schedule that multiplies the rate by `gamma` at the epochs `milestones`.
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-    ) -> None:
-        self.start_factor = checked_number("LinearLR", "start_factor", start_factor, above=True)
-        self.end_factor = checked_number("LinearLR", "end_factor", end_factor)
-        self.total_iters = checked_count("LinearLR", "total_iters", total_iters)
-        self._begin(optimizer)
+    Parameters
+    ----------
+    optimizer : Optimizer
+    milestones : iterable of int
+        Epochs at which the rate is reduced.
+    gamma : float
+        Factor of each reduction; 0.1 by default.
 
-    def _at(self, epoch: int) -> float:
-        return _line(self.start_factor, self.end_factor, min(1.0, epoch / self.total_iters))
-
-
-class ConstantLR(Schedule):
-    """Multiply the rate by `factor` in the first `total_iters` epochs, then no longer."""
-
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
-        self.factor = checked_number("ConstantLR", "factor", factor)
-        self.total_iters = checked_count("ConstantLR", "total_iters", total_iters, 0)
-        self._begin(optimizer)
-
-    def _at(self, epoch: int) -> float:
-        return self.factor if epoch < self.total_iters else 1.0
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+    epochs = sorted(checked_count("MultiStepLR", "milestones", m, 0) for m in milestones)
+    checked_number("MultiStepLR", "gamma", gamma)
+    return Schedule(optimizer, lambda step: gamma ** bisect_right(epochs, step - 1))
 
 
-class PolynomialLR(Schedule):
-    """Lower the factor to 0 as (1 - epoch / total_iters)^power."""
+def LinearLR(
+    optimizer: Optimizer,
+    start_factor: float = 1 / 3,
+    end_factor: float = 1.0,
+    total_iters: int = 5,
+) -> Schedule:
+    """Return a schedule whose factor changes in a line.
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
-        self.total_iters = checked_count("PolynomialLR", "total_iters", total_iters)
-        self.power = checked_number("PolynomialLR", "power", power)
-        self._begin(optimizer)
+    Parameters
+    ----------
+    optimizer : Optimizer
+    start_factor : float
+        The factor at epoch 0.
+    end_factor : float
+        The factor from epoch `total_iters` on.
+    total_iters : int
+        The number of epochs between them.
 
-    def _at(self, epoch: int) -> float:
-        return (1 - min(1.0, epoch / self.total_iters)) ** self.power
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+    checked_number("LinearLR", "start_factor", start_factor, above=True)
+    checked_number("LinearLR", "end_factor", end_factor)
+    checked_count("LinearLR", "total_iters", total_iters)
+    return Schedule(
+        optimizer,
+        lambda step: _line(start_factor, end_factor, min(1.0, (step - 1) / total_iters)),
+    )
 
 
-class CosineAnnealingLR(Schedule):
-    """Lower the rate by half a cosine to `eta_min` in `T_max` epochs, and raise it again.
+def ConstantLR(optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> Schedule:
+    """Return a schedule that multiplies the rate by `factor` in the first `total_iters` epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    factor : float
+        1/3 by default.
+    total_iters : int
+        Number of epochs; 5 by default.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+    checked_number("ConstantLR", "factor", factor)
+    checked_count("ConstantLR", "total_iters", total_iters, 0)
+    return Schedule(optimizer, lambda step: factor if step <= total_iters else 1.0)
+
+
+def PolynomialLR(optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> Schedule:
+    """Return a schedule whose factor is (1 - epoch / total_iters)^power, then 0.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    total_iters : int
+        Number of epochs until the rate is 0; 5 by default.
+    power : float
+        1 by default.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+    checked_count("PolynomialLR", "total_iters", total_iters)
+    checked_number("PolynomialLR", "power", power)
+    return Schedule(optimizer, lambda step: (1 - min(1.0, (step - 1) / total_iters)) ** power)
+
+
+def CosineAnnealingLR(optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> Schedule:
+    """Return a schedule that follows a cosine to `eta_min` in `T_max` epochs, and back.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_max : int
+        Number of epochs until the lowest rate.
+    eta_min : float
+        Lowest rate; 0 by default.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
 
     References
     ----------
     Loshchilov, Hutter (2017), arXiv:1608.03983.
     """
-
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
-        self.T_max = checked_count("CosineAnnealingLR", "T_max", T_max)
-        self.eta_min = self.floor = checked_number("CosineAnnealingLR", "eta_min", eta_min)
-        self._begin(optimizer)
-
-    def _at(self, epoch: int) -> float:
-        return _half_cosine(1.0, 0.0, epoch / self.T_max)
+    checked_count("CosineAnnealingLR", "T_max", T_max)
+    checked_number("CosineAnnealingLR", "eta_min", eta_min)
+    return Schedule(
+        optimizer, lambda step: _half_cosine(1.0, 0.0, (step - 1) / T_max), floor=eta_min
+    )
 
 
-# -- schedules that set the rate, whatever it was: they do so in PyTorch too
+def CosineAnnealingWarmRestarts(
+    optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0
+) -> Schedule:
+    """Return a schedule that lowers the rate to `eta_min` by half a cosine, again and again.
 
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_0 : int
+        Number of epochs until the first restart.
+    T_mult : int
+        Each period is `T_mult` times as long as the one before.
+    eta_min : float
+        The lowest rate; 0 by default.
 
-class _Absolute(Schedule):
-    """A schedule whose rates are formulas of `initial_lr` and the epoch alone."""
-
-    def step(self) -> None:
-        self.set(self.count + 1)
-
-    def set(self, count: int) -> None:
-        self._apply(count, self.rates(count))
-
-    def rates(self, count: int) -> list[float]:
-        return [self._rate(base, count - 1) for base in self.base]
-
-    def _rate(self, base: float, epoch: int) -> float:
-        raise NotImplementedError
-
-
-class LambdaLR(_Absolute):
-    """Set the rate to `initial_lr` times `lr_lambda(epoch)`, or one function for each group."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
-    ) -> None:
-        size = len(optimizer.param_groups)
-        self.lambdas = [lr_lambda] * size if callable(lr_lambda) else list(lr_lambda)
-        if len(self.lambdas) != size:
-            raise ValueError(
-                f"LambdaLR: expected one function, or {size} for {size} groups, got "
-                f"{len(self.lambdas)}"
-            )
-        self._begin(optimizer)
-
-    def rates(self, count: int) -> list[float]:
-        return [base * factor(count - 1) for base, factor in zip(self.base, self.lambdas)]
-
-
-class CosineAnnealingWarmRestarts(_Absolute):
-    """Lower the rate by half a cosine to `eta_min` in `T_0` epochs, then anew.
-
-    Each time takes `T_mult` times as long as the one before.
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
 
     References
     ----------
     Loshchilov, Hutter (2017), arXiv:1608.03983.
     """
+    checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
+    checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
+    checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
 
-    def __init__(
-        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0
-    ) -> None:
-        self.T_0 = checked_count("CosineAnnealingWarmRestarts", "T_0", T_0)
-        self.T_mult = checked_count("CosineAnnealingWarmRestarts", "T_mult", T_mult)
-        self.eta_min = checked_number("CosineAnnealingWarmRestarts", "eta_min", eta_min)
-        self._begin(optimizer)
-
-    def _rate(self, base: float, epoch: int) -> float:
-        length = self.T_0
-        if self.T_mult == 1:
+    def factor(step: int) -> float:
+        epoch, length = step - 1, T_0
+        if T_mult == 1:
             epoch %= length
         while epoch >= length:
-            epoch, length = epoch - length, length * self.T_mult
-        return _half_cosine(base, self.eta_min, epoch / length)
+            epoch, length = epoch - length, length * T_mult
+        return _half_cosine(1.0, 0.0, epoch / length)
+
+    return Schedule(optimizer, factor, floor=eta_min, is_absolute=True)
 
 
-class OneCycleLR(_Absolute):
-    """Raise the rate to `max_lr`, then lower it to nearly 0, in `total_steps`.
+def LambdaLR(optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor]) -> Schedule:
+    """Return a schedule that sets the rate to `initial_lr` times `lr_lambda(epoch)`.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : function of int, or list of functions
+        Returns the factor of an epoch, from 0; a list has a function for each parameter group.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
+    """
+
+    def of_step(function: Factor) -> Factor:
+        return lambda step: function(step - 1)
+
+    factor = of_step(lr_lambda) if callable(lr_lambda) else list(map(of_step, lr_lambda))
+    return Schedule(optimizer, factor, is_absolute=True)
+
+
+def OneCycleLR(
+    optimizer: Optimizer,
+    max_lr: float,
+    total_steps: int,
+    *,
+    pct_start: float = 0.3,
+    anneal_strategy: str = "cos",
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+    cycle_momentum: bool = True,
+) -> Schedule:
+    """Return a schedule that raises the rate to `max_lr`, then lowers it to nearly 0.
 
     Parameters
     ----------
@@ -369,65 +471,68 @@ class OneCycleLR(_Absolute):
     max_lr : float
         The largest rate.
     total_steps : int
+        The number of steps; a later step raises a ValueError.
     pct_start : float
         The fraction of the steps in which the rate rises.
     anneal_strategy : {"cos", "linear"}
-    div_factor, final_div_factor : float
-        The first rate is max_lr / div_factor; the last is that / final_div_factor.
+        The curve of both parts.
+    div_factor : float
+        The first rate is max_lr / div_factor.
+    final_div_factor : float
+        The last rate is the first divided by final_div_factor.
     cycle_momentum : bool
-        Must be False: the momentum is left as it is. (True is PyTorch's default.)
+        Must be False, unlike PyTorch's default: the momentum is not changed.
+
+    Returns
+    -------
+    Schedule
+        Schedule of this optimizer.
 
     References
     ----------
     Smith, Topin (2017), arXiv:1708.07120.
     """
+    name = "OneCycleLR"
+    if cycle_momentum:
+        raise ValueError(
+            f"{name}: cycle_momentum must be False, got {cycle_momentum!r}; this schedule "
+            "does not change the momentum: pass cycle_momentum=False"
+        )
+    check_choice(name, "anneal_strategy", anneal_strategy, "cos", "linear")
+    curve = _line if anneal_strategy == "linear" else _half_cosine
+    checked_count(name, "total_steps", total_steps, 2)
+    peak = checked_number(name, "pct_start", pct_start, high=1.0) * total_steps - 1
+    last = 1 / checked_number(name, "final_div_factor", final_div_factor, above=True)
+    checked_number(name, "div_factor", div_factor, above=True)
+    for group in optimizer.param_groups:
+        group["initial_lr"] = checked_number(name, "max_lr", max_lr) / div_factor
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        max_lr: float,
-        total_steps: int,
-        *,
-        pct_start: float = 0.3,
-        anneal_strategy: str = "cos",
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
-        cycle_momentum: bool = True,
-    ) -> None:
-        name = "OneCycleLR"
-        if cycle_momentum:
+    def factor(step: int) -> float:
+        epoch = step - 1
+        if epoch > total_steps:
             raise ValueError(
-                f"{name}: cycle_momentum must be False, got {cycle_momentum!r}; this schedule "
-                "leaves the momentum as it is: pass cycle_momentum=False"
+                f"{name}: epoch must be at most total_steps ({total_steps}), got {epoch}"
             )
-        check_choice(name, "anneal_strategy", anneal_strategy, "cos", "linear")
-        self.anneal = _line if anneal_strategy == "linear" else _half_cosine
-        self.total_steps = checked_count(name, "total_steps", total_steps, 2)
-        self.max_lr = checked_number(name, "max_lr", max_lr)
-        first = self.max_lr / checked_number(name, "div_factor", div_factor, above=True)
-        self.last = first / checked_number(name, "final_div_factor", final_div_factor, above=True)
-        self.peak = checked_number(name, "pct_start", pct_start, high=1.0) * total_steps - 1
-        for group in optimizer.param_groups:
-            group["initial_lr"] = first
-        self._begin(optimizer)
+        if epoch <= peak:
+            return curve(1.0, div_factor, epoch / peak if peak > 0 else 1.0)
+        done = (epoch - peak) / (total_steps - 1 - peak)
+        return curve(div_factor, last, min(done, 1.0))  # `step` is called after the last step too
 
-    def _rate(self, base: float, epoch: int) -> float:
-        if epoch > self.total_steps:
-            raise ValueError(
-                f"OneCycleLR: epoch {epoch} is past the {self.total_steps} steps it was made for"
-            )
-        if epoch <= self.peak:
-            return self.anneal(base, self.max_lr, epoch / self.peak if self.peak > 0 else 1.0)
-        done = (epoch - self.peak) / (self.total_steps - 1 - self.peak)
-        return self.anneal(
-            self.max_lr, self.last, min(done, 1.0)
-        )  # one call of `step` comes after the last step
+    return Schedule(optimizer, factor, is_absolute=True)
 
 
 class SequentialLR(Schedule):
-    """One schedule after another: `schedulers[i]` until the epoch `milestones[i]`.
+    """Several schedules, one after another.
 
     Each begins with `initial_lr` and counts from its own start.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    schedulers : sequence of Schedule
+        Schedules of this optimizer.
+    milestones : sequence of int
+        `schedulers[i]` ends before epoch `milestones[i]`; the last one does not end.
     """
 
     def __init__(
@@ -435,48 +540,53 @@ class SequentialLR(Schedule):
     ) -> None:
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         if len(self.schedulers) != len(self.milestones) + 1:
-            sizes = f"{len(self.milestones)} for {len(self.schedulers)}"
             raise ValueError(
-                f"SequentialLR: expected one milestone less than schedulers, got {sizes}"
+                "SequentialLR: milestones must be one fewer than schedulers "
+                f"({len(self.schedulers)}), got {len(self.milestones)}"
             )
         for schedule in self.schedulers:
-            if not isinstance(schedule, Schedule):
-                raise TypeError(f"SequentialLR: expected schedules, got {schedule!r:.80}")
-            if schedule.optimizer is not optimizer:
-                raise ValueError("SequentialLR: a schedule belongs to another optimizer")
+            if not isinstance(schedule, Schedule) or schedule.optimizer is not optimizer:
+                raise TypeError(
+                    "SequentialLR: schedulers must be schedules of this optimizer, got "
+                    f"{schedule!r:.80}"
+                )
         self.optimizer, self.base = optimizer, self.schedulers[0].base
         self.set(1)
 
     def step(self) -> None:
-        i, start = self._place(self.count + 1)
+        """Set the learning rates of the next step."""
+        schedule, start = self._current(self.count + 1)
         if start == self.count:  # its first step
-            self.schedulers[i].set(1)
+            schedule.set(1)
         else:
-            self.schedulers[i].step()
+            schedule.step()
         self.count += 1
 
     def set(self, count: int) -> None:
-        i, start = self._place(count)
-        self.schedulers[i].set(count - start)
+        """Set the rates that these schedules alone have at step `count`, from 1."""
+        schedule, start = self._current(count)
+        schedule.set(count - start)
         self.count = count
 
     def rates(self, count: int) -> list[float]:
-        i, start = self._place(count)
-        return self.schedulers[i].rates(count - start)
+        """Return the rate of each group at step `count`, from 1, for these schedules alone."""
+        schedule, start = self._current(count)
+        return schedule.rates(count - start)
 
-    def _place(self, count: int) -> tuple[int, int]:
-        """Return which schedule a step belongs to, and how many steps there were before it."""
+    def _current(self, count: int) -> tuple[Schedule, int]:
+        """Return the schedule of a step, and the number of steps before its first."""
         i = bisect_right(self.milestones, count - 1)
-        return i, self.milestones[i - 1] if i else 0
+        return self.schedulers[i], self.milestones[i - 1] if i else 0
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a `state_dict`, before or after the optimizer's state is loaded."""
         for schedule in self.schedulers:
             schedule.base = list(state["base"])
         super().load_state_dict(state)
 
 
 class ReduceLROnPlateau:
-    """Multiply the rate by `factor` if a metric has not improved for `patience` calls of `step`.
+    """Schedule that lowers the rate when a metric has stopped improving.
 
     Parameters
     ----------
@@ -484,18 +594,19 @@ class ReduceLROnPlateau:
     mode : {"min", "max"}
         Whether smaller or larger metrics are better.
     factor : float
+        The learning rate is multiplied by this factor; 0.1 by default.
     patience : int
-        The number of calls without improvement that are allowed.
+        The number of calls of `step` without improvement that are allowed; 10 by default.
     threshold : float
         The least improvement that counts.
     threshold_mode : {"rel", "abs"}
         Whether `threshold` is a fraction of the best metric.
     cooldown : int
-        The number of calls after a reduction in which nothing is counted.
+        The number of calls after a reduction in which nothing is counted; 0 by default.
     min_lr : float
-        The rate does not go below this.
+        The lowest rate; 0 by default.
     eps : float
-        A reduction by no more than this is left out.
+        Reductions by at most `eps` are skipped.
     """
 
     def __init__(
@@ -524,15 +635,15 @@ class ReduceLROnPlateau:
         self.bad = self.resting = 0
 
     def get_last_lr(self) -> list[float]:
-        """Return the learning rate of each group."""
+        """Return the learning rate of each parameter group."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def step(self, metric: float) -> None:
-        """Note a new value of the metric, and lower the learning rates if it is time."""
+        """Record a value of the metric, and lower the learning rates if it is time."""
         if math.isnan(metric):
-            raise ValueError("ReduceLROnPlateau: the metric is NaN")
-        known = 0.0 if math.isinf(self.best) else self.best
-        margin = self.threshold * (known if self.threshold_mode == "rel" else 1.0)
+            raise ValueError("ReduceLROnPlateau: metric must be a number, got nan")
+        best = 0.0 if math.isinf(self.best) else self.best
+        margin = self.threshold * (best if self.threshold_mode == "rel" else 1.0)
         better = metric < self.best - margin if self.mode == "min" else metric > self.best + margin
         self.best = float(metric) if better else self.best
         self.bad = 0 if better else self.bad + 1

@@ -1,4 +1,4 @@
-"""Settings that are numbers: checked once, and what is wrong said in one sentence."""
+"""Checks of arguments that are numbers or flags."""
 
 from __future__ import annotations
 
@@ -20,35 +20,67 @@ def checked_number(
     *,
     above: bool = False,
 ) -> float:
-    """A finite number with low <= value < high, or with `above` low < value: else an error that
-    names `owner`.
+    """Return a finite number as a float, or raise an error.
+
+    Parameters
+    ----------
+    owner, name : str
+        The function or class, and its argument, for the error.
+    value : Any
+    low, high : float
+        low <= value < high must hold.
+    above : bool
+        Refuse `low` itself; False by default.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{owner}: expected a number for {name}, got {value!r}")
+        raise TypeError(f"{owner}: {name} must be a number, got {value!r}")
     number = float(value)
-    if (
-        not math.isfinite(number)
-        or not (low < number if above else low <= number)
-        or not number < high
-    ):
-        wanted = f"{name} {'>' if above else '>='} {low:g}" + (
-            f" and < {high:g}" if high < math.inf else ""
-        )
-        raise ValueError(f"{owner}: expected a finite {wanted}, got {value!r}")
+    if not math.isfinite(number) or not low <= number < high or (above and number == low):
+        least = f", {'greater than' if above else 'at least'} {low:g}" if low > -math.inf else ""
+        most = f", less than {high:g}" if high < math.inf else ""
+        raise ValueError(f"{owner}: {name} must be finite{least}{most}, got {value!r}")
     return number
 
 
 def checked_count(owner: str, name: str, value: Any, low: int = 1) -> int:
-    """A whole number of at least `low`, or an error that names `owner`."""
+    """Return a whole number as an int, or raise an error.
+
+    Parameters
+    ----------
+    owner, name : str
+        The function or class, and its argument, for the error.
+    value : Any
+        Argument to check.
+    low : int
+        Smallest number that is allowed.
+
+    Returns
+    -------
+    int
+        `value`.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{owner}: expected a whole number for {name}, got {value!r}")
+        raise TypeError(f"{owner}: {name} must be a whole number, got {value!r}")
     if value < low:
-        raise ValueError(f"{owner}: expected {name} >= {low}, got {value}")
+        raise ValueError(f"{owner}: {name} must be at least {low}, got {value}")
     return int(value)
 
 
 def checked_flag(owner: str, name: str, value: Any) -> bool:
-    """Return a boolean, or raise an error that names `owner`."""
+    """Return a boolean as a bool, or raise an error.
+
+    Parameters
+    ----------
+    owner, name : str
+        The function or class, and its argument, for the error.
+    value : Any
+        Argument to check.
+
+    Returns
+    -------
+    bool
+        `value`.
+    """
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{owner}: {name} must be True or False, got {value!r}")
     return bool(value)

@@ -12,25 +12,31 @@ __all__ = ["SGD"]
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent: p ← p - lr · d, with d = g + weight_decay · p.
+    """Stochastic gradient descent: p - lr * d for each parameter p, with d = g + weight_decay * p.
 
-    With `momentum` μ, m ← μ m + (1 - dampening) d takes the place of d, where the first m is d;
-    with `nesterov`, d + μ m.
+    With a momentum, m = momentum * m + (1 - dampening) * d replaces d; the first m is d. With
+    `nesterov`, d + momentum * m replaces d.
 
     Parameters
     ----------
     params : iterable of Tensor, or of dict
-        Leaves, or groups of them with settings of their own.
+        Leaf tensors, or parameter groups with their own settings.
     lr : float
         The learning rate.
-    momentum, dampening, weight_decay : float
-        As above; 0 by default.
+    momentum : float
+        0 by default.
+    dampening : float
+        0 by default.
+    weight_decay : float
+        0 by default.
     nesterov : bool
-        Needs a momentum, and no dampening.
+        Requires a momentum, and no dampening; False by default.
     maximize : bool
-        Follow the gradients upwards.
-    clip_norm, skip_nonfinite
-        See `Optimizer`.
+        Increase the loss instead of decreasing it.
+    clip_norm : float, optional
+        Scale all gradients down together if their norm is larger.
+    skip_nonfinite : bool
+        Skip a step whose gradients are not finite instead of raising a FloatingPointError.
     """
 
     def __init__(
@@ -65,9 +71,11 @@ class SGD(Optimizer):
         momentum = checked_number("SGD", "momentum", settings["momentum"])
         dampening = checked_number("SGD", "dampening", settings["dampening"])
         if checked_flag("SGD", "nesterov", settings["nesterov"]) and (momentum == 0 or dampening):
-            raise ValueError("SGD: nesterov needs a momentum, and a dampening of 0")
+            raise ValueError(
+                "SGD: momentum must be greater than 0 and dampening 0 if nesterov is True"
+            )
         if dampening and momentum == 0:
-            raise ValueError("SGD: dampening needs a momentum")
+            raise ValueError("SGD: momentum must be greater than 0 if there is a dampening")
 
     def _constants(self, settings: dict[str, Any], steps: int) -> Any:
         sign = -1.0 if settings["maximize"] else 1.0

@@ -1,13 +1,15 @@
-"""Training steps shared by several processes: one protocol, and its implementations."""
+"""Training steps shared by several processes."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
 from ..launcher import launched
 from ..optim import Optimizer
+from ..runtime import fork_obstacle
 from .forked import DataParallel
 from .mpi import MPIParallel
 from .protocol import Alone
@@ -18,27 +20,39 @@ __all__ = ["Alone", "DataParallel", "MPIParallel", "start_parallel"]
 def start_parallel(
     kind: Any, optimizer: Optimizer, loss: Callable[[Any], Tensor], *, model: Any
 ) -> Alone:
-    """Return who takes the steps of a training run.
+    """Return the object that takes the steps of a training run.
 
     Parameters
     ----------
     kind : None, int or class
-        This process alone, a number of processes to fork, or a class to be called with the other
-        arguments. Under mpiexec or srun None and numbers mean all ranks of the job together, each
-        with that number of processes; `Alone`, as a class, keeps them apart.
+        This process alone, a number of processes to fork, or a class that is called with the other
+        arguments. Under mpiexec or srun, None and numbers mean all ranks of the job, each with that
+        number of processes; the class `Alone` keeps the ranks apart.
     optimizer : Optimizer
     loss : function
         Takes a shard of a batch and returns a scalar.
     model : Module or None
         The module that `loss` uses.
+
+    Returns
+    -------
+    Alone
+        Steps by this process, by forked processes or by MPI ranks.
     """
     if kind is None or type(kind) is int:
         place, processes = launched(), 1 if kind is None else kind
+        if processes > 1 and (obstacle := fork_obstacle()):
+            warnings.warn(
+                f"parallel={kind}: {obstacle}; training runs in one process",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            processes = 1
         if place is not None and place.size > 1:
             return MPIParallel(optimizer, loss, processes, model=model)
         if processes == 1:
             return Alone(optimizer, loss, model=model)
         return DataParallel(optimizer, loss, processes, model=model)
     if not callable(kind):
-        raise TypeError(f"parallel: expected None, a number of processes or a class, got {kind!r}")
+        raise TypeError(f"parallel must be None, a number of processes or a class, got {kind!r}")
     return kind(optimizer, loss, model=model)

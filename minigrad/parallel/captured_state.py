@@ -1,4 +1,4 @@
-"""What a forked process takes along of a model: its settings, modes, buffers and hooks."""
+"""State of a model that a forked process copies: settings, modes, buffers and hooks."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def captured_state(model: Any) -> list[Any]:
     """
     modes = {variable.name: value for variable, value in copy_context().items()}
     packages = ("minigrad", "nn")
-    found = [modes[n] for n in sorted(modes) if n != MODE.name and n.split(".")[0] in packages]
+    captured = [modes[n] for n in sorted(modes) if n != MODE.name and n.split(".")[0] in packages]
     waiting = [] if model is None else [model]
     seen = set(map(id, waiting))
     while waiting:  # not model.modules(), which makes names: this is called before every step
         module = waiting.pop()
-        found.append(module)
+        captured.append(module)
         for value in vars(module).values():
             kind = _kind(type(value))  # type: ignore[arg-type]  # a class is hashable
             if kind == "setting" or (kind == "tensor" and value.is_leaf):
-                found.append(value)
+                captured.append(value)
             elif kind == "module" and id(value) not in seen:
                 seen.add(id(value))
                 waiting.append(value)
             elif kind == "array":
-                found += (value, last_change(value))
+                captured += (value, last_change(value))
             elif kind == "dict":
-                found += filter(callable, value.values())
-    return found
+                captured += filter(callable, value.values())
+    return captured
 
 
 @cache
@@ -70,8 +70,8 @@ def is_same(before: list[Any], now: list[Any]) -> bool:
 
 def generators(state: list[Any]) -> list[np.random.Generator]:
     """Return the default generator, and those of a captured state, each once."""
-    own = [value for value in state if isinstance(value, np.random.Generator)]
-    return list({id(generator): generator for generator in (default_generator(), *own)}.values())
+    captured = (value for value in state if isinstance(value, np.random.Generator))
+    return list({id(g): g for g in (default_generator(), *captured)}.values())
 
 
 def reseed(every: Sequence[np.random.Generator], seeds: Sequence[int]) -> None:

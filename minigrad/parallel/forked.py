@@ -1,10 +1,10 @@
-"""Training steps on several cores: processes that share parameters, gradients and optimizer state.
+"""Training steps on several cores: processes that share parameters, gradients and state.
 
-NumPy's matrix products use all cores, its other operations one. Threads do not mend that: the
-operations of a Transformer are so short that two threads mostly wait for the interpreter's lock. So
-a batch is split over processes, forked from this one, each with a core to itself. Parameters are in
-memory that all see; each process has gradients of its own, which are then summed, clipped and
-applied by all processes together, each for a part of the parameters.
+NumPy's matrix products use all cores, its other operations one. Threads do not help: the operations
+of a Transformer are so short that two threads mostly wait for the interpreter's lock. So a batch is
+split over processes, forked from this one. Parameters are in shared memory. Each process has its
+own gradients, which are then summed, clipped and applied by all processes, each for a part of the
+parameters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..core.tensor import Tensor
 from ..optim import Optimizer
 from ..optim.optimizer import Runs, Work, has_gradient, norm_of, sum_of_squares
 from ..optim.settings import checked_count
-from ..runtime import get_num_threads, threads
+from ..runtime import fork_obstacle, get_num_threads, threads
 from ..signals import ENDING
 from .captured_state import captured_state, generators, is_same, reseed
 from .protocol import Alone
@@ -40,7 +40,7 @@ _SMALL = (
 
 
 def _shared_zeros(size: int, dtype: Any) -> np.ndarray:
-    """Zeros in memory that this process shares with those forked from it."""
+    """Return zeros in memory that this process shares with its forks."""
     return np.frombuffer(mmap.mmap(-1, max(1, size) * np.dtype(dtype).itemsize), dtype, size)
 
 
@@ -48,19 +48,15 @@ _STARTED: weakref.WeakSet[DataParallel] = weakref.WeakSet()  # those that have p
 
 
 class DataParallel(Alone):
-    """Gradients of `loss(shard)`, summed over shards that are worked on at the same time.
+    """Training steps of several processes on one machine.
 
-        with DataParallel(optimizer, loss, processes=2, model=model) as parallel:
-            losses = parallel.backward([(source[::2], target[::2]), (source[1::2], target[1::2])])
-            norm = parallel.step()
-
-    The first shard is this process's own. The others go to copies of it, forked at the first
-    `backward`, which see the parameters and settings of `optimizer` change. If settings, parts,
-    buffers, hooks or modes of `model` change, copies are made anew (between the batches of one
-    step that is an error). Everything else that `loss` reads stays as it was at the first
-    `backward`: what changes belongs in the shard. Each shard draws its random numbers from seeds
-    that the default generator, and each of the model's, give in this process, so that runs repeat.
-    After `close` the memory of the parameters is private again.
+    `backward` computes the first shard in this process, and the others in copies of this process,
+    forked at the first call. The copies share parameters and settings of `optimizer`. If settings,
+    parts, buffers, hooks or modes of `model` change, the copies are replaced. Between the batches
+    of one step, such a change is an error. Other values that `loss` reads stay as they were at the
+    first `backward`: put values that change into the shard. Each shard draws from its own seeds,
+    which the generators of this process give, so that runs repeat. `close` makes the memory of the
+    parameters private again.
 
     Parameters
     ----------
@@ -68,9 +64,15 @@ class DataParallel(Alone):
     loss : function
         Takes a shard and returns a scalar.
     processes : int
-        How many work at the same time. More than 1 needs a system that can fork.
+        The number of processes; more than 1 requires a system that can fork. 2 by default.
     model : Module or None
-        The module that `loss` uses, several in a `ModuleList`; None if it uses none.
+        The module that `loss` uses; several in a `ModuleList`.
+
+    Examples
+    --------
+        with DataParallel(optimizer, loss, processes=2, model=model) as parallel:
+            losses = parallel.backward([(source[::2], target[::2]), (source[1::2], target[1::2])])
+            norm = parallel.step()
     """
 
     def __init__(
@@ -94,17 +96,28 @@ class DataParallel(Alone):
         ] = []  # of each process, the flat arrays of each group
         self._apart = False  # whether they have gradients that are not summed yet
 
-    # -- what a user calls -----------------------------------------------------------------------
+    # -- what a user calls
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
-        """Compute the losses of at most `processes` shards, and their gradients.
+        """Compute the losses of shards, and their gradients.
 
-        They replace earlier gradients, or with `add` add to them. Until `step`, each process holds
-        its own part of them.
+        Until `step`, each process keeps its own part of the gradients.
+
+        Parameters
+        ----------
+        shards : sequence
+            1 to `processes`.
+        add : bool
+            Add to earlier gradients instead of replacing them; False by default.
+
+        Returns
+        -------
+        list of float
+            Loss of each shard.
         """
         if not 1 <= len(shards) <= self.processes:
             raise ValueError(
-                f"DataParallel: expected 1 to {self.processes} shards, got {len(shards)}"
+                f"DataParallel: shards must be 1 to {self.processes} batches, got {len(shards)}"
             )
         if self.processes == 1:
             return super().backward(shards, add)
@@ -128,6 +141,7 @@ class DataParallel(Alone):
         return losses
 
     def step(self) -> float | None:
+        """Change the parameters by the sum of all gradients, and return their norm."""
         if not self._workers:
             return self.optimizer.step()
         self._check_owner()
@@ -169,7 +183,7 @@ class DataParallel(Alone):
             raise
 
     def close(self) -> None:
-        """End the other processes; bring gradients and memory back to this one."""
+        """End the other processes, and move gradients and memory back to this one."""
         is_owner = os.getpid() == self._owner[0]  # and not a child that was forked meanwhile
         for process, pipe in self._workers if is_owner else ():
             pipe.close()
@@ -197,14 +211,14 @@ class DataParallel(Alone):
             self._workers, zip(*drawn), [*shards[1:], *[None] * self.processes]
         ):
             self._send([worker], "run", seeds, shard, add)
-        own = self._backward(shards[0], add)
-        losses, found = zip((own, ()), *self._answers(self._workers))
+        loss = self._backward(shards[0], add)
+        losses, with_gradient = zip((loss, ()), *self._answers(self._workers))
         parameters = self._parameters()
-        for i in set().union(*found).difference(self._with_gradient()):
+        for i in set().union(*with_gradient).difference(self._with_gradient()):
             parameters[i].grad = np.zeros(parameters[i].shape, parameters[i].dtype)
         return list(losses[: len(shards)])
 
-    # -- what every process does -----------------------------------------------------------------
+    # -- what every process does
 
     def _state(self) -> list[Any]:
         return [p.requires_grad for p in self._parameters()] + captured_state(self.model)
@@ -220,7 +234,7 @@ class DataParallel(Alone):
         return work[len(work) * rank // processes : len(work) * (rank + 1) // processes]
 
     def _summed(self, work: Work) -> float:
-        """Add the gradients of all processes into those of the first; the sum of their squares."""
+        """Add the gradients of all processes into those of the first; return the sum of squares."""
         return sum_of_squares(map(self._sum_block, work))
 
     def _sum_block(self, item: tuple[int, int, slice]) -> np.ndarray:
@@ -230,13 +244,13 @@ class DataParallel(Alone):
             first += other
         return first
 
-    # -- the other processes -----------------------------------------------------------------------
+    # -- the other processes
 
     def _start(self) -> None:
         import multiprocessing.util
 
-        if "fork" not in multiprocessing.get_all_start_methods():
-            raise RuntimeError("DataParallel: this system cannot fork; use processes=1")
+        if obstacle := fork_obstacle():
+            raise RuntimeError(f"DataParallel: {obstacle}; use processes=1")
         if any(other.optimizer is self.optimizer for other in _STARTED):
             raise RuntimeError(
                 "DataParallel: another one has processes for this optimizer; close() it first"
@@ -266,15 +280,16 @@ class DataParallel(Alone):
         )  # the first process's to answer
         try:
             for rank in range(1, self.processes):
-                own, other = context.Pipe()
-                process = context.Process(target=self._serve, args=(rank, own, other), daemon=True)
+                parents_end, childs_end = context.Pipe()
+                args = rank, parents_end, childs_end
+                process = context.Process(target=self._serve, args=args, daemon=True)
                 with (
                     warnings.catch_warnings()
                 ):  # NumPy's own threads: they are idle, and its BLAS knows of forks
                     warnings.simplefilter("ignore", DeprecationWarning)
                     process.start()
-                other.close()
-                self._workers.append((process, own))
+                childs_end.close()
+                self._workers.append((process, parents_end))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -297,9 +312,7 @@ class DataParallel(Alone):
             )
 
     def _serve(self, rank: int, parents_end: Any, pipe: Any) -> None:
-        """What a forked process does until its pipe is closed. Signals that end a process stay
-        blocked here.
-        """
+        """Answer requests in a forked process until its pipe is closed."""
         for _, earlier in self._workers:
             earlier.close()
         parents_end.close()
@@ -314,9 +327,7 @@ class DataParallel(Alone):
             return
 
     def _answer(self, rank: int, kind: str, *args: Any) -> tuple[Any, tuple[str, str] | None]:
-        """Do what the first process asks: the result, or the error in a line and with where it came
-        from.
-        """
+        """Return the result of a request, or the error as a line and a traceback."""
         try:
             for group, grad in zip(
                 self.optimizer._groups, self._gradients[rank if kind == "run" else 0]
@@ -335,7 +346,7 @@ class DataParallel(Alone):
             return None, (f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _run(self, shard: Any, add: bool) -> tuple[float, list[int]]:
-        """Leave the gradients of a shard in this process's flat arrays: zeros where there are none."""
+        """Leave the gradients of a shard in this process's flat arrays, 0 if there are none."""
         loss = self._backward(shard, add)
         for group in self.optimizer._groups:
             group.fill()
@@ -364,7 +375,7 @@ def _close_all() -> None:
 
 
 def _unless_gone(process: Any, call: Callable[..., Any], *args: Any) -> Any:
-    """What a method of the pipe to a process returns, or the error that says how the process ended."""
+    """Call a method of a pipe, or raise an error about how the process ended."""
     try:
         return call(*args)
     except (EOFError, ConnectionError):
@@ -375,7 +386,7 @@ def _unless_gone(process: Any, call: Callable[..., Any], *args: Any) -> Any:
 
 
 def _ended(process: Any) -> RuntimeError:
-    """What to say of a process that is gone."""
+    """Return the error about a process that has ended."""
     process.join(10)
     code = process.exitcode
     how = f"ended with exit code {code}"

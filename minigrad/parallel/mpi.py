@@ -1,8 +1,8 @@
-"""Training steps shared by the ranks of an MPI job, on as many machines as there are."""
+"""Training steps shared by the ranks of an MPI job, on one machine or several."""
 
 from __future__ import annotations
 
-import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
+from ..extras import require
 from ..optim import Optimizer
 from ..optim.optimizer import has_gradient
 from ..runtime import available_cores, get_num_threads, threads
@@ -25,15 +26,12 @@ _AT_ONCE = 1 << 21  # numbers that are summed by one message, for which MPI take
 
 
 class MPIParallel(Alone):
-    """Steps of all ranks of a job that mpiexec or srun started.
+    """Training steps of all ranks of a job that mpiexec or srun started.
 
-        mpiexec -n 4 python train.py        # in which a Trainer finds its ranks by itself, or
-        Trainer(..., parallel=functools.partial(MPIParallel, processes=2))
-
-    Each rank calls `backward` with its own shards (none, where a batch has too few rows). Gradients
-    are summed in place by all-reduce, once a step. `seconds`, `bytes` and `messages` count what
-    that took, with the time that a rank waits for slower ones. Needs mpi4py and an MPI (`pip
-    install mpi4py mpich`).
+    Each rank calls `backward` with its own shards, or with none if a batch has too few rows. `step`
+    sums the gradients of all ranks, in place. `seconds`, `bytes` and `messages` count what the sums
+    took, including the time that a rank waits for slower ones. Requires mpi4py and an MPI library
+    (`pip install mpi4py mpich`).
 
     Parameters
     ----------
@@ -41,9 +39,15 @@ class MPIParallel(Alone):
     loss : function
         Takes a shard and returns a scalar.
     processes : int
-        How many processes each rank forks, for its own cores: see `DataParallel`.
+        The number of processes of each rank, as in `DataParallel`; 1 by default.
     model : Module or None
-        The module that `loss` uses, several in a `ModuleList`; None if it uses none.
+        The module that `loss` uses; several in a `ModuleList`.
+
+    Examples
+    --------
+    `mpiexec -n 4 python train.py` runs a script with a `Trainer`; to fork processes in each rank:
+
+        Trainer(..., parallel=functools.partial(MPIParallel, processes=2))
     """
 
     def __init__(
@@ -68,9 +72,10 @@ class MPIParallel(Alone):
         self.seconds, self.bytes, self.messages = 0.0, 0, 0
         self._contexts = ExitStack()
 
-    # -- steps -------------------------------------------------------------------------------------
+    # -- steps
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
+        """Compute the losses of this rank's shards, and their gradients."""
         if self.size == 1:
             return self._own.backward(shards, add)
         every = generators(captured_state(self.model))
@@ -87,6 +92,7 @@ class MPIParallel(Alone):
                 generator.bit_generator.state = state
 
     def step(self) -> float | None:
+        """Change the parameters by the gradients of all ranks, and return their norm."""
         if self.size > 1:
             self._gather()
         return self._own.step()
@@ -101,9 +107,9 @@ class MPIParallel(Alone):
             self._sum_gradients()
         somewhere = iter(self._summed(np.array(present, np.int64)) > 0)
         for group in groups:
-            for p, place in zip(group.parameters, group.places):
+            for p, part in zip(group.parameters, group.slices):
                 if next(somewhere):  # what has a gradient on one rank has one on all
-                    p.grad = group.grad[place].reshape(p.shape)
+                    p.grad = group.grad[part].reshape(p.shape)
 
     def _sum_gradients(self) -> None:
         """Sum the flat gradients over all ranks, in place."""
@@ -114,24 +120,22 @@ class MPIParallel(Alone):
                 self.messages += 1
         self.seconds += time.perf_counter() - began
 
-    # -- communication between ranks ---------------------------------------------------------------
+    # -- communication between ranks
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
+        """Return the sums of numbers over all ranks."""
         return self._summed(np.array(numbers, np.float64)).tolist()
 
     def barrier(self) -> None:
-        job.leave()
+        """Wait for all ranks."""
+        job.wait()
 
     def agree(self, facts: Mapping[str, Any]) -> None:
+        """Raise a ValueError on all ranks unless each passes the same facts."""
         import json
 
-        own = json.dumps({**facts, "": os.uname().nodename}, default=str).encode()
-        sizes = self._summed(np.eye(self.size, dtype=np.int64)[self.rank] * len(own))
-        texts = np.zeros((self.size, sizes.max()), np.uint8)  # as numbers: nothing is unpickled
-        texts[self.rank, : len(own)] = np.frombuffer(own, np.uint8)
-        first, *others = [
-            json.loads(bytes(row[:size])) for row, size in zip(self._summed(texts), sizes)
-        ]
+        text = json.dumps({**facts, "": platform.node()}, default=str)
+        first, *others = map(json.loads, self.comm.allgather(text))
         for rank, other in enumerate(others, 1):
             for name in sorted({*first, *other} - {""}):
                 if first.get(name) != other.get(name):
@@ -142,13 +146,12 @@ class MPIParallel(Alone):
                     )
 
     def _summed(self, array: np.ndarray) -> np.ndarray:
-        """The sum of the arrays of all ranks, in place."""
-        from mpi4py import MPI
-
-        self.comm.Allreduce(MPI.IN_PLACE, array)
+        """Return the sum of the arrays of all ranks, in place."""
+        mpi = require("mpi4py.MPI", "a sum over ranks")
+        self.comm.Allreduce(mpi.IN_PLACE, array)
         return array
 
-    # -- beginning and end -------------------------------------------------------------------------
+    # -- beginning and end
 
     def __enter__(self) -> MPIParallel:
         job.working(True)
@@ -163,4 +166,5 @@ class MPIParallel(Alone):
             job.working(False)
 
     def close(self) -> None:
+        """End the forked processes of this rank."""
         self._own.close()

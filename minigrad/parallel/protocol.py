@@ -1,4 +1,4 @@
-"""What a rank of a training run does: the protocol of a trainer, and its form for one process."""
+"""Interface of the steps of a training run, and its implementation for one process."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["Alone"]
 
 
 class Alone:
-    """One process that takes steps by itself; and the protocol of those that share them.
+    """Training steps of a single process, and the interface of shared ones.
 
-    A run has `size` ranks, and this process is number `rank`. All take the same steps. Each calls
-    `backward` with the shards of a batch that are its own (at most `parts`), then `step`. Only rank
-    0 writes files. The gradients of all shards of all ranks are summed. Random numbers differ
-    between shards; the default generator, and those of modules, have one state on all ranks.
+    A run has `size` ranks, of which this process is `rank`. All take the same steps. Each calls
+    `backward` with its own shards of a batch, at most `parts`, then `step`. Only rank 0 writes
+    files. The gradients of all shards of all ranks are summed. Random numbers differ between
+    shards. The states of the default generator and of the generators of modules are equal on all
+    ranks.
 
     Parameters
     ----------
     optimizer : Optimizer
     loss : function
-        Takes a shard and returns a scalar. Values that change from step to step belong in the
-        shard.
+        Takes a shard and returns a scalar. Values that change between steps belong in the shard.
     model : Module or None
         The module that `loss` uses; several in a `ModuleList`.
     """
@@ -45,9 +45,19 @@ class Alone:
         self.model = model
 
     def backward(self, shards: Sequence[Any], add: bool = False) -> list[float]:
-        """Compute the losses of these shards, and their gradients.
+        """Compute the losses of shards, and their gradients.
 
-        They replace earlier gradients, or with `add` add to them.
+        Parameters
+        ----------
+        shards : sequence
+            At most `parts`.
+        add : bool
+            Add to earlier gradients instead of replacing them; False by default.
+
+        Returns
+        -------
+        list of float
+            Loss of each shard.
         """
         return [self._backward(shard, add or i > 0) for i, shard in enumerate(shards)]
 
@@ -56,20 +66,17 @@ class Alone:
         return self.optimizer.step()
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """Return the sums of these numbers over all ranks."""
+        """Return the sums of numbers over all ranks."""
         return list(numbers)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
 
     def agree(self, facts: Mapping[str, Any]) -> None:
-        """Raise a ValueError on all ranks unless each passes the same facts.
-
-        These are names, and values that JSON can hold.
-        """
+        """Raise a ValueError on all ranks unless each passes the same names and JSON values."""
 
     def close(self) -> None:
-        """Give back what is held for the steps; a later `backward` begins anew."""
+        """Release the resources of the steps; a later `backward` starts anew."""
 
     def __enter__(self) -> Alone:
         return self

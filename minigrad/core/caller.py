@@ -1,0 +1,233 @@
+"""Functions that call ops, each written from one template, as `dataclasses` writes `__init__`.
+
+All calls do the same: take arrays out of tensors, compute, and put a tensor around the result. If
+operations are recorded, the tensor gets a node in the graph, with an edge for each operand that
+wants a gradient; the edge holds what the rule of the operand reads. Written out for one op, this
+takes half the time of loops over its operands and options.
+
+The function of `multiply`, whose rules read `b` and `a`, is
+
+    def call(a, b, /):
+        _mode = _get_mode()
+        if isinstance(a, _Tensor):
+            a, _node_a = a._array, a._node
+        else:
+            _node_a = None
+            if type(a) is list or type(a) is tuple:
+                a = _asarray(a)
+        ...                                                 # the same for b
+        try:
+            if _mode.watch is None:
+                y = _forward(a, b)
+            else:
+                y = _mode.watch.forward(_op, _forward, (a, b), {})
+        except _FAILURES as _error:
+            raise _op.explained(_error, (a, b), {}) from None
+        if type(y) is not _ndarray:
+            y = _asarray(y)
+        _tensor = _new(_Tensor)
+        _tensor._array = y
+        _edges = []
+        if _mode.record:
+            if _node_a is not None:
+                _edges.append((_node_a, _rule_a, (b,)))
+            if _node_b is not None:
+                _edges.append((_node_b, _rule_b, (a,)))
+        ...                                                 # a node for the edges, if there are any
+        return _tensor
+
+`print(minigrad.multiply.op.source)` shows all of it, and a debugger steps through it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import linecache
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .batched import as_array
+from .changes import tick
+from .graph import Node
+from .modes import DEFINITIONS, MODE
+from .nested import untracked
+from .tensor import Tensor
+
+if TYPE_CHECKING:
+    from .op import Op
+
+# Names that begin with _ are the caller's own; the others are parameters of the op, `y`, the
+# result, and `saved`, what a kernel returns beside it.
+
+_CALL = """\
+def call({parameters}):
+{give_way}
+    _mode = _get_mode()
+{unwrap}
+    try:
+        if _mode.watch is None:
+            {result} = _forward({arguments})
+        else:
+            {result} = _mode.watch.forward(_op, _forward, {operands}, {options})
+    except _FAILURES as _error:
+        raise _op.explained(_error, {operands}, {options}) from None
+    if type(y) is not _ndarray:
+        y = _asarray(y)
+    _tensor = _new(_Tensor)
+    _tensor._array = y
+    _edges = []
+    if _mode.record:
+{edges}
+    if not _edges or (y.dtype.kind != "f" and _is_constant(_op, y)):
+        _tensor._node = None
+        return _tensor
+    _tensor._node = _node = _new(_Node)
+    _node.seq = _tick()
+    _node.op = _op
+    _node.edges = _edges
+    _node.inputs = {nodes}
+    _node.shape = y.shape
+    _node.dtype = y.dtype
+    _node.notes = _node.grad = None
+    if _mode.watch is not None:
+        _mode.watch.recorded(_node)
+    return _tensor
+"""
+
+_GIVE_WAY = """\
+    if _op.name in _get_replaced():
+        return _definition({arguments})
+"""
+
+_UNWRAP = """\
+    if isinstance({0}, _Tensor):
+        {0}, _node_{0} = {0}._array, {0}._node
+    else:
+        _node_{0} = None
+        if type({0}) is list or type({0}) is tuple:
+            {0} = _asarray({0})
+"""
+
+_UNWRAP_ALL = """\
+    _nodes = tuple([_x._node if isinstance(_x, _Tensor) else None for _x in {0}])
+    {0} = tuple([_x._array if isinstance(_x, _Tensor) else _asarray(_x) for _x in {0}])
+"""
+
+_UNWRAP_OPTION = """\
+    if isinstance({0}, _Tensor):
+        {0} = _untracked(_op.name, "{0}", {0})
+"""
+
+_EDGE = """\
+        if _node_{0} is not None:
+            _edges.append((_node_{0}, _rule_{0}, {1}))
+"""
+
+_EDGES_OF_ALL = """\
+        _edges = [(_node, _rule_{0}, _values) for _node in _nodes if _node is not None]
+"""
+
+
+def source_of(op: Op) -> str:
+    """Return the source of the function that calls an op."""
+    names = op.operands
+    if op.variadic:
+        operands, nodes = names[0], "_nodes"
+        unwrap = _UNWRAP_ALL.format(names[0])
+        shapes = {f"{names[0]}_shape": f"tuple([_x.shape for _x in {names[0]}])"}
+    else:
+        operands = f"({', '.join(names)},)"
+        nodes = f"({', '.join([f'_node_{name}' for name in names])},)"
+        unwrap = "".join([_UNWRAP.format(name) for name in names])
+        shapes = {f"{name}_shape": f"_shape({name})" for name in names}
+    written = {"needs": f"tuple([_node is not None for _node in {nodes}])", **shapes}
+
+    def values(name: str) -> str:
+        reads = op.reads[op.rules[name]]
+        shape = {f"{name}_shape": f"{name}.shape"} if not op.joint else {}
+        return "".join([f"{(written | shape).get(read, read)}, " for read in reads])
+
+    if op.joint:
+        edges = f"        _values = ({values(names[0])})\n"
+        edges += (
+            _EDGES_OF_ALL.format(names[0])
+            if op.variadic
+            else "".join([_EDGE.format(name, "_values") for name in names])
+        )
+    else:
+        edges = "".join([_EDGE.format(name, f"({values(name)})") for name in op.rules])
+    arguments = ", ".join(
+        [f"*{names[0]}" if op.variadic else ", ".join(names), *[f"{o}={o}" for o in op.options]]
+    )
+    return _CALL.format(
+        parameters=op.parameters,
+        give_way=_GIVE_WAY.format(arguments=arguments) if op.definition is not None else "",
+        unwrap=unwrap + "".join([_UNWRAP_OPTION.format(option) for option in op.options]),
+        result="y, saved" if op.saves else "y",
+        arguments=arguments,
+        operands=operands,
+        options=f"{{{', '.join([f'{o!r}: {o}' for o in op.options])}}}",
+        edges=edges or "        pass",
+        nodes=nodes,
+    )
+
+
+@functools.cache
+def _compiled(source: str) -> CodeType:
+    """Compile a source so that debuggers and tracebacks show it."""
+    file = f"<call {len(linecache.cache)}>"
+    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    return compile(source, file, "exec")
+
+
+def caller(op: Op) -> Callable[..., Tensor]:
+    """Return the function of Tensors that calls an op."""
+    op.source = source_of(op)
+    namespace: dict[str, Any] = {
+        "__name__": __name__,
+        "_FAILURES": (ValueError, TypeError, IndexError),  # LinAlgError is a ValueError
+        "_Node": Node,
+        "_Tensor": Tensor,
+        "_asarray": as_array,
+        "_definition": op.definition,
+        "_forward": op.forward,
+        "_get_mode": MODE.get,
+        "_get_replaced": DEFINITIONS.get,
+        "_is_constant": _is_constant,
+        "_ndarray": np.ndarray,
+        "_new": object.__new__,
+        "_op": op,
+        "_shape": np.shape,
+        "_tick": tick,
+        "_untracked": untracked,
+    }
+    namespace |= {f"_rule_{name}": rule for name, rule in op.rules.items()}
+    exec(_compiled(op.source), namespace)
+    call: Callable[..., Tensor] = namespace["call"]
+    plain = inspect.unwrap(op.forward)
+    if isinstance(plain, np.ufunc):
+        call.__module__ = "minigrad"  # pickle looks it up there, not in NumPy
+    else:
+        call.__defaults__, call.__kwdefaults__ = plain.__defaults__, plain.__kwdefaults__
+        call = functools.update_wrapper(call, op.forward)
+    call.__name__ = call.__qualname__ = op.name
+    call.op = op  # type: ignore[attr-defined]
+    return call
+
+
+def _is_constant(op: Op, y: np.ndarray) -> bool:
+    """Return True for a result without gradient; raise a TypeError if one would be expected."""
+    if y.dtype.kind == "c":
+        raise TypeError(
+            f"{op.name}: the result is complex, and complex numbers have no gradients here; "
+            "compute with real and imaginary parts, or use .detach() where no gradient is needed"
+        )
+    if y.dtype.kind not in "iub":
+        raise TypeError(
+            f"{op.name}: a result of dtype {y.dtype} has no gradient; compute with plain numbers"
+        )
+    return True
