@@ -1,11 +1,9 @@
-"""What PyTorch calls torch.nn.functional: the functions of layers and losses, in its order of
-arguments.
+"""Functions of layers and losses, with the arguments of torch.nn.functional.
 
     from nn import functional as F
 
-The functions of minigrad are those of the same names, with these exceptions: `embedding` and
-`layer_norm` take their arguments in another order there, and `scaled_dot_product_attention` takes
-an additive mask as `bias`.
+Most are functions of minigrad. In minigrad, `embedding` and `layer_norm` take their arguments in
+another order, and `scaled_dot_product_attention` takes an additive mask as `bias`.
 """
 
 from __future__ import annotations
@@ -82,7 +80,21 @@ __all__ = [
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
-    """Rows of `weight` (n, d) at integers `input` (...): (..., d)."""
+    """Return rows of a table.
+
+    Parameters
+    ----------
+    input : array of int, shape (...)
+        Indices of rows.
+    weight : Tensor, shape (n, d)
+    padding_idx : int, optional
+        Index of a row that gets no gradient.
+
+    Returns
+    -------
+    Tensor, shape (..., d)
+        The rows at the indices.
+    """
     return mg.embedding(weight, input, padding_idx)
 
 
@@ -93,9 +105,22 @@ def layer_norm(
     bias: Any = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Normalize the last axes, of lengths `normalized_shape`, to mean 0 and variance 1.
+    """Normalize the last axes to mean 0 and variance 1.
 
-    The result is multiplied by `weight` and `bias` is added, both of shape `normalized_shape`.
+    Parameters
+    ----------
+    input : Tensor
+    normalized_shape : sequence of int
+        Lengths of the last axes of `input`.
+    weight, bias : Tensor, shape `normalized_shape`, optional
+        Factor and summand of the result.
+    eps : float, default 1e-5
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
     """
     shape = tuple(normalized_shape)
     return normalize_trailing_axes(
@@ -106,9 +131,22 @@ def layer_norm(
 def rms_norm(
     input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """Divide the last axes, of lengths `normalized_shape`, by the root of their mean square.
+    """Divide the last axes by the root of their mean square.
 
-    The result is multiplied by `weight`. `eps` is the machine epsilon of the dtype by default.
+    Parameters
+    ----------
+    input : Tensor
+    normalized_shape : sequence of int
+        Lengths of the last axes of `input`.
+    weight : Tensor, shape `normalized_shape`, optional
+        Factor of the result.
+    eps : float, optional
+        Added to the mean square; by default the machine epsilon of the dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
     """
     shape = tuple(normalized_shape)
     return normalize_trailing_axes(mg.rms_norm, "rms_norm", input, shape, eps, weight=weight)
@@ -143,9 +181,12 @@ def scaled_dot_product_attention(
     Returns
     -------
     Tensor, shape (..., L, d_v)
+        A weighted mean of values for each query.
     """
     if is_causal and attn_mask is not None:
-        raise ValueError("scaled_dot_product_attention: expected attn_mask or is_causal, not both")
+        raise ValueError(
+            "scaled_dot_product_attention: attn_mask must be None with is_causal, got both"
+        )
     operands = [x if isinstance(x, Tensor) else np.asarray(x) for x in (query, key, value)]
     leading = np.broadcast_shapes(*[x.shape[:-2] for x in operands])
     n, heads = math.prod(leading[:-1]), (leading or (1,))[-1]
@@ -179,12 +220,43 @@ def scaled_dot_product_attention(
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """x divided by its p-norm over `dim`, or by `eps` where that is larger."""
+    """Divide by the p-norm along an axis.
+
+    Parameters
+    ----------
+    input : Tensor
+    p : float, default 2
+        Order of the norm.
+    dim : int, default 1
+        Axis along which norms are computed.
+    eps : float, default 1e-12
+        Smallest divisor.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+    """
     return mg.divide(input, mg.maximum(mg.vector_norm(input, axis=dim, keepdims=True, ord=p), eps))
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between x1 and x2 along `dim`; lengths count as `eps` at least."""
+    """Compute the cosine of the angle between vectors.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+    dim : int, default 1
+        Axis of the vectors.
+    eps : float, default 1e-8
+        Smallest length of a vector.
+
+    Returns
+    -------
+    Tensor
+        Cosines from -1 to 1, without the axis `dim`.
+    """
+    x1, x2 = mg.broadcast_arrays(x1, x2)  # an axis of length 1 counts as often as it is repeated
     lengths = [mg.maximum(mg.vector_norm(x, axis=dim, keepdims=True), eps) for x in (x1, x2)]
     return mg.sum(mg.multiply(mg.divide(x1, lengths[0]), mg.divide(x2, lengths[1])), dim)
 

@@ -1,4 +1,4 @@
-"""What PyTorch calls torch.nn.utils."""
+"""Functions of torch.nn.utils."""
 
 from __future__ import annotations
 

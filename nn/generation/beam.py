@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,15 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `n_best` best hypotheses that a beam finds for each sentence, best first.
 
-    The results are those of `model.generate` of Hugging Face's transformers. `source`, `prompt`,
-    `eos` and `rules` are those of `greedy_search`; here the rules change log-probabilities.
+    The results are those of `model.generate` of Hugging Face's transformers. The
+    rules change log-probabilities.
 
     Parameters
     ----------
+    model : LanguageModel or Transformer
+        A model with `start` and `step`.
+    source, prompt, eos
+        As in `greedy_search`.
     beam_size : int
         Number of hypotheses that are extended at each step, and of finished ones that are kept.
     max_len : int
@@ -49,6 +54,13 @@ def beam_search(
         score higher at any length up to `max_len`.
     n_best : int
         Number of hypotheses to return, at most `beam_size`.
+    **rules
+        Fields of `Rules`.
+
+    Returns
+    -------
+    list of list of Hypothesis
+        `n_best` hypotheses of each sentence.
     """
     check_beam(beam_size, length_penalty, early_stopping)
     if not 1 <= n_best <= beam_size:
@@ -101,33 +113,29 @@ def check_beam(beam_size: int, length_penalty: float, early_stopping: bool | str
 def _largest(x: np.ndarray, count: int, width: int = 256) -> np.ndarray:
     """Return the indices of the `count` largest values of x (n,), largest first."""
     if len(x) <= 4 * count * width:
-        places = np.arange(len(x))
+        indices = np.arange(len(x))
     else:  # they are in the slices with the largest maxima, or in the rest
         whole = len(x) // width * width
         tops = x[:whole].reshape(-1, width).max(1)
         slices = np.argpartition(tops, -count)[-count:]
-        places = np.r_[(slices[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
-        places.sort()  # of equals the first wins
-    best = places[np.argpartition(-x[places], count - 1)[:count]]
+        indices = np.r_[(slices[:, None] * width + np.arange(width)).reshape(-1), whole : len(x)]
+        indices.sort()  # of equals the first wins
+    best = indices[np.argpartition(-x[indices], count - 1)[:count]]
     return best[np.argsort(-x[best], kind="stable")]
 
 
+@dataclass
 class _Beam:
-    """The running and the finished hypotheses of one sentence, best first."""
+    """Running and finished hypotheses of one sentence, best first."""
 
-    def __init__(
-        self,
-        size: int,
-        max_len: int,
-        length_penalty: float,
-        early_stopping: bool | str,
-        ends: tuple[int, ...],
-    ) -> None:
-        self.size, self.max_len, self.ends = size, max_len, ends
-        self.length_penalty, self.early_stopping = length_penalty, early_stopping
-        self.alive = [Hypothesis()]
-        self.finished: list[Hypothesis] = []
-        self.done = False
+    size: int
+    max_len: int
+    length_penalty: float
+    early_stopping: bool | str
+    ends: tuple[int, ...]
+    alive: list[Hypothesis] = field(default_factory=lambda: [Hypothesis()])
+    finished: list[Hypothesis] = field(default_factory=list)
+    done: bool = False
 
     def advance(self, totals: np.ndarray) -> list[int]:
         """Extend the hypotheses and return which of them continue, with repetitions.
@@ -140,11 +148,11 @@ class _Beam:
         count = (1 + max(1, len(self.ends))) * self.size  # `size` remain if all others end
         alive: list[Hypothesis] = []
         continued: list[int] = []
-        for rank, place in enumerate(_largest(flat, min(count, len(flat))).tolist()):
-            row, token = divmod(place, vocab)
-            if flat[place] == -np.inf:  # forbidden
+        for rank, index in enumerate(_largest(flat, min(count, len(flat))).tolist()):
+            row, token = divmod(index, vocab)
+            if flat[index] == -np.inf:  # forbidden
                 break
-            new = Hypothesis([*self.alive[row].tokens, token], float(flat[place]))
+            new = Hypothesis([*self.alive[row].tokens, token], float(flat[index]))
             if token in self.ends or length == self.max_len:
                 if rank < self.size:
                     self._finish(new)

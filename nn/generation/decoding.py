@@ -28,7 +28,7 @@ NOTHING_LEFT = (
 class Hypothesis:
     """A generated sequence and its score.
 
-    Attributes
+    Parameters
     ----------
     tokens : list of int
         Generated tokens, without BOS, with EOS if it was reached.
@@ -44,7 +44,7 @@ class Hypothesis:
 
 
 class Decoding:
-    """The state of a model, and the tokens so far, in a batch.
+    """State of a model and the tokens so far, in a batch.
 
     Parameters
     ----------

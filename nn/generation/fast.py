@@ -1,20 +1,18 @@
-"""The layers of models that only infer: subclasses with fused and absorbed projections, without
-gradients.
+"""Layers for inference: subclasses that compute the same values, to rounding, without gradients.
 
-`for_inference` makes them of the layers of a model. They compute the same, to rounding. What one
-row asks for is done with numbers and vectors, where NumPy's cost by the call would count.
+`for_inference` replaces the layers of a model by them. A single row is computed with scalars and
+vectors, because calls of NumPy take most of the time there.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
 from minigrad.kernels import (
     forward_attention,
@@ -23,7 +21,7 @@ from minigrad.kernels import (
     gelu_in_place,
     softmax_in_place,
 )
-from minigrad.runtime import get_num_threads, has_blas, in_parallel
+from minigrad.runtime import get_num_threads, has_blas, has_small_kernels, in_parallel
 
 from ..layers.attention import (
     PROBE,
@@ -34,7 +32,7 @@ from ..layers.attention import (
 from ..layers.cache import KeysAndValues
 from ..layers.feedforward import FeedForward
 from ..layers.linear import Dropout, Embedding, Linear
-from ..layers.module import Module, has_hooks
+from ..layers.module import Module
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.rotary import rotate_in_place
 from ..models.stacks import Encoder
@@ -43,7 +41,7 @@ __all__ = ["FAST"]
 
 
 def plain(x: Any) -> np.ndarray:
-    """The array of x; an error where a gradient is asked for, which would be cut here."""
+    """Return the array of x, which must not require a gradient."""
     if not isinstance(x, Tensor):
         return np.asarray(x)
     if x._node is not None:
@@ -53,52 +51,136 @@ def plain(x: Any) -> np.ndarray:
     return x._array
 
 
-FEW = 64  # rows
+LARGEST_SMALL = 10**6  # multiplications of a product that OpenBLAS computes without packing
+LARGEST_PANEL = 1024  # values of such a product
 
 
 def in_fast_layout(weight: np.ndarray) -> np.ndarray:
-    """Return the weight (out, in) as `product` reads it fastest, in new read-only memory.
+    """Return the weight (out, in) as `product` reads it fastest, in the same memory if possible.
 
-    A step of decoding multiplies a few rows by every weight, and mostly waits for memory. OpenBLAS
-    reads a weight that is at least as high as wide sooner if it lies column by column, and another
-    one sooner as the left factor.
+    OpenBLAS multiplies a few rows by a weight in panels, or by one that lies column by column.
     """
-    order: Any = "F" if has_blas() and weight.shape[0] >= weight.shape[1] else "C"
-    weight = np.array(weight, order=order)
-    weight.flags.writeable = False
+    is_tall = weight.shape[0] >= weight.shape[1]
+    if is_tall and weight.flags.c_contiguous and has_blas() and not has_panels(weight):
+        weight = np.asfortranarray(weight)
+        weight.flags.writeable = False
     return weight
 
 
+def has_panels(weight: np.ndarray) -> bool:
+    """Return whether slices of the weight's rows are multiplied faster than the whole weight.
+
+    A second thread gains more than the slices do.
+    """
+    large = weight.shape[1] >= 256 and weight.size >= 1 << 17
+    is_plain = weight.flags.c_contiguous and weight.dtype == np.float32
+    return large and is_plain and has_small_kernels() and get_num_threads() == 1
+
+
 def product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return rows (n, in) @ weight.T for a weight (out, in)."""
-    if 1 < len(rows) <= FEW and weight.flags.c_contiguous and has_blas():
-        return np.ascontiguousarray((weight @ rows.T).T)
+    """Return rows (n, in) @ weight.T for a weight (out, in), in new memory.
+
+    The limits are those below which each way was faster than the next.
+    """
+    (n, size), height = rows.shape, len(weight)
+    if 1 < n <= 96 and has_blas():
+        most = 62_500 if height >= size else 49_152
+        if n <= 64 and n * size <= most and has_panels(weight):
+            return panel_product(rows, weight)
+        if height < size or (height <= 4 * size and weight.flags.c_contiguous):
+            return np.ascontiguousarray((weight @ rows.T).T)
     return rows @ weight.T
 
 
-class FastLinear(Linear):
-    def prepare(self) -> None:
-        """Lay the weight out for reading."""
-        self.weight._array = in_fast_layout(self.weight.data)
+def panel_product(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return rows @ weight.T, slice by slice of the weight's rows, each read once and in order.
 
-    def forward(self, x: Any) -> Tensor:
-        bias = None if self.bias is None else self.bias._array
-        return Tensor(mapped(plain(x), self.weight._array, bias))
+    For 2 rows and more OpenBLAS would pack the whole weight first, which takes longer than the
+    product. Its kernels for small products, which processors with AVX-512 have, read the weight
+    where it is.
+    """
+    n, size = rows.shape
+    most = min(LARGEST_PANEL // n, LARGEST_SMALL // (n * size))
+    height = 1 << (most.bit_length() - 1)
+    whole = len(weight) // height * height
+    x = aligned_copy(rows)
+    y = np.empty((n, len(weight)), weight.dtype)
+    panels = weight[:whole].reshape(-1, height, size).transpose(0, 2, 1)  # (panels, in, height)
+    np.matmul(x, panels, out=y[:, :whole].reshape(n, -1, height).transpose(1, 0, 2))
+    np.matmul(x, weight[whole:].T, out=y[:, whole:])
+    return y
 
 
-def mapped(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
-    """x @ weight.T + bias, in new memory."""
+def aligned_copy(x: np.ndarray) -> np.ndarray:
+    """Return a copy that begins at a cache line: the kernels read whole lines."""
+    memory = np.empty(x.nbytes + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
+    copy[...] = x
+    return copy
+
+
+def affine(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """Return x @ weight.T + bias, in new memory."""
     y = product(x.reshape(-1, x.shape[-1]), weight)
     if bias is not None:
         y += bias
     return y.reshape(*x.shape[:-1], len(weight))
 
 
+class FastLinear(Linear):
+    def prepare(self) -> None:
+        """Choose the layout of the weight."""
+        self.weight._array = in_fast_layout(self.weight.data)
+
+    def forward(self, x: Any) -> Tensor:
+        bias = None if self.bias is None else self.bias._array
+        return Tensor(affine(plain(x), self.weight._array, bias))
+
+
+class FusedLayers:
+    """Linear layers of one input, computed by one product.
+
+    Parameters
+    ----------
+    layers : sequence of Linear
+        Their weights and biases become views of the arrays of this object.
+    """
+
+    def __init__(self, layers: Sequence[Linear]) -> None:
+        self.layers = layers
+        self.weight = in_fast_layout(np.concatenate([layer.weight.data for layer in layers]))
+        self.weight.flags.writeable = False
+        self.bias: np.ndarray | None = None
+        if any(layer.bias is not None for layer in layers):
+            self.bias = np.zeros(len(self.weight), self.weight.dtype)
+        ends = itertools.accumulate((layer.out_features for layer in layers), initial=0)
+        for layer, (start, end) in zip(layers, itertools.pairwise(ends)):
+            rows = slice(start, end)
+            layer.weight._array = self.weight[rows]
+            if layer.bias is not None and self.bias is not None:
+                self.bias[rows] = layer.bias.data
+                layer.bias._array = self.bias[rows]
+                layer.bias._array.flags.writeable = False
+
+    def __reduce__(self) -> Any:  # the weights are those of the layers
+        return FusedLayers, (self.layers,)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Return the outputs of the layers side by side, in new memory."""
+        return affine(x, self.weight, self.bias)
+
+
+def fuse(*layers: Linear) -> FusedLayers | None:
+    """Return linear layers of one input as one, or None if one of them has an adapter."""
+    return FusedLayers(layers) if all(type(layer) is FastLinear for layer in layers) else None
+
+
 class FastEmbedding(Embedding):
     def forward(self, indices: Any) -> Tensor:
         ids, table = np.asarray(indices), self.weight._array
         if ids.dtype.kind not in "iu" or not ids.size or ids.min() < 0 or ids.max() >= len(table):
-            return super().forward(indices)  # with its error
+            return super().forward(indices)  # raises the error
         return Tensor(forward_embedding(table, ids, None))
 
 
@@ -122,7 +204,7 @@ class FastLayerNorm(LayerNorm):
 
 class FastRMSNorm(RMSNorm):
     def prepare(self) -> None:
-        """Add once what a norm that is centred at zero adds each time."""
+        """Add 1 to a zero-centred weight once, not in each call."""
         weight = None if self.weight is None else self.weight.data
         self.factor = weight + 1 if self.zero_centred and weight is not None else weight
 
@@ -148,31 +230,27 @@ def scaled_row(
 
 
 class FastFeedForward(FeedForward):
-    """`linear1` and `gate` as one product."""
+    """A feed-forward network with `linear1` and `gate` as one product."""
 
     def prepare(self) -> None:
-        """Put their weights one below the other."""
-        self.fused, self.fused_bias = fuse(self._first_layers())
-
-    def _first_layers(self) -> list[Linear]:
-        return [self.linear1] if self.gate is None else [self.linear1, self.gate]
+        """Fuse them."""
+        self.fused = fuse(self.linear1, *([] if self.gate is None else [self.gate]))
 
     def forward(self, x: Any) -> Tensor:
-        if self.fused is None or has_hooks(*self._first_layers()):
+        if self.fused is None or any(layer.has_hooks for layer in self.fused.layers):
             return super().forward(x)
-        h = mapped(plain(x), self.fused, self.fused_bias)
-        width = self.linear1.out_features
-        function = _IN_PLACE.get(self.activation, self.function)
+        h, function = self.fused(plain(x)), _IN_PLACE.get(self.activation, self.function)
         if self.gate is None:
             return self.linear2(function(h))
+        width = self.linear1.out_features
         y = unwrap(function(np.ascontiguousarray(h[..., :width])))
         y *= h[..., width:]
         return self.linear2(y)
 
 
 def silu_in_place(x: np.ndarray) -> np.ndarray:
-    """x, which is silu(x) afterwards."""
-    with np.errstate(over="ignore"):  # of the result nothing is left
+    """Replace x by silu(x), and return it."""
+    with np.errstate(over="ignore"):  # divided by infinity: zero
         y = np.exp(-x)
     y += 1
     x /= y
@@ -180,44 +258,15 @@ def silu_in_place(x: np.ndarray) -> np.ndarray:
 
 
 _IN_PLACE: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "relu": lambda x: np.maximum(x, 0, out=x), "gelu": gelu_in_place,
-    "gelu_tanh": lambda x: gelu_in_place(x, "tanh"), "silu": silu_in_place,
-}  # fmt: skip
-
-
-def fuse(maps: list[Linear]) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The weights and biases of maps of one input, one below the other; those of the maps become
-    views of them.
-
-    None where one of the maps is more than a weight and a bias, such as one with an adapter.
-    """
-    if not only_linear(*maps):
-        return None, None
-    weight = in_fast_layout(np.concatenate([m.weight.data for m in maps]))
-    bias = None
-    if any(m.bias is not None for m in maps):
-        parts = [
-            np.zeros(m.out_features, weight.dtype) if m.bias is None else m.bias.data for m in maps
-        ]
-        bias = np.concatenate(parts)
-        bias.flags.writeable = False
-    places = np.cumsum([0, *(m.out_features for m in maps)])
-    for m, start, end in zip(maps, places, places[1:]):
-        m.weight._array = weight[start:end]
-        if m.bias is not None and bias is not None:
-            m.bias._array = bias[start:end]
-    return weight, bias
-
-
-def only_linear(*maps: Linear) -> bool:
-    """Whether these are linear maps and nothing else."""
-    return all(type(m) is FastLinear for m in maps)
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "gelu": gelu_in_place,
+    "gelu_tanh": lambda x: gelu_in_place(x, "tanh"),
+    "silu": silu_in_place,
+}
 
 
 class FastMemory(KeysAndValues):
-    """Keys and values of a memory; those of a single source serve all rows that `select` makes of
-    it.
-    """
+    """Keys and values of a memory. `select` does not repeat those of a single source."""
 
     absorbed: Absorbed | None = None
 
@@ -227,12 +276,12 @@ class FastMemory(KeysAndValues):
 
 
 def watched(*parts: Module) -> bool:
-    """Return whether a probe or a hook observes or changes what happens inside these."""
-    return PROBE.get() is not None or has_hooks(*parts)
+    """Return whether a probe or a hook reads or changes values inside these modules."""
+    return PROBE.get() is not None or any(part.has_hooks for part in parts)
 
 
 class FastAttention(MultiHeadAttention):
-    """Attention by the kernel's function of arrays."""
+    """Attention that calls the kernel with arrays."""
 
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
         if PROBE.get() is not None:
@@ -247,16 +296,16 @@ class FastAttention(MultiHeadAttention):
 
 
 class FastSelfAttention(FastAttention, MultiHeadSelfAttention):
-    """Queries, keys and values by one product."""
+    """Self-attention with queries, keys and values as one product, rotated in place."""
 
     def prepare(self) -> None:
-        """Put the weights of the three projections one below the other."""
-        self.fused, self.fused_bias = fuse([self.q_proj, self.k_proj, self.v_proj])
+        """Fuse the projections."""
+        self.fused = fuse(self.q_proj, self.k_proj, self.v_proj)
 
     def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        if self.fused is None or has_hooks(self.q_proj, self.k_proj, self.v_proj):
+        if self.fused is None or any(p.has_hooks for p in self.fused.layers):
             return super().project(query, key, value, positions)
-        qkv = mapped(plain(query), self.fused, self.fused_bias)
+        qkv = self.fused(plain(query))
         (n, length, _), h, kv = qkv.shape, self.num_heads, self.num_kv_heads
         heads = qkv.reshape(n, length, h + 2 * kv, self.d_k).transpose(0, 2, 1, 3)
         q, k, v = heads[:, :h], heads[:, h : h + kv], heads[:, h + kv :]
@@ -269,47 +318,34 @@ class FastSelfAttention(FastAttention, MultiHeadSelfAttention):
 
 
 class FastCrossAttention(FastAttention, MultiHeadCrossAttention):
-    """Attention to a memory that is projected once; for a short source, with the projections
-    absorbed in it.
-    """
+    """Attention to a memory; for a single short source, by `Absorbed`."""
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
         return FastMemory(*map(unwrap, super().keys_and_values(plain(key), value)))
 
-    def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        if self.q_norm is not None or self.rotary is not None or not isinstance(key, FastMemory):
-            return super().project(query, key, value, positions)
-        q = plain(self.q_proj(query)).reshape(*query.shape[:2], self.num_heads, self.d_k)
-        return q.transpose(0, 2, 1, 3), key.keys, key.values
-
-    def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any
+    ) -> Tensor:
         x = plain(x_q)
-        if not isinstance(x_kv, FastMemory):
+        if not isinstance(x_kv, FastMemory) or len(x_kv.keys) != 1:
             return super().forward(x, x_kv, mask, **options)
-        n, one = len(x), len(x_kv.keys) == 1
-        if n > 1 and one:  # queries of one sequence
-            x, mask = x.reshape(1, -1, x.shape[-1]), None if mask is None else mask[:1]
-        if (
-            not one
-            or mask is not None
-            or watched(self.q_proj, self.out_proj)
-            or not Absorbed.pays(self, x_kv)
-        ):
-            y = super().forward(x, x_kv, mask, **options)
+        queries = x.reshape(1, -1, x.shape[-1])  # of all hypotheses, as one sequence
+        if mask is None and Absorbed.is_worthwhile(self, x_kv):
+            x_kv.absorbed = x_kv.absorbed or Absorbed(self, x_kv)
+            y = x_kv.absorbed(queries)
         else:
-            if x_kv.absorbed is None:
-                x_kv.absorbed = Absorbed(self, x_kv)
-            y = Tensor(x_kv.absorbed(x))
-        return y if n == len(x) else mg.reshape(y, n, -1, self.d_model)
+            mask = None if mask is None else mask[:1]
+            y = plain(super().forward(queries, x_kv, mask, **options))
+        return Tensor(y.reshape(*x.shape[:2], self.d_model))
 
 
 class Absorbed:
-    """Keys and values of one source, with the projections of query and output absorbed in them.
+    """Keys and values of one source, multiplied by the projections of the queries and the output.
 
-    The score of key k in a head, (W x + b) · k / √d_k, is x · (Wᵀ k) / √d_k plus a constant, and
-    the output is the sum of the values, each times its weight and the head's columns of the
-    output's projection. Both products depend on the source alone. For a short source they hold
-    fewer numbers than the projections do, and a step of decoding takes as long as reading them.
+    The score of key k in a head, (W x + b) · k / √d_k, is x · (Wᵀ k) / √d_k plus a constant. The
+    output is the sum of the values times the output projection, weighted. Both products depend on
+    the source only. For a short source they are smaller than the projections, and the time of a
+    decoding step is that of reading memory.
     """
 
     def __init__(self, attention: MultiHeadAttention, memory: KeysAndValues) -> None:
@@ -318,39 +354,38 @@ class Absorbed:
         query, out = attention.q_proj, attention.out_proj
         k = k * k.dtype.type(attention.scale)
         self.shape = (-1, h, k.shape[1])
-        self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(
-            h * k.shape[1], -1
-        )  # (h·L, d_model)
         columns = out.weight.data.reshape(-1, h, d).transpose(1, 2, 0)  # (h, d_k, d_model)
-        self.values = (v @ columns).reshape(h * k.shape[1], -1)
+        self.keys = (k @ query.weight.data.reshape(h, d, -1)).reshape(h * k.shape[1], -1)
+        self.values = (v @ columns).reshape(len(self.keys), -1)  # (h·L, d_model), as the keys
         self.constants = (
-            None if query.bias is None else (k @ query.bias.data.reshape(h, d, 1))[..., 0]
+            0 if query.bias is None else (k @ query.bias.data.reshape(h, d, 1))[..., 0]
         )  # (h, L)
-        self.bias = None if out.bias is None else out.bias.data
+        self.bias = 0 if out.bias is None else out.bias.data
 
     @staticmethod
-    def pays(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
-        """Whether each head has keys of its own, and what is absorbed is at most half as large as
-        the projections.
-        """
-        plain_heads = attention.num_kv_heads == attention.num_heads and attention.q_norm is None
-        plain_heads = plain_heads and only_linear(attention.q_proj, attention.out_proj)
-        return plain_heads and 2 * attention.num_heads * memory.keys.shape[2] <= attention.d_model
+    def is_worthwhile(attention: MultiHeadAttention, memory: KeysAndValues) -> bool:
+        """Return whether a call reads at most half as much as the projections hold."""
+        projections = (attention.q_proj, attention.out_proj)
+        return (
+            2 * attention.num_heads * memory.keys.shape[2] <= attention.d_model
+            and attention.num_kv_heads == attention.num_heads
+            and attention.q_norm is None
+            and all(type(p) is FastLinear for p in projections)
+            and not watched(*projections)
+        )
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """(1, L_q, d_model) from x of that shape."""
+        """Return the attention's output (1, L_q, d_model) for x of the same shape."""
         weights = (x[0] @ self.keys.T).reshape(self.shape)  # (L_q, h, L)
-        if self.constants is not None:
-            weights += self.constants
+        weights += self.constants
         softmax_in_place(weights, None, 1.0)
         y = weights.reshape(len(weights), -1) @ self.values
-        if self.bias is not None:
-            y += self.bias
+        y += self.bias
         return y[None]
 
 
 class FastEncoder(Encoder):
-    """A stack whose large batches are shared out to the cores."""
+    """A stack that splits large batches over the cores."""
 
     def forward(
         self, x: Any, mask: Any = None, caches: Any = None, positions: Any = None
@@ -359,23 +394,32 @@ class FastEncoder(Encoder):
         n, count = len(x), 1 if caches is not None or x.size < LARGE_BATCH else get_num_threads()
         if count == 1 or n < count or watched(*self.modules()):
             return super().forward(x, mask, caches, positions)
-        ends = [n * i // count for i in range(count + 1)]
         run = super().forward
 
         def of_rows(rows: slice) -> np.ndarray:
-            own = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
-            return unwrap(run(x[rows], own[0], None, own[1]))
+            parts = [z[rows] if np.ndim(z) and len(z) == n else z for z in (mask, positions)]
+            return unwrap(run(x[rows], parts[0], None, parts[1]))
 
-        return Tensor(
-            np.concatenate(in_parallel(of_rows, [slice(a, b) for a, b in itertools.pairwise(ends)]))
-        )
+        return Tensor(np.concatenate(in_parallel(of_rows, slices(n, count))))
 
 
-LARGE_BATCH: float = 1 << 17  # numbers in the input of a stack; math.inf leaves every batch whole
+def slices(length: int, count: int) -> list[slice]:
+    """Return `count` slices of about equal length that cover `length` elements."""
+    ends = [length * i // count for i in range(count + 1)]
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
+
+
+LARGE_BATCH: float = 1 << 17  # values of the input from which a batch is split
 
 FAST: dict[type[Module], type[Module]] = {
-    Linear: FastLinear, Embedding: FastEmbedding, Dropout: FastDropout, LayerNorm: FastLayerNorm, RMSNorm: FastRMSNorm,
-    FeedForward: FastFeedForward, MultiHeadSelfAttention: FastSelfAttention,
-    MultiHeadCrossAttention: FastCrossAttention, Encoder: FastEncoder,
-}  # fmt: skip
-"""What stands for each layer in a copy for inference."""
+    Linear: FastLinear,
+    Embedding: FastEmbedding,
+    Dropout: FastDropout,
+    LayerNorm: FastLayerNorm,
+    RMSNorm: FastRMSNorm,
+    FeedForward: FastFeedForward,
+    MultiHeadSelfAttention: FastSelfAttention,
+    MultiHeadCrossAttention: FastCrossAttention,
+    Encoder: FastEncoder,
+}
+"""The class of each layer in a copy for inference."""

@@ -6,6 +6,8 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from minigrad.io.mapped import copy_and_release
+
 from ..layers.module import Module, Parameter
 from .fast import FAST
 
@@ -15,13 +17,24 @@ M = TypeVar("M", bound=Module)
 
 
 def for_inference(model: M) -> M:
-    """A read-only copy of `model`, in evaluation mode, that computes the same in less time.
+    """Return a read-only copy of `model`, in evaluation mode, that computes the same in less time.
 
-    Its layers are of the subclasses in `nn.generation.fast`; names, `state_dict`, hooks and
-    `record_attention` are those of the model, and its results, to rounding. It takes as much memory
-    again, and knows nothing of changes that are made to the model later. It records no gradients,
-    and refuses to be trained or changed; `copy.deepcopy` and `pickle` make another copy for
-    inference.
+    Its layers are the subclasses in `nn.generation.fast`. Names, `state_dict`, hooks and
+    `record_attention` are those of the model, and so are the results, to rounding. It records no
+    gradients.
+
+    Parameters
+    ----------
+    model : Module
+        The copy has memory of its own, and later changes of the model do not change it. Pages of
+        a mapped file, as in a model that was loaded, leave memory after they are copied (on
+        Linux), and are read again if the model is used. So a loaded model and its copy take about
+        as much memory as one of them.
+
+    Returns
+    -------
+    Module
+        Also made by `copy.deepcopy` and `pickle` of a copy.
     """
     made = _copied(model, {})
     made.__class__ = type(
@@ -63,12 +76,13 @@ def _unpickled(kind: type[Module], state: dict[str, Any]) -> Module:
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
-    """A module with all that is inside it, each part once, frozen; another value as it is."""
+    """Return a frozen copy of a module or array, or any other value itself; each part once."""
     if id(value) in memo:
         return memo[id(value)]
     made: Any = value
     if isinstance(value, Parameter):
-        made = memo[id(value)] = Parameter(_frozen(value.data), requires_grad=False)
+        made = memo[id(value)] = Parameter(copy_and_release(value.data), requires_grad=False)
+        made.data.flags.writeable = False
     elif isinstance(value, np.ndarray):
         made = memo[id(value)] = _frozen(value)
     elif hasattr(value, "merged"):  # a map with adapters: one without them that does the same

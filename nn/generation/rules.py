@@ -100,6 +100,11 @@ class Rules:
             Whether the next token is that at `max_len`.
         ends : sequence of int
             EOS tokens.
+
+        Returns
+        -------
+        array, shape (rows, vocab)
+            The same array if the rules change nothing.
         """
         if new == 0:
             self._check_ids(logits.shape[-1], ends)

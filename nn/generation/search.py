@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,47 @@ __all__ = ["attention_maps", "generate", "greedy_search", "sample", "stream"]
 Chooser = Callable[[Decoding, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of the tokens to draw from, as arguments of `sample`."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if checked_number("sample", "temperature", self.temperature, -math.inf) <= 0:
+            raise ValueError(
+                f"sample: temperature must be above 0, got {self.temperature}; greedy_search is "
+                "its limit"
+            )
+        if self.top_k is not None:
+            checked_count("sample", "top_k", self.top_k)
+        top_p, min_p = self.top_p, self.min_p
+        if top_p is not None and not 0 < checked_number("sample", "top_p", top_p, -math.inf) <= 1:
+            raise ValueError(f"sample: top_p must be above 0 and at most 1, got {top_p}")
+        if min_p is not None and not 0 <= checked_number("sample", "min_p", min_p, -math.inf) <= 1:
+            raise ValueError(f"sample: min_p must be a number from 0 to 1, got {min_p}")
+
+    def restrict(self, log_probs: np.ndarray) -> np.ndarray:
+        """Return log_probs (rows, vocab) with -inf for the tokens that are not drawn."""
+        if self.top_k is not None and self.top_k < log_probs.shape[1]:
+            least = np.partition(log_probs, -self.top_k, axis=-1)[:, -self.top_k, None]
+            log_probs = np.where(log_probs < least, -np.inf, log_probs)
+        if self.top_p is not None and self.top_p < 1:
+            order = np.argsort(-log_probs, axis=-1, kind="stable")
+            probs = np.exp(np.take_along_axis(_log_softmax(log_probs), order, -1))
+            before = np.cumsum(probs, -1) - probs  # of the likelier ones
+            out = np.zeros(log_probs.shape, bool)
+            np.put_along_axis(out, order, before >= self.top_p, -1)
+            log_probs = np.where(out, -np.inf, log_probs)
+        if self.min_p:
+            least = log_probs.max(-1, keepdims=True) + math.log(self.min_p)
+            log_probs = np.where(log_probs < least, -np.inf, log_probs)
+        return log_probs
+
+
 def greedy_search(
     model: Any,
     source: Any = None,
@@ -41,6 +84,8 @@ def greedy_search(
 
     Parameters
     ----------
+    model : LanguageModel or Transformer
+        A model with `start` and `step`.
     source : array of int, shape (N, L_s), optional
         Source ids of a `Transformer`.
     prompt : sequence of int, or several of them, optional
@@ -55,6 +100,11 @@ def greedy_search(
         step; otherwise they are NaN.
     **rules
         Fields of `Rules`.
+
+    Returns
+    -------
+    list of Hypothesis
+        One for each row, in the order of the batch.
     """
     decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
     return _hypotheses(decoding, _likeliest_scored if scores else _likeliest)
@@ -69,16 +119,19 @@ def sample(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
     eos: int | Iterable[int] | None = OWN,
     generator: Generator | None = None,
     **rules: Any,
 ) -> list[Hypothesis]:
     """Return sequences whose tokens are drawn by their probabilities.
 
-    `source`, `prompt`, `max_len`, `eos` and `rules` are those of `greedy_search`.
-
     Parameters
     ----------
+    model : LanguageModel or Transformer
+        A model with `start` and `step`.
+    source, prompt, max_len, eos
+        As in `greedy_search`.
     temperature : float
         Divisor of the logits.
     top_k : int, optional
@@ -86,11 +139,21 @@ def sample(
     top_p : float, optional
         Probability that the fewest likeliest tokens to draw from must reach together (Holtzman et
         al. 2020, arXiv:1904.09751).
+    min_p : float, optional
+        Least probability of the tokens to draw from, as a share of the likeliest one's.
     generator : numpy.random.Generator, optional
         Source of random numbers.
+    **rules
+        Fields of `Rules`.
+
+    Returns
+    -------
+    list of Hypothesis
+        One for each row, in the order of the batch.
     """
-    choose = _drawn(temperature, top_k, top_p, generator)
-    return _hypotheses(Decoding(model, source, prompt, max_len, eos, Rules(**rules)), choose)
+    sampling = Sampling(temperature, top_k, top_p, min_p)
+    decoding = Decoding(model, source, prompt, max_len, eos, Rules(**rules))
+    return _hypotheses(decoding, partial(_draw, sampling, default_generator(generator)))
 
 
 def generate(
@@ -103,6 +166,7 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
     length_penalty: float = 1.0,
     early_stopping: bool | str = False,
     generator: Generator | None = None,
@@ -115,13 +179,15 @@ def generate(
 
     Parameters
     ----------
+    model : LanguageModel or Transformer
+        A model with `start` and `step`.
     prompt, source
         As in `greedy_search`.
     num_beams : int
         Number of hypotheses of a beam search; 1 for greedy search or sampling.
     do_sample : bool
         Whether to draw tokens at random.
-    temperature, top_k, top_p, generator
+    temperature, top_k, top_p, min_p, generator
         As in `sample`; they need `do_sample=True`.
     length_penalty, early_stopping
         As in `beam_search`; they need `num_beams` above 1.
@@ -133,8 +199,8 @@ def generate(
     list of int, or list of them
         New tokens of each row; one list for a prompt (L,).
     """
-    beams = num_beams != 1
-    _check_search(beams, length_penalty, early_stopping, do_sample, temperature, top_k, top_p)
+    beams, sampling = num_beams != 1, Sampling(temperature, top_k, top_p, min_p)
+    _check_search(beams, length_penalty, early_stopping, do_sample, sampling)
     if "n_best" in options:
         raise TypeError("generate: n_best must be given to beam_search; generate returns the best")
     inputs = {"source": source, "prompt": prompt, **options}
@@ -142,9 +208,7 @@ def generate(
         beam: dict[str, Any] = {"length_penalty": length_penalty, "early_stopping": early_stopping}
         hypotheses = [h for h, *_ in beam_search(model, beam_size=num_beams, **beam, **inputs)]
     elif do_sample:
-        hypotheses = sample(
-            model, temperature=temperature, top_k=top_k, top_p=top_p, generator=generator, **inputs
-        )
+        hypotheses = sample(model, generator=generator, **vars(sampling), **inputs)
     else:
         hypotheses = greedy_search(model, **inputs, scores=False)
     single = prompt is not None and np.ndim(prompt[0]) == 0
@@ -161,19 +225,37 @@ def stream(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
+    min_p: float | None = None,
     generator: Generator | None = None,
     **rules: Any,
 ) -> Iterator[int]:
     """Return an iterator over the tokens that continue one prompt (L,), as they are generated.
 
-    The options are those of `generate`.
+    Parameters
+    ----------
+    model : LanguageModel or Transformer
+        A model with `start` and `step`.
+    prompt : sequence of int, shape (L,)
+        First tokens of the text.
+    max_len, eos
+        As in `greedy_search`.
+    do_sample, temperature, top_k, top_p, min_p, generator
+        As in `generate`.
+    **rules
+        Fields of `Rules`.
+
+    Returns
+    -------
+    iterator of int
+        New tokens.
     """
-    _check_search(False, 1.0, False, do_sample, temperature, top_k, top_p)
-    choose = _drawn(temperature, top_k, top_p, generator) if do_sample else _likeliest
+    sampling = Sampling(temperature, top_k, top_p, min_p)
+    _check_search(False, 1.0, False, do_sample, sampling)
+    draw = partial(_draw, sampling, default_generator(generator))
     decoding = Decoding(model, None, prompt, max_len, eos, Rules(**rules))
     if len(decoding.history) != 1:
-        raise ValueError(f"stream: expected one prompt, got {len(decoding.history)}")
-    return (int(tokens[0]) for _, tokens, _ in _steps(decoding, choose))
+        raise ValueError(f"stream: prompt must be one sequence, got {len(decoding.history)}")
+    return (int(tokens[0]) for _, tokens, _ in _steps(decoding, draw if do_sample else _likeliest))
 
 
 def _check_search(
@@ -181,19 +263,17 @@ def _check_search(
     length_penalty: float,
     early_stopping: bool | str,
     do_sample: bool,
-    temperature: float,
-    top_k: int | None,
-    top_p: float | None,
+    sampling: Sampling,
 ) -> None:
     """Raise an error for settings of a search that is not chosen."""
     if beams and do_sample:
         raise ValueError(
             "num_beams must be 1 with do_sample=True; a beam search does not draw tokens"
         )
-    if not do_sample and (temperature, top_k, top_p) != (1.0, None, None):
+    if not do_sample and sampling != Sampling():
+        settings = ", ".join(f"{name}={value}" for name, value in vars(sampling).items())
         raise ValueError(
-            f"do_sample must be True for temperature={temperature}, top_k={top_k} and "
-            f"top_p={top_p}; without it the likeliest token is taken"
+            f"do_sample must be True for {settings}; without it the likeliest token is taken"
         )
     if not beams and (length_penalty, early_stopping) != (1.0, False):
         raise ValueError(
@@ -247,48 +327,20 @@ def _likeliest_scored(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarra
     return best, logits[np.arange(len(best)), best] - log_sum_exp(logits)[:, 0]
 
 
-def _drawn(
-    temperature: float, top_k: int | None, top_p: float | None, generator: Generator | None
-) -> Chooser:
-    if checked_number("sample", "temperature", temperature, -math.inf) <= 0:
-        raise ValueError(
-            f"sample: expected temperature > 0, got {temperature}; greedy_search is its limit"
-        )
-    if top_k is not None:
-        checked_count("sample", "top_k", top_k)
-    if top_p is not None and not 0 < checked_number("sample", "top_p", top_p, -math.inf) <= 1:
-        raise ValueError(f"sample: expected 0 < top_p <= 1, got {top_p}")
-    rng = default_generator(generator)
-
-    def draw(decoding: Decoding, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        logits = _ruled(decoding, logits).astype(float)
-        with np.errstate(over="ignore"):  # far below the likeliest: -inf
-            log_probs = _log_softmax((logits - logits.max(-1, keepdims=True)) / temperature)
-        allowed = _log_softmax(_restricted(log_probs, top_k, top_p))
-        ends = np.cumsum(np.exp(allowed), axis=-1)
-        drawn = (ends < rng.random((len(ends), 1)) * ends[:, -1:]).sum(-1)
-        return drawn, log_probs[np.arange(len(drawn)), drawn]
-
-    return draw
+def _draw(
+    sampling: Sampling, rng: Generator, decoding: Decoding, logits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    logits = _ruled(decoding, logits).astype(float)
+    with np.errstate(over="ignore"):  # far below the likeliest: -inf
+        tops = logits.max(-1, keepdims=True)
+        log_probs = _log_softmax((logits - tops) / sampling.temperature)
+    ends = np.cumsum(np.exp(_log_softmax(sampling.restrict(log_probs))), axis=-1)
+    drawn = (ends < rng.random((len(ends), 1)) * ends[:, -1:]).sum(-1)
+    return drawn, log_probs[np.arange(len(drawn)), drawn]
 
 
 def _log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - log_sum_exp(logits)
-
-
-def _restricted(log_probs: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
-    """Return log_probs with -inf for the tokens that `top_k` and `top_p` exclude."""
-    if top_k is not None and top_k < log_probs.shape[1]:
-        least = np.partition(log_probs, -top_k, axis=-1)[:, -top_k, None]
-        log_probs = np.where(log_probs < least, -np.inf, log_probs)
-    if top_p is not None and top_p < 1:
-        order = np.argsort(-log_probs, axis=-1, kind="stable")
-        probs = np.exp(np.take_along_axis(_log_softmax(log_probs), order, -1))
-        before = np.cumsum(probs, -1) - probs  # of the likelier ones
-        out = np.zeros(log_probs.shape, bool)
-        np.put_along_axis(out, order, before >= top_p, -1)
-        log_probs = np.where(out, -np.inf, log_probs)
-    return log_probs
 
 
 def attention_maps(
@@ -296,8 +348,22 @@ def attention_maps(
 ) -> dict[str, list[np.ndarray]]:
     """Return the attention weights of a translation: one source (L_s,) to one target (L_t,).
 
-    The target is without BOS. The keys "encoder", "decoder" and "cross" hold an array (h, L_q,
-    L_kv) for each layer. Row i of the last two is the step that chose token i of the target.
+    The result has an array (h, L_q, L_kv) for each layer. Row i of "decoder" and "cross" is the
+    step that chose token i of the target.
+
+    Parameters
+    ----------
+    model : Transformer
+        Model of the translation.
+    source : array of int, shape (L_s,)
+        Source ids.
+    target : array of int, shape (L_t,)
+        Target ids without BOS.
+
+    Returns
+    -------
+    dict of lists of arrays
+        Weights of each layer, by "encoder", "decoder" and "cross".
     """
     source, target = np.asarray(source).reshape(1, -1), np.asarray(target).reshape(1, -1)
     seen = np.concatenate([[[model.config.bos_id]], target[:, :-1]], axis=1)

@@ -1,16 +1,46 @@
-"""Text in, text out, with a published model and its tokenizer."""
+"""Text in, text out, with a published model, its tokenizer and its generation settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from minigrad.io.json import Settings
+
 from ..models.config import TransformerConfig
+from ..pretrained.generation_config import (
+    UNSUPPORTED,
+    UNSUPPORTED_IN_BEAM_SEARCH,
+    UNSUPPORTED_IN_GREEDY_SEARCH,
+    UNSUPPORTED_IN_SAMPLING,
+)
 from ..text.huggingface import ModelText
+from .beam import check_beam
+from .decoding import UNLIMITED, eos_ids
 from .search import generate, stream
-from .settings import options_of_directory
 
 __all__ = ["generate_text", "stream_text"]
+
+_SAME_NAMES = (
+    "num_beams",
+    "length_penalty",
+    "early_stopping",
+    "do_sample",
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+)
+_OTHER_NAMES = {
+    "suppress_tokens": "suppress",
+    "begin_suppress_tokens": "begin_suppress",
+    "bad_words_ids": "bad_words",
+    "forced_eos_token_id": "last",
+}
+"""Options of `generate` by their names in generation_config.json."""
 
 
 def generate_text(
@@ -46,6 +76,7 @@ def generate_text(
     Returns
     -------
     str, or list of str for a list of texts
+        The new text, without the prompt.
     """
     _check(model, text)
     if to is not None:
@@ -56,7 +87,7 @@ def generate_text(
         ids, *_ = text.batch(prompts, language=language)
         tokens = generate(model, source=ids, **options_of_directory(model, options, 1))
     elif language is not None:
-        raise ValueError(f"language: expected a model that translates, got {type(model).__name__}")
+        raise ValueError(f"model must translate if language is given, got {type(model).__name__}")
     else:
         rows = [_ids(text, p) for p in prompts]
         width = max(map(len, rows), default=1)
@@ -65,20 +96,59 @@ def generate_text(
     return texts[0] if single else texts
 
 
-def stream_text(model: Any, text: ModelText, prompt: Any, **options: Any) -> Iterator[str]:
+def stream_text(
+    model: Any, text: ModelText, prompt: Any, *, stop: Sequence[str] = (), **options: Any
+) -> Iterator[str]:
     """Return an iterator over the pieces of text that a language model writes.
 
-    `prompt` is a text or a chat. Options are those of `stream`; by default they are those of the
-    model's directory, as in `generate_text`.
+    Parameters
+    ----------
+    model : LanguageModel
+    text : ModelText
+        Tokenizer of the model, from `nn.text.load`.
+    prompt : str or chat
+        Text to continue, or a list of messages.
+    stop : list of str
+        Strings at which the text ends, without the string.
+    **options
+        Options of `stream`; by default those of the model's directory, as in `generate_text`.
+
+    Returns
+    -------
+    iterator of str
+        Yields each piece as soon as its characters are complete.
     """
     _check(model, text)
+    if isinstance(stop, str):
+        raise TypeError(f"stop must be a list of strings, got {stop!r}; put it in a list")
+    if "" in stop:
+        raise ValueError("stop must hold strings that are not empty, got ''")
     if isinstance(model.config, TransformerConfig):
-        raise ValueError(
-            "stream_text: expected a model that goes on from a text, got one that translates"
-        )
+        raise ValueError("stream_text: model must continue a text, got a model that translates")
     ids = _ids(text, prompt)
     options = options_of_directory(model, options, len(ids), streams=True)
-    return text.stream(stream(model, ids, **options))
+    pieces = text.stream(stream(model, ids, **options))
+    return until_stop(pieces, stop) if stop else pieces
+
+
+def until_stop(pieces: Iterable[str], stop: Sequence[str]) -> Iterator[str]:
+    """Yield pieces of a text up to the string of `stop` that is complete first.
+
+    The end of a piece that may be the beginning of such a string is held back.
+    """
+    held = ""
+    for piece in pieces:
+        held += piece
+        if matches := [(held.index(s) + len(s), held.index(s)) for s in stop if s in held]:
+            held = held[: min(matches)[1]]
+            break
+        starts = (s[:n] for s in stop for n in range(len(s) - 1, 0, -1))
+        kept = max((len(start) for start in starts if held.endswith(start)), default=0)
+        ready, held = held[: len(held) - kept], held[len(held) - kept :]
+        if ready:
+            yield ready
+    if held:
+        yield held
 
 
 def _is_chat(prompt: Any) -> bool:
@@ -96,7 +166,7 @@ def _ids(text: ModelText, prompt: Any) -> list[int]:
         if not ids and text.bos_id is not None:
             ids = [text.bos_id]
     if not ids:
-        raise ValueError(f"generate_text: the prompt {prompt!r:.60} has no tokens")
+        raise ValueError(f"generate_text: prompt must have at least one token, got {prompt!r:.60}")
     return ids
 
 
@@ -104,20 +174,116 @@ def _check(model: Any, text: Any) -> None:
     """Raise an error for a model that does not generate, or for no tokenizer."""
     if not hasattr(model, "step"):
         raise ValueError(
-            f"expected a model that writes or translates, got {type(model).__name__}, which does "
-            "neither"
+            f"model must write or translate, got {type(model).__name__}, which does neither"
         )
     if not isinstance(text, ModelText):
-        raise TypeError(
-            f"text: expected a tokenizer as nn.text.load gives it, got {type(text).__name__}"
-        )
+        raise TypeError(f"text must be a tokenizer from nn.text.load, got {type(text).__name__}")
 
 
 def _language_token(text: ModelText, code: str) -> int:
     """Return the token with which a translation into this language begins."""
     token = text.id(code)
     if token is None:
-        raise ValueError(f"to: no token {code!r} in the vocabulary")
+        raise ValueError(f"to must be a token of the vocabulary, got {code!r}")
     if code.startswith(">>"):  # Marian's
-        raise ValueError(f"to={code!r}: such a token is written before the text")
+        raise ValueError(
+            f"to must be a token that begins a translation, got {code!r}; write it before the text"
+        )
     return int(token)
+
+
+def options_of_directory(
+    model: Any, arguments: Mapping[str, Any], width: int, streams: bool = False
+) -> dict[str, Any]:
+    """Return the options of `generate` from a model's directory, overridden by `arguments`.
+
+    They give the tokens of transformers' `model.generate()`. Settings that would change tokens
+    and are not supported are named in one warning.
+
+    Parameters
+    ----------
+    model : LanguageModel or Transformer
+        Model whose `origin.generation` holds the settings of its directory, if it has one.
+    arguments : mapping
+        Options of `generate` that were given.
+    width : int
+        Number of tokens of the longest prompt, or 1 for a `Transformer`.
+    streams : bool
+        Whether the options are for `stream`, which has no beam search.
+    """
+    settings = getattr(model.origin, "generation", None)
+    if settings is None:
+        never = {} if model.config.hidden_id is None else {"suppress": (model.config.hidden_id,)}
+        return {**never, **arguments}
+    check_beam(arguments.get("num_beams", 1), 1.0)
+    defaults = {name: settings[name] for name in _SAME_NAMES if name in settings}
+    defaults |= {ours: settings[name] for name, ours in _OTHER_NAMES.items() if name in settings}
+    defaults["eos"] = settings.get("eos_token_id")
+    defaults["top_k"] = settings.get("top_k", 50) or None
+    defaults["min_len"] = max(0, settings.get("min_length", 0) - width)
+    if "min_new_tokens" in settings:
+        defaults["min_len"] = settings["min_new_tokens"]
+    if "max_len" not in arguments:
+        defaults["max_len"] = _max_len(model.config, settings, width)
+    if width == 1:
+        defaults["first"] = settings.get("forced_bos_token_id", ())
+    unsupported = _drop_other_searches(defaults, arguments, streams)
+    options = {**defaults, **arguments}
+    ends = eos_ids(model, options["eos"])
+    options["bad_words"] = [
+        ids for ids in options.get("bad_words", ()) if len(ids) != 1 or ids[0] not in ends
+    ]
+    unsupported += _unsupported(settings, options)
+    if unsupported:
+        warnings.warn(
+            f"{settings.where}: {', '.join(unsupported)} not supported by generate_text; the "
+            "tokens can differ from those of transformers",
+            stacklevel=3,
+        )
+    return options
+
+
+def _max_len(config: Any, settings: Settings, width: int) -> int:
+    """Return the number of new tokens that `max_new_tokens` or `max_length` allows, or 20."""
+    if "max_new_tokens" in settings:
+        return int(settings["max_new_tokens"])
+    if "max_length" not in settings:
+        left = math.inf if config.positions.kind in UNLIMITED else config.max_len - width
+        return int(min(20, left)) if left > 0 else 20
+    if (length := int(settings["max_length"])) <= width:
+        raise ValueError(
+            f"{settings.where}: max_length must be above the {width} tokens of the prompt, got "
+            f"{length}. Give max_len."
+        )
+    return length - width
+
+
+def _drop_other_searches(
+    defaults: dict[str, Any], arguments: Mapping[str, Any], streams: bool
+) -> list[str]:
+    """Remove the defaults that do not fit the chosen search, and return those that matter."""
+    options = {**defaults, **arguments}
+    beams, samples = options.get("num_beams", 1) > 1, options.get("do_sample", False)
+    lost = ""  # of a beam search that draws tokens, or that streams
+    if beams and (streams or samples):
+        lost = "num_beams" if streams or "do_sample" in arguments else "do_sample"
+    dropped = ["num_beams"] if streams else [lost]
+    dropped += [] if samples and lost != "do_sample" else ["temperature", "top_k", "top_p", "min_p"]
+    dropped += [] if beams and lost != "num_beams" else ["length_penalty", "early_stopping"]
+    return [name for name in dropped if defaults.pop(name, None) is not None and name == lost]
+
+
+def _unsupported(settings: Settings, options: Mapping[str, Any]) -> list[str]:
+    """Return the names of unsupported settings that would change tokens of these options."""
+    tables = [UNSUPPORTED]
+    if options.get("num_beams", 1) > 1:
+        tables.append(UNSUPPORTED_IN_BEAM_SEARCH)
+    else:
+        samples = options.get("do_sample", False)
+        tables.append(UNSUPPORTED_IN_SAMPLING if samples else UNSUPPORTED_IN_GREEDY_SEARCH)
+    return [
+        name
+        for table in tables
+        for name, harmless in table.items()
+        if settings.get(name) not in (None, [], {}, *harmless)
+    ]

@@ -1,4 +1,4 @@
-"""A trained translator: model, vocabularies and tokenizers, in a run directory and in use."""
+"""Translators: a model with its vocabularies and tokenizers, and its files in a run directory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from minigrad.io import read_json, write_json
 from minigrad.io.json import Settings, checksum
 from minigrad.optim.settings import checked_count
 
-from ..models.model_types import model_to_dict
 from ..models.transformer import Transformer
-from ..models.weights import load_model
+from ..models.weights import load_model, model_to_dict
 from ..text import BOS, EOS, PAD, SPECIALS, UNK, Tokenizer, Vocabulary, padded, tokenizer_named
 from ..text.tokenize import library_errors
 from .beam import beam_search, check_beam
+from .decoding import Hypothesis
 from .inference import for_inference
 from .search import attention_maps, greedy_search
 
@@ -29,7 +29,23 @@ _EXPECTED = "a run directory has config.json, vocab.json and weights"
 
 @dataclass
 class Translation:
-    """A source sentence, its tokens, the tokens of its translation, and the text that they make."""
+    """A translated sentence.
+
+    Parameters
+    ----------
+    source : str
+        The sentence.
+    source_tokens : list of str
+        Its tokens.
+    tokens : list of str
+        Tokens of the translation, without EOS.
+    text : str
+        The translation.
+    score : float
+        Score of the search, as in `Hypothesis`.
+    ids : list of int
+        Ids of the generated tokens, with EOS.
+    """
 
     source: str
     source_tokens: list[str]
@@ -40,11 +56,18 @@ class Translation:
 
 
 class Translator:
-    """Translates text with a Transformer.
+    """A Transformer with vocabularies and tokenizers, which translates text.
 
-    With `source_eos`, EOS closes a source as it does a target. `save` and `load` keep
-    everything but the weights in `config.json` and `vocab.json` of a run directory; the weights are
-    those that a `Trainer` leaves there.
+    Parameters
+    ----------
+    model : Transformer
+        Model of the translations.
+    source_vocab, target_vocab : Vocabulary
+        Of the sizes in the configuration of the model.
+    source_tokenizer, target_tokenizer : Tokenizer
+        Tokenizers of the two languages.
+    source_eos : bool
+        Whether EOS ends each source.
     """
 
     def __init__(
@@ -57,79 +80,90 @@ class Translator:
         source_eos: bool = False,
     ) -> None:
         if not isinstance(model, Transformer):
-            raise ValueError(f"Translator: expected a Transformer, got a {type(model).__name__}")
+            raise ValueError(f"model must be a Transformer, got a {type(model).__name__}")
         config = model.config
         for side, vocab in (("source", source_vocab), ("target", target_vocab)):
             if len(vocab) != (size := getattr(config, f"{side}_vocab_size")):
                 raise ValueError(
-                    f"the {side} vocabulary has {len(vocab)} tokens, but the model was made for "
-                    f"{size}"
+                    f"{side}_vocab must have as many tokens as the model ({size}), got {len(vocab)}"
                 )
-        if (config.pad_id, config.bos_id) != (PAD, BOS) or EOS not in config.end_ids:
-            own = f"pad_id={PAD}, bos_id={BOS} and eos_id={EOS}, the vocabularies' own"
+        ids = (config.pad_id, config.bos_id, config.eos_id)
+        if ids[:2] != (PAD, BOS) or EOS not in config.end_ids:
             raise ValueError(
-                f"Translator: expected {own}, got {config.pad_id}, {config.bos_id} and "
-                f"{config.eos_id}"
+                f"pad_id, bos_id and eos_id of the model must be those of the vocabularies "
+                f"({PAD}, {BOS} and {EOS}), got {ids[0]}, {ids[1]} and {ids[2]}"
             )
         self.model = model
         self.source_vocab, self.target_vocab = source_vocab, target_vocab
         self.source_tokenizer, self.target_tokenizer = source_tokenizer, target_tokenizer
         self.source_eos = source_eos
 
-    def save(self, run_dir: str | Path, **settings: Any) -> None:
-        """Write `vocab.json`, and `config.json` with any further settings, and checksums of all but
-        the model's.
+    def _vocabularies(self) -> dict[str, list[str]]:
+        return {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
 
-        The settings of the model stand beside the weights once more; `load` holds both against each
-        other.
+    def save(self, run_dir: str | Path, **settings: Any) -> None:
+        """Write `config.json` and `vocab.json`: everything but the weights, which `Trainer` writes.
+
+        Parameters
+        ----------
+        run_dir : str or Path
+            An existing directory.
+        **settings
+            Further entries of `config.json`, plain data.
         """
         tokenizers = {
             "source": self.source_tokenizer.to_dict(),
             "target": self.target_tokenizer.to_dict(),
         }
-        parts = {"tokenizers": tokenizers, "source_eos": self.source_eos}
-        vocabs = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
-        checksums = {
-            name: checksum(data)
-            for name, data in ({**parts, **settings, "vocab.json": vocabs}).items()
-        }
-        data = {"model": model_to_dict(self.model), **parts, **settings, "checksums": checksums}
+        data = {"tokenizers": tokenizers, "source_eos": self.source_eos, **settings}
+        vocabs = self._vocabularies()
+        checked = {**data, "vocab.json": vocabs}
+        data["checksums"] = {name: checksum(content) for name, content in checked.items()}
         write_json(Path(run_dir) / "vocab.json", vocabs)
-        write_json(
-            Path(run_dir) / "config.json", data
-        )  # the last: a directory that has it is whole
+        # The file without which nobody reads a run comes last.
+        write_json(Path(run_dir) / "config.json", {"model": model_to_dict(self.model), **data})
 
     def has_vocabularies_of(self, run_dir: str | Path) -> bool:
-        """Whether these are the vocabularies that `save` wrote there."""
-        own = {"source": self.source_vocab.tokens, "target": self.target_vocab.tokens}
-        found = read_json(Path(run_dir) / "vocab.json", _EXPECTED)
-        return {side: _vocabulary(found, side).tokens for side in own} == own
+        """Return whether `vocab.json` of a run directory contains these vocabularies.
+
+        Parameters
+        ----------
+        run_dir : str or Path
+            A run directory.
+
+        Returns
+        -------
+        bool
+            True if all tokens are equal.
+        """
+        vocabs = read_json(Path(run_dir) / "vocab.json", _EXPECTED)
+        vocabularies = self._vocabularies()
+        return {side: _vocabulary(vocabs, side).tokens for side in vocabularies} == vocabularies
 
     @classmethod
     def load(
         cls, run_dir: str | Path, weights: str | None = "best.safetensors", inference: bool = True
     ) -> Translator:
-        """The translator of a run directory, in evaluation mode; `weights=None` leaves its model
-        untrained.
+        """Return the translator of a run directory, in evaluation mode.
 
-        Its model is a copy made by `for_inference`; `inference=False` gives one that can be trained
-        on.
+        Parameters
+        ----------
+        run_dir : str or Path
+            A directory with `config.json`, `vocab.json` and weights.
+        weights : str, optional
+            File of the weights in `run_dir`. None: untrained weights.
+        inference : bool
+            Whether the model is a copy made by `for_inference`, which cannot be trained.
         """
         run_dir = Path(run_dir)
-        data, vocabs = (
-            read_json(run_dir / name, _EXPECTED) for name in ("config.json", "vocab.json")
-        )
+        data = read_json(run_dir / "config.json", _EXPECTED)
+        vocabs = read_json(run_dir / "vocab.json", _EXPECTED)
         tokenizers = data.object("tokenizers")
-        split_source, split_target = (
-            _tokenizer(tokenizers.object(side)) for side in ("source", "target")
-        )
-        source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in ("source", "target"))
+        source_vocab, target_vocab = (_vocabulary(vocabs, side) for side in _SIDES)
+        split_source, split_target = (_tokenizer(tokenizers.object(side)) for side in _SIDES)
         source_eos = data.flag("source_eos", False)
-        model = load_model(
-            data.get("model"),
-            f"{data.where}: model",
-            None if weights is None else run_dir / weights,
-        )
+        path = None if weights is None else run_dir / weights
+        model = load_model(data.get("model"), f"{data.where}: model", path)
         try:
             translator = cls(
                 model, source_vocab, target_vocab, split_source, split_target, source_eos
@@ -141,18 +175,31 @@ class Translator:
         return translator
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
-        """Texts as padded source ids (N, L), and as tokens."""
+        """Return the ids and tokens of texts.
+
+        Parameters
+        ----------
+        texts : list of str
+            Sentences to translate.
+
+        Returns
+        -------
+        ids : array of int, shape (N, L)
+            Padded source ids.
+        tokens : list of list of str
+            Tokens of each text.
+        """
         tokens = [self.source_tokenizer(text) for text in texts]
         limit = self.model.config.max_len - self.source_eos
-        for text, found in zip(texts, tokens):
-            if not found:
-                raise ValueError(f"nothing to translate: {text!r} has no tokens")
-            if len(found) > limit:
-                longer = f"a sentence of {len(found)} tokens is longer than the {limit} that the model takes"
-                raise ValueError(f"{longer}: {text[:60]!r}...")
-        return padded(
-            [self.source_vocab.encode(found, eos=self.source_eos) for found in tokens]
-        ), tokens
+        for text, words in zip(texts, tokens):
+            if not words:
+                raise ValueError(f"texts must have at least one token each, got {text!r:.60}")
+            if len(words) > limit:
+                raise ValueError(
+                    f"texts must have at most {limit} tokens each, got {len(words)} in {text!r:.60}"
+                )
+        ids = [self.source_vocab.encode(words, eos=self.source_eos) for words in tokens]
+        return padded(ids), tokens
 
     def translate(
         self,
@@ -163,50 +210,110 @@ class Translator:
         batch_size: int = 64,
         done: Callable[[int], Any] | None = None,
     ) -> list[Translation]:
-        """The translations of texts: greedily, or with a beam.
+        """Return the translations of texts, in the same order.
 
-        `max_len` bounds the tokens of a translation: twice those of the longest source in its batch
-        plus 10, unless given. `done` is called after each batch, with the number of sentences that
-        are translated.
+        Parameters
+        ----------
+        texts : list of str
+            Sentences to translate.
+        beam_size : int
+            Number of hypotheses of a beam search; 1 for greedy search.
+        length_penalty : float
+            As in `beam_search`.
+        max_len : int, optional
+            Largest number of tokens of a translation; by default twice that of the longest source
+            in its batch, plus 10.
+        batch_size : int
+            Number of sentences that are translated at once.
+        done : callable, optional
+            Called after each batch with the number of sentences that are translated.
+
+        Returns
+        -------
+        list of Translation
+            One for each text.
         """
         check_beam(beam_size, length_penalty)
         checked_count("translate", "batch_size", batch_size)
         if isinstance(texts, str):
-            raise TypeError(f"translate: expected a list of texts, got one: {texts[:60]!r}")
-        result: list[Translation | None] = [None] * len(texts)
-        ids, tokens = self.encode(texts) if texts else (np.empty((0, 0)), [])
-        order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # like lengths together
+            raise TypeError(
+                f"texts must be a list of strings, got {texts[:60]!r}; put it in a list"
+            )
+        if not texts:
+            return []
+        ids, tokens = self.encode(texts)
+        order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # similar lengths together
+        translations: dict[int, Translation] = {}
         for start in range(0, len(order), batch_size):
-            part = order[start : start + batch_size]
-            width = max(len(tokens[i]) for i in part) + self.source_eos
+            rows = order[start : start + batch_size]
+            width = len(tokens[rows[-1]]) + self.source_eos
             limit = min(2 * width + 10 if max_len is None else max_len, self.model.config.max_len)
-            source = ids[part, :width]
-            if beam_size == 1:
-                best = greedy_search(self.model, source, max_len=limit)
-            else:
-                beam = {"beam_size": beam_size, "length_penalty": length_penalty}
-                best = [h for h, *_ in beam_search(self.model, source, max_len=limit, **beam)]  # type: ignore[arg-type]
-            for i, h in zip(part, best):
-                words = self.target_vocab.decode(h.tokens)
+            for i, best in zip(
+                rows, self._search(ids[rows, :width], beam_size, length_penalty, limit)
+            ):
+                words = self.target_vocab.decode(best.tokens)
                 text = self.target_tokenizer.join(words)
-                result[i] = Translation(texts[i], tokens[i], words, text, h.score, h.tokens)
+                translations[i] = Translation(
+                    texts[i], tokens[i], words, text, best.score, best.tokens
+                )
             if done is not None:
-                done(start + len(part))
-        return [translation for translation in result if translation is not None]
+                done(start + len(rows))
+        return [translations[i] for i in range(len(texts))]
+
+    def _search(
+        self, source: np.ndarray, beam_size: int, length_penalty: float, max_len: int
+    ) -> list[Hypothesis]:
+        if beam_size == 1:
+            return greedy_search(self.model, source, max_len=max_len)
+        beams = beam_search(
+            self.model,
+            source,
+            max_len=max_len,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+        )
+        return [best for best, *_ in beams]
 
     def unknown(self, translation: Translation) -> list[str]:
-        """The source tokens that the vocabulary does not have."""
-        found = zip(translation.source_tokens, self.source_vocab.encode(translation.source_tokens))
-        return [token for token, i in found if i == UNK]
+        """Return the source tokens that are not in the vocabulary.
+
+        Parameters
+        ----------
+        translation : Translation
+            A result of `translate`.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the sentence.
+        """
+        tokens = translation.source_tokens
+        return [token for token, i in zip(tokens, self.source_vocab.encode(tokens)) if i == UNK]
 
     def attention(
         self, translation: Translation
     ) -> tuple[dict[str, list[np.ndarray]], list[str], list[str]]:
-        """What each head attended to (see `attention_maps`), and the tokens of source and target."""
+        """Return the attention weights of a translation.
+
+        Parameters
+        ----------
+        translation : Translation
+            A result of `translate`.
+
+        Returns
+        -------
+        maps : dict of list of array
+            Weights as in `attention_maps`.
+        source, target : list of str
+            Tokens of both sides.
+        """
         source = self.source_vocab.encode(translation.source_tokens, eos=self.source_eos)
         maps = attention_maps(self.model, source, translation.ids)
         source_tokens = translation.source_tokens + [SPECIALS[EOS]] * self.source_eos
         return maps, source_tokens, [self.target_vocab.tokens[i] for i in translation.ids]
+
+
+_SIDES = ("source", "target")
 
 
 def _tokenizer(settings: Settings) -> Tokenizer:

@@ -1,6 +1,6 @@
-"""A page to explore attention in: one HTML file that needs no network and no server.
+"""Attention explorer: one HTML file that needs no network and no server.
 
-`explorer.html`, beside this file, is the page without data. Here the data are checked and put in.
+`explorer.html` is the page without data, and `explorer.zh.json` has its phrases in Chinese.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ __all__ = ["ExplorerPage", "attention_page", "explore"]
 
 
 class ExplorerPage(str):
-    """The HTML of a page; a notebook shows it where it stands."""
+    """HTML of a page. A notebook shows it."""
 
     def _repr_html_(self) -> str:
         inside = html.escape(self, quote=True)
-        return f'<iframe srcdoc="{inside}" title="Attention" style="width: 100%; height: 640px; border: 0"></iframe>'
+        return (
+            f'<iframe srcdoc="{inside}" title="Attention" '
+            'style="width: 100%; height: 640px; border: 0"></iframe>'
+        )
 
 
 def attention_page(
@@ -45,61 +48,88 @@ def attention_page(
     vectors: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
     steps: Sequence[Mapping[str, Any]] = (),
     beams: Sequence[tuple[str, float]] = (),
+    language: str = "en",
 ) -> ExplorerPage:
-    """The HTML of the page, which is written to `path` too where one is given.
+    """Return a page that shows attention weights.
 
-    `maps` has a list of weights (h, L_q, L_kv) by layer under each name, and `source` and `target`
-    are tokens, as `Translator.attention` returns them. The names stand for tokens of queries and
-    keys:
+    It opens with the layer and head whose keys depend most on the query. `explore` makes all of the
+    arguments from a model.
 
-    - "decoder": the target, and what its steps had seen, `<bos>` and the target without its last token;
-    - "cross": the target, and the source;
-    - "encoder", and any other name: the source, and the source (called the sequence, where there is no target).
+    Parameters
+    ----------
+    maps : mapping of str to sequence of arrays, shape (h, L_q, L_kv)
+        For each name the weights of each layer, from 0 to 1, as `Translator.attention` returns
+        them. Queries and keys are:
 
-    What is empty is left out. A weight w is kept as one byte, 255 √w, so to within √w / 255.
+        - "decoder": the target; `<bos>` and the target without its last token.
+        - "cross": the target; the source.
+        - "encoder" and any other name: the source; the source.
 
-    More to look at, where it is given: `vectors`, for each name and layer the queries (h, L_q, d_k)
-    and keys (h, L_kv, d_k) that the scores are the products of, and, if they have them, a scale
-    other than 1 / √d_k and a bias (h, L_q, L_kv) that is added; `steps`, for each token that was
-    chosen a dictionary of the token, "said", and "likeliest", pairs of tokens and probabilities;
-    `beams`, other results and their logarithms of probability. `explore` makes all of it from a
-    model.
+        Names without layers or tokens are left out. A weight w is stored to within √w / 255.
+    source : sequence of str
+        Tokens of the source, or of the only sequence.
+    target : sequence of str
+        Tokens of the target.
+    path : str or Path, optional
+        File that the page is written to.
+    title : str
+        Heading of the page.
+    vectors : mapping of str to sequence of tuples, optional
+        For each name and layer the queries (h, L_q, d_k) and keys (h, L_kv, d_k), and optionally
+        the scale (1 / √d_k by default) and the bias (h, L_q, L_kv) of the scores.
+    steps : sequence of dict
+        For each generated token the token, "said", and "likeliest": pairs of tokens and
+        probabilities.
+    beams : sequence of (str, float)
+        Results of a beam search, best first, and the scores that rank them.
+    language : {"en", "zh"}
+        Language of the page, English or Chinese.
+
+    Returns
+    -------
+    ExplorerPage
+        A string, which a notebook shows.
     """
+    if language not in ("en", "zh"):
+        raise ValueError(f"attention_page: language must be 'en' or 'zh', got {language!r}")
     seen = [SPECIALS[BOS], *target[:-1]]
     sides = {
         "decoder": ("target", target, "target so far", seen),
         "cross": ("target", target, "source", source),
     }
-    own = "source" if target else "sequence"
-    data = [
-        _map_data(name, layers, *sides.get(name, (own, source, own, source)))
-        | _vector_data(name, (vectors or {}).get(name, ()), layers)
-        for name, layers in maps.items()
-        if len(layers) and np.size(layers[0])
-    ]
+    label = "source" if target else "sequence"
+    data = []
+    for name, layers in maps.items():
+        if len(layers) and np.size(layers[0]):
+            side = sides.get(name, (label, source, label, source))
+            data.append(_map_data(name, layers, *side))
+            if vectors and vectors.get(name):
+                data[-1] |= _vector_data(name, vectors[name], layers)
     if not data:
-        raise ValueError("attention_page: expected the weights of at least one layer")
-    # Without any "<", nothing in a token or a title can end the <script> that holds the data.
-    said = [
-        {"said": str(s["said"]), "likeliest": [(str(t), float(p)) for t, p in s["likeliest"]]}
-        for s in steps
-    ]
-    whole = {
+        raise ValueError("attention_page: maps must contain at least one layer, got none")
+    contents = {
         "title": title,
+        "language": language,
         "maps": data,
-        "steps": said,
-        "beams": [(str(t), float(p)) for t, p in beams],
+        "steps": [
+            {"said": str(s["said"]), "likeliest": [(str(t), float(p)) for t, p in s["likeliest"]]}
+            for s in steps
+        ],
+        "beams": [(str(text), float(score)) for text, score in beams],
     }
-    text = json.dumps(whole, allow_nan=False).replace("<", "\\u003c")
-    page = (
-        resources.files(__package__)
-        .joinpath("explorer.html")
-        .read_text(encoding="utf-8")
-        .replace("@data@", text)
-    )
+    if language != "en":
+        contents["words"] = json.loads(_read(f"explorer.{language}.json"))
+    # Without any "<", nothing in a token or a title can end the <script> that holds the data.
+    text = json.dumps(contents, allow_nan=False).replace("<", "\\u003c")
+    page = _read("explorer.html").replace("@data@", text)
     if path is not None:
         write_atomically(path, lambda part: part.write_text(page, encoding="utf-8"))
     return ExplorerPage(page)
+
+
+def _read(name: str) -> str:
+    """Return a file beside this one."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _map_data(
@@ -110,64 +140,53 @@ def _map_data(
     key_label: str,
     keys: Sequence[str],
 ) -> dict[str, Any]:
-    """What the page shows of the layers of one name."""
+    """Return the tokens and weights of the layers of one name."""
     shape = (*np.shape(layers[0])[:1], len(queries), len(keys))
     encoded = []
     for i, layer in enumerate(layers, 1):
-        weights = np.asarray(layer)
+        weights, where = np.asarray(layer), f"in layer {i} of {name!r}"
         if weights.shape != shape:
-            wanted = f"weights (heads, {query_label}, {key_label}) of shape {shape} in layer {i} of {name!r}"
-            raise ValueError(f"attention_page: expected {wanted}, got {weights.shape}")
-        if not (
-            (weights >= 0) & (weights < 1.001)
-        ).all():  # neither is NaN; sums of float16 can pass 1 a little
             raise ValueError(
-                f"attention_page: expected weights from 0 to 1 in layer {i} of {name!r}"
+                f"attention_page: weights (heads, {query_label}, {key_label}) must have shape "
+                f"{shape} {where}, got {weights.shape}"
             )
-        shades = np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8)
-        encoded.append(_encoded(shades))
+        if not ((weights >= 0) & (weights < 1.001)).all():  # sums of float16 can pass 1 a little
+            raise ValueError(f"attention_page: weights must be from 0 to 1 {where}")
+        encoded.append(_encoded(np.rint(255 * np.sqrt(np.minimum(weights, 1))).astype(np.uint8)))
     return {
-        "name": name, "heads": shape[0], "layers": encoded,
+        "name": name,
+        "heads": shape[0],
+        "layers": encoded,
         "queries": {"label": query_label, "tokens": [str(t) for t in queries]},
         "keys": {"label": key_label, "tokens": [str(t) for t in keys]},
-    }  # fmt: skip
+    }
 
 
 def _vector_data(
     name: str, vectors: Sequence[tuple[Any, ...]], layers: Sequence[Any]
 ) -> dict[str, Any]:
-    """Queries, keys and biases of each layer, as float32 in base64, and its scale; nothing where
-    there are none.
-    """
-    if not vectors:
-        return {}
-    found = []
-    for i, (layer, (queries, keys, scale, bias)) in enumerate(
-        zip(layers, ((*v, None, None)[:4] for v in vectors)), 1
-    ):
+    """Return queries, keys and biases of each layer as float32 in base64, and its scale."""
+    entries = []
+    for i, (layer, (queries, keys, *rest)) in enumerate(zip(layers, vectors), 1):
         q, k = (np.ascontiguousarray(part, "<f4") for part in (queries, keys))
+        scale, bias = (*rest, None, None)[:2]
         h, rows, columns = np.shape(layer)
         if q.shape[:2] != (h, rows) or k.shape != (h, columns, q.shape[-1]):
-            sizes = f"queries {(h, rows, 'd_k')} and keys {(h, columns, 'd_k')}"
-            where = f"in layer {i} of the vectors of {name!r}"
             raise ValueError(
-                f"attention_page: expected {sizes} {where}, got {q.shape} and {k.shape}"
+                f"attention_page: vectors of {name!r} must be queries {(h, rows, 'd_k')} and keys "
+                f"{(h, columns, 'd_k')} in layer {i}, got {q.shape} and {k.shape}"
             )
         entry: dict[str, Any] = {"q": _encoded(q), "k": _encoded(k)}
         if scale is not None and not np.isclose(scale, q.shape[-1] ** -0.5):
             entry["scale"] = float(scale)
         if bias is not None:
             entry["bias"] = _encoded(np.broadcast_to(bias, (h, rows, columns)).astype("<f4"))
-        found.append(entry)
-    return {"vectors": found, "size": int(q.shape[-1])}
+        entries.append(entry)
+    return {"vectors": entries, "size": int(q.shape[-1])}
 
 
 def _encoded(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
-
-
-# -- from a model
-# --------------------------------------------------------------------------------------
 
 
 def explore(
@@ -181,53 +200,82 @@ def explore(
     *,
     vocabulary: Sequence[str] | None = None,
     beams: Sequence[tuple[str, float]] = (),
+    language: str = "en",
 ) -> ExplorerPage:
-    """The page of any model, for one sequence: ids (L,) and their tokens; for a Transformer also
-    the target's.
+    """Return a page that shows the attention of a model in one sequence, or in a pair.
 
-    The target's ids (L_t,) are without BOS, as `attention_maps` takes them. A language model and an
-    encoder have one map, of their own sequence. Where the logits of a vocabulary come out and
-    `vocabulary` names its tokens, the five likeliest of each step are shown.
+    Parameters
+    ----------
+    model : Module
+        A language model, an encoder, or a Transformer with a source and a target.
+    ids : array of int, shape (L,)
+        The sequence, or a Transformer's source.
+    tokens : sequence of str
+        Tokens of `ids`.
+    target : array of int, shape (L_t,), optional
+        Ids of a Transformer's target, without BOS.
+    target_tokens : sequence of str
+        Tokens of `target`.
+    path : str or Path, optional
+        File that the page is written to.
+    title : str
+        Heading of the page.
+    vocabulary : sequence of str, optional
+        Tokens by id. The page then shows the five most probable tokens of each step, if the model
+        returns logits.
+    beams : sequence of (str, float)
+        Results of a beam search, best first, and the scores that rank them.
+    language : {"en", "zh"}
+        Language of the page, English or Chinese.
+
+    Returns
+    -------
+    ExplorerPage
+        A string, which a notebook shows.
     """
     ids = np.asarray(ids).reshape(1, -1)
-    seen: list[Any] = [ids]
+    inputs: list[Any] = [ids]
     if target is not None:
         after = np.asarray(target).reshape(1, -1)
-        seen.append(np.concatenate([[[model.config.bos_id]], after[:, :-1]], 1))  # type: ignore[attr-defined]
+        bos = model.config.bos_id  # type: ignore[attr-defined]
+        inputs.append(np.concatenate([[[bos]], after[:, :-1]], 1))
     with (
         evaluating(),
         no_grad(),
         record_attention(model) as weights,
         recording(model, _vectors) as pairs,
     ):
-        logits = unwrap(model(*seen))
+        logits = unwrap(model(*inputs))
     maps: dict[str, list[np.ndarray]] = {}
     vectors: dict[str, list[tuple[Any, ...]]] = {}
-    for name, found in weights.items():
+    for name, layer in weights.items():
         kind = "self" if target is None else kind_of(name)
-        maps.setdefault(kind, []).extend(w[0] for w in found)
+        maps.setdefault(kind, []).extend(w[0] for w in layer)
         vectors.setdefault(kind, []).extend(pairs[name])
-    said = list(target_tokens) if target is not None else list(tokens[1:])
+    said = list(tokens[1:] if target is None else target_tokens)
     steps = _steps(logits, said, vocabulary) if vocabulary is not None and logits.ndim == 3 else []
     return attention_page(
-        maps, tokens, target_tokens, path, title, vectors=vectors, steps=steps, beams=beams
+        maps,
+        tokens,
+        target_tokens,
+        path,
+        title,
+        vectors=vectors,
+        steps=steps,
+        beams=beams,
+        language=language,
     )
 
 
 def _steps(
     logits: np.ndarray, said: Sequence[str], vocabulary: Sequence[str], count: int = 5
 ) -> list[dict[str, Any]]:
-    """The likeliest tokens at each step, of logits (1, L, vocabulary)."""
-    found = []
-    for row, token in zip(logits[0], said):
-        p = softmax(row).data
-        found.append(
-            {
-                "said": token,
-                "likeliest": [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]],
-            }
-        )
-    return found
+    """Return the most probable tokens of each step, from logits (1, L, vocabulary)."""
+    steps = []
+    for token, p in zip(said, softmax(logits[0]).data):
+        best = [(vocabulary[i], float(p[i])) for i in np.argsort(-p)[:count]]
+        steps.append({"said": token, "likeliest": best})
+    return steps
 
 
 def _vectors(q: Any, k: Any, mask: Any, bias: Any, scale: float) -> tuple[Any, ...]:

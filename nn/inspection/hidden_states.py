@@ -1,9 +1,10 @@
-"""Looking inside a model: its hidden states, and what a prediction owes to each token."""
+"""Hidden states of a model, and attributions of its predictions to tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,33 +24,60 @@ __all__ = ["attribute", "record_hidden"]
 
 @contextmanager
 def record_hidden(model: Module) -> Iterator[dict[str, list[np.ndarray]]]:
-    """Within this block, the embeddings and every layer of `model` add their results to a list, by
-    their names.
+    """Return a context that records the results of the embeddings and layers of a model.
 
-    Each entry is (N, L, d_model), one for each call.
+    Parameters
+    ----------
+    model : Module
+        A model of `nn`, or a module that contains its layers.
+
+    Yields
+    ------
+    dict of str to list of ndarray, shape (N, L, d_model)
+        For each module by name, an array for each call.
     """
     kinds = (InputEmbedding, PatchEmbedding, TransformerEncoderLayer, TransformerDecoderLayer)
-    found = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
-    recorded: dict[str, list[np.ndarray]] = {name: [] for name in found}
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, kinds)}
+    recorded: dict[str, list[np.ndarray]] = {name: [] for name in modules}
     with ExitStack() as stack:
-        for name, module in found.items():
-            handle = module.register_forward_hook(
-                lambda _, __, y, states=recorded[name]: states.append(unwrap(y))  # type: ignore[misc]
-            )
-            stack.callback(handle.remove)
+        for name, module in modules.items():
+            see = partial(_append, recorded[name])
+            stack.callback(module.register_forward_hook(see).remove)
         yield recorded
+
+
+def _append(states: list[np.ndarray], module: Module, inputs: Any, result: Any) -> None:
+    states.append(unwrap(result))
 
 
 def attribute(
     model: Model, ids: Any, goal: int | None = None, *, target: Any = None, padding_mask: Any = None
 ) -> Any:
-    """Gradient × input: how much each token adds to the logit of `goal`, to first order; (L,) from
-    ids (L,).
+    """Return how much each token adds to a logit, to first order: gradient × input.
 
-    The logit is that of a class of a classifier, or of the next token after `ids` (for a model with
-    source and target, after `target`, and then the result is a pair: of the source's tokens and of
-    the target's). `goal` None is the likeliest. Simonyan et al. (2013), arXiv:1312.6034; Denil et
-    al. (2014), arXiv:1412.6815.
+    For a classifier, the logit of a class; for other models, of the token after the sequence.
+
+    Parameters
+    ----------
+    model : Model
+        In evaluation mode while it computes.
+    ids : array of int, shape (L,)
+        The sequence, or a Transformer's source.
+    goal : int, optional
+        Class or token; the most probable one by default.
+    target : array of int, shape (L_t,), optional
+        A Transformer's target.
+    padding_mask : array of bool, shape (L,), optional
+        True = a real token.
+
+    Returns
+    -------
+    ndarray, shape (L,)
+        With a target, a pair for the tokens of source (L,) and target (L_t,).
+
+    References
+    ----------
+    Simonyan et al. (2013), arXiv:1312.6034. Denil et al. (2014), arXiv:1412.6815.
     """
     inputs: list[Tensor] = []
 
@@ -65,7 +93,8 @@ def attribute(
         or (target is None) == isinstance(model, Transformer)
     ):
         raise ValueError(
-            "attribute: expected one sequence of ids, and a target where the model has one"
+            "attribute: ids must be one sequence, and target another for a model with a source; "
+            f"got shapes {[row.shape for row in rows]}"
         )
     with ExitStack() as stack:
         for table in tables:
@@ -75,6 +104,6 @@ def attribute(
         logits = model(*rows, None if padding_mask is None else np.atleast_2d(padding_mask))[0]
         logits = logits[-1] if logits.ndim == 2 else logits
         chosen = int(np.argmax(logits.data)) if goal is None else goal
-        found = gradients(logits[chosen], inputs)
-    attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(found, inputs)]
+        grads = gradients(logits[chosen], inputs)
+    attributions = [(unwrap(g) * x.data).sum(-1)[0] for g, x in zip(grads, inputs)]
     return attributions[0] if target is None else tuple(attributions)

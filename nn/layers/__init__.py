@@ -1,4 +1,4 @@
-"""Layers, and what they are made of: modules, parameters, masks, caches."""
+"""Layers, modules, parameters, masks and caches."""
 
 from . import init as init
 from .attention import *

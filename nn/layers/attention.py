@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.optim.settings import checked_count
 
 from .cache import AttentionCache, KeysAndValues
 from .linear import Linear
@@ -22,19 +24,46 @@ __all__ = ["MultiHeadAttention", "MultiHeadCrossAttention", "MultiHeadSelfAttent
 
 
 class MultiHeadAttention(Module):
-    """Attention in `num_heads` heads, each with projections of its own.
+    """Multi-head attention.
 
-    Query, key and value are projected; each head attends with its slice of the projections; the
-    heads side by side are projected once more. The sizes of query, key and value are d_model, and
-    that of a head is d_model / num_heads, unless given. `dropout` leaves out attention weights in
-    training.
+    Query, key and value are projected, each head attends with its part of the projections, and the
+    results of all heads are projected once more.
 
-    `bias` is one bool, or one for each of "q", "k", "v" and "out". With `num_kv_heads`, so many
-    heads of keys and values are each shared by a group of queries (Ainslie et al. 2023,
-    arXiv:2305.13245). `rotary` turns queries and keys by their positions. `qk_norm` is the eps of
-    an RMS norm of each head's queries and keys, before that. With a `window`, a causal query sees
-    so many keys, itself included. `position_bias(L_q, L_kv)` is added to the scores of the heads
-    (h, L_q, L_kv). `scale` replaces 1 / √head_dim.
+    Parameters
+    ----------
+    d_model : int
+        Size of the output, and of query, key and value by default.
+    num_heads : int
+        Number of heads.
+    num_kv_heads : int, optional
+        Number of heads of keys and values, a divisor of `num_heads`, which is the default. Groups
+        of queries share them (Ainslie et al. 2023, arXiv:2305.13245).
+    head_dim : int, optional
+        Size of a head; d_model / num_heads by default.
+    query_size, key_size, value_size : int, optional
+        Sizes of query, key and value; d_model by default.
+    dropout : float, default 0
+        Probability of dropping an attention weight in training.
+    bias : bool or mapping of str to bool, default True
+        Add a bias in the linear layers, or in each of "q", "k", "v" and "out".
+    scale : float, optional
+        Factor of the scores; 1 / sqrt(head_dim) by default.
+    rotary : RotaryPositions, optional
+        Rotates queries and keys by their positions.
+    qk_norm : float, optional
+        eps of an RMS norm of the queries and keys of each head, before they are rotated. No norm
+        by default.
+    window : int, optional
+        Limit causal attention to the last `window` positions, including the current one.
+    position_bias : callable, optional
+        `position_bias(L_q, L_kv)` returns a bias of the scores, broadcastable to (N, h, L_q, L_kv).
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
+
+    References
+    ----------
+    Vaswani et al. (2017), "Attention is all you need", section 3.2.2.
     """
 
     def __init__(
@@ -58,29 +87,21 @@ class MultiHeadAttention(Module):
         generator: np.random.Generator | None = None,
     ) -> None:
         check_heads(d_model, num_heads, num_kv_heads, head_dim)
-        if window is not None and window < 1:
-            raise ValueError(f"window: expected at least 1, got {window}")
-        self.d_model, self.num_heads, self.num_kv_heads = (
-            d_model,
-            num_heads,
-            num_kv_heads or num_heads,
-        )
+        if window is not None:
+            checked_count("MultiHeadAttention", "window", window)
+        self.d_model, self.num_heads = d_model, num_heads
+        self.num_kv_heads = num_kv_heads or num_heads
         self.d_k = d_model // num_heads if head_dim is None else head_dim
         self.dropout, self.generator = dropout, generator
         self.scale = self.d_k**-0.5 if scale is None else scale
         self.rotary, self.window, self.position_bias = rotary, window, position_bias
         has_bias = dict.fromkeys(("q", "k", "v", "out"), bias) if isinstance(bias, bool) else bias
-        wide, narrow = self.num_heads * self.d_k, self.num_kv_heads * self.d_k
-        self.q_proj = Linear(
-            query_size or d_model, wide, has_bias["q"], dtype=dtype, generator=generator
-        )
-        self.k_proj = Linear(
-            key_size or d_model, narrow, has_bias["k"], dtype=dtype, generator=generator
-        )
-        self.v_proj = Linear(
-            value_size or d_model, narrow, has_bias["v"], dtype=dtype, generator=generator
-        )
-        self.out_proj = Linear(wide, d_model, has_bias["out"], dtype=dtype, generator=generator)
+        linear = partial(Linear, dtype=dtype, generator=generator)
+        q_width, kv_width = self.num_heads * self.d_k, self.num_kv_heads * self.d_k
+        self.q_proj = linear(query_size or d_model, q_width, has_bias["q"])
+        self.k_proj = linear(key_size or d_model, kv_width, has_bias["k"])
+        self.v_proj = linear(value_size or d_model, kv_width, has_bias["v"])
+        self.out_proj = linear(q_width, d_model, has_bias["out"])
         self.q_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype=dtype)
         self.k_norm = None if qk_norm is None else RMSNorm(self.d_k, qk_norm, dtype=dtype)
         self.pruned_heads: tuple[int, ...] = ()
@@ -96,7 +117,7 @@ class MultiHeadAttention(Module):
         cache: AttentionCache | None = None,
         positions: Any = None,
     ) -> Tensor:
-        """Project query, key and value, attend in each head, and project the heads once more.
+        """Attend from each query to all keys that the mask allows.
 
         Parameters
         ----------
@@ -106,18 +127,19 @@ class MultiHeadAttention(Module):
         value : Tensor, shape (N, L_kv, value_size), optional
             `key` by default.
         mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
-            True = may attend. A padding mask (N, L_kv) becomes one by `mask[:, None, None]`.
+            True = may attend. Pass a padding mask (N, L_kv) as `mask[:, None, None]`.
         is_causal : bool
-            Each query attends to the keys up to its own position. The last query is at the position
+            Attend to the keys up to the query's own position only. The last query has the position
             of the last key.
         cache : AttentionCache, optional
-            Keys and values of earlier positions. Those of this call are added to it.
+            Keys and values of earlier positions. The keys and values of this call are appended.
         positions : int or array of int, shape (L,) or (N, L), optional
-            For rotary positions; by default they continue those in the cache.
+            Positions for `rotary`. By default they follow the positions in the cache.
 
         Returns
         -------
         Tensor, shape (N, L_q, d_model)
+            The output projection of the merged heads.
         """
         start = positions if positions is not None else 0 if cache is None else cache.length
         q, k, v = self.project(query, query if key is None else key, value, start)
@@ -128,7 +150,18 @@ class MultiHeadAttention(Module):
         return self.out_proj(self.attend(q, k, v, mask))
 
     def project(self, query: Any, key: Any, value: Any, positions: Any) -> tuple[Any, Any, Any]:
-        """Return queries (N, h, L_q, d_k), and keys and values (N, h_kv, L_kv, d_k)."""
+        """Return queries (N, h, L_q, d_k), and keys and values (N, h_kv, L_kv, d_k).
+
+        Parameters
+        ----------
+        query, key, value, positions
+            See `forward`.
+
+        Returns
+        -------
+        tuple of three Tensor
+            Queries, keys and values, rotated if the attention has rotary positions.
+        """
         q = mg.split_heads(self.q_proj(query), num_heads=self.num_heads)
         if self.q_norm is not None:
             q = self.q_norm(q)
@@ -141,9 +174,18 @@ class MultiHeadAttention(Module):
         return q, k, v
 
     def keys_and_values(self, key: Any, value: Any = None) -> KeysAndValues:
-        """Project what is attended to: pass the result to `forward` as `key`.
+        """Project keys and values once for many calls: pass the result to `forward` as `key`.
 
-        A memory that many decoding steps attend to is thus projected once.
+        Parameters
+        ----------
+        key : Tensor, shape (N, L_kv, key_size)
+        value : Tensor, shape (N, L_kv, value_size), optional
+            `key` by default.
+
+        Returns
+        -------
+        KeysAndValues
+            The projected keys and values, without rotation.
         """
         return KeysAndValues(*self._project_memory(key, value))
 
@@ -155,7 +197,19 @@ class MultiHeadAttention(Module):
         return k, mg.split_heads(values, num_heads=self.num_kv_heads)
 
     def attend(self, q: Any, k: Any, v: Any, mask: Any) -> Any:
-        """Attend in each head and join the heads: (N, L_q, h·d_k)."""
+        """Attend in each head and merge the heads.
+
+        Parameters
+        ----------
+        q : Tensor, shape (N, h, L_q, d_k)
+        k, v : Tensor, shape (N, h_kv, L_kv, d_k)
+        mask : array of bool, broadcastable to (N, h, L_q, L_kv), or None
+
+        Returns
+        -------
+        Tensor, shape (N, L_q, h * d_k)
+            The results of all heads, side by side.
+        """
         probe, function = PROBE.get(), mg.scaled_dot_product_attention
         if probe is not None:
             function = probe(self, function)
@@ -172,6 +226,13 @@ class MultiHeadAttention(Module):
         return mg.merge_heads(heads)
 
     def extra_repr(self) -> str:
+        """Return the sizes.
+
+        Returns
+        -------
+        str
+            Sizes for `repr`.
+        """
         shared = (
             f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         )
@@ -182,7 +243,7 @@ class MultiHeadAttention(Module):
 def check_heads(
     d_model: int, num_heads: int, num_kv_heads: int | None, head_dim: int | None
 ) -> None:
-    """An error for heads that cannot be of one size, or cannot share keys and values evenly."""
+    """Raise an error if heads cannot have equal sizes, or cannot share keys evenly."""
     if num_heads < 1 or (head_dim is None and d_model % num_heads):
         raise ValueError(
             f"d_model must be divisible by num_heads, got d_model={d_model} and "
@@ -195,25 +256,70 @@ def check_heads(
 
 
 class MultiHeadSelfAttention(MultiHeadAttention):
-    """Multi-head attention of a sequence to itself."""
+    """Multi-head attention of a sequence to itself.
+
+    Parameters
+    ----------
+    d_model, num_heads, num_kv_heads, head_dim, query_size, key_size, value_size
+        See `MultiHeadAttention`.
+    dropout, bias, scale, rotary, qk_norm, window, position_bias, dtype, generator
+        See `MultiHeadAttention`.
+    """
 
     def forward(self, x: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
-        """(N, L, d_model) from x (N, L, d_model); the rest as in `MultiHeadAttention`."""
+        """Attend from each position to all positions that the mask allows.
+
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, query_size)
+        mask : array of bool, shape (L, L) or broadcastable to (N, h, L, L), optional
+            True = may attend.
+        **options
+            `is_causal`, `cache` and `positions` of `MultiHeadAttention.forward`.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The output projection of the merged heads.
+        """
         return super().forward(x, None, None, mask, **options)
 
 
 class MultiHeadCrossAttention(MultiHeadAttention):
-    """Multi-head attention of one sequence (the queries) to another (keys and values)."""
+    """Multi-head attention of one sequence to another one.
 
-    def forward(self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any) -> Tensor:  # type: ignore[override]
-        """(N, L_q, d_model) from x_q (N, L_q, ·) and x_kv (N, L_kv, ·); the rest as in
-        `MultiHeadAttention`.
+    Parameters
+    ----------
+    d_model, num_heads, num_kv_heads, head_dim, query_size, key_size, value_size
+        See `MultiHeadAttention`.
+    dropout, bias, scale, rotary, qk_norm, window, position_bias, dtype, generator
+        See `MultiHeadAttention`.
+    """
+
+    def forward(  # type: ignore[override]
+        self, x_q: Any, x_kv: Any, mask: Any = None, **options: Any
+    ) -> Tensor:
+        """Attend from each position of `x_q` to all positions of `x_kv` that the mask allows.
+
+        Parameters
+        ----------
+        x_q : Tensor, shape (N, L_q, query_size)
+        x_kv : Tensor, shape (N, L_kv, key_size), or KeysAndValues
+        mask : array of bool, shape (L_q, L_kv) or broadcastable to (N, h, L_q, L_kv), optional
+            True = may attend.
+        **options
+            `is_causal`, `cache` and `positions` of `MultiHeadAttention.forward`.
+
+        Returns
+        -------
+        Tensor, shape (N, L_q, d_model)
+            The output projection of the merged heads.
         """
         return super().forward(x_q, x_kv, None, mask, **options)
 
 
 PROBE: ContextVar[Callable[..., Any] | None] = ContextVar("nn.probe", default=None)
-"""`probe(module, function)` returns what `attend` calls instead of `function`, the kernel.
+"""Function of this thread or task that replaces the attention kernel: see `nn.layers.probes`.
 
-It holds for this thread or task: see `nn.layers.probes`.
+`probe(module, function)` returns the function that `attend` calls instead of `function`.
 """

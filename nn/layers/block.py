@@ -1,9 +1,4 @@
-"""The layers of a Transformer: Vaswani et al. (2017), section 3.1.
-
-With `norm_first=False`, as in the paper, a sublayer f becomes norm(x + dropout(f(x))); with
-`norm_first=True` x + dropout(f(norm(x))). Where `parallel`, both sublayers of an encoder layer see
-the same x.
-"""
+"""Transformer layers: Vaswani et al. (2017), section 3.1."""
 
 from __future__ import annotations
 
@@ -13,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import check_choice
 
 from .attention import MultiHeadCrossAttention, MultiHeadSelfAttention
 from .feedforward import FeedForward
 from .linear import Dropout
-from .module import Module
+from .module import Module, as_input
 from .norm import LayerNorm, RMSNorm
 
 __all__ = ["TransformerDecoderLayer", "TransformerEncoderLayer", "norm_named"]
@@ -27,22 +23,31 @@ NORMS = ("layer", "rms", "rms_zero_centred")
 
 
 def norm_named(kind: str, d: int, eps: float, dtype: Any) -> LayerNorm | RMSNorm:
-    """A norm of rows: one of `NORMS`."""
-    if kind not in NORMS:
-        raise ValueError(f"norm: expected one of {', '.join(NORMS)}, got {kind!r}")
-    return (
-        LayerNorm(d, eps, dtype=dtype)
-        if kind == "layer"
-        else RMSNorm(d, eps, dtype=dtype, zero_centred=kind == "rms_zero_centred")
-    )
+    """Return a new norm.
+
+    Parameters
+    ----------
+    kind : str
+        "layer", "rms" or "rms_zero_centred".
+    d : int
+        Length of the last axis.
+    eps : float
+        Added to the variance or mean square.
+    dtype : dtype
+
+    Returns
+    -------
+    LayerNorm or RMSNorm
+        A norm with new parameters.
+    """
+    check_choice("", "norm", kind, *NORMS)
+    if kind == "layer":
+        return LayerNorm(d, eps, dtype=dtype)
+    return RMSNorm(d, eps, dtype=dtype, zero_centred=kind == "rms_zero_centred")
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: their parts, in the order of computation, and residual
-    sublayers.
-    """
-
-    crosses = False  # whether there is an attention to the output of another stack
+    has_cross_attention = False
     norm2: Module
 
     def __init__(
@@ -65,36 +70,33 @@ class _Layer(Module):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        if cross_attention and not self.crosses:
-            raise TypeError(f"{type(self).__name__}: there is no cross_attention")
-        if parallel and (self.crosses or not norm_first):
-            raise ValueError(
-                f"{type(self).__name__}: parallel is for encoder layers with norm_first=True"
+        if cross_attention and not self.has_cross_attention:
+            raise TypeError(
+                f"{type(self).__name__}: cross_attention must be None, got {cross_attention!r:.60}"
             )
-        shared: dict[str, Any] = {
-            "dropout": dropout,
-            "bias": bias,
-            "dtype": dtype,
-            "generator": generator,
-        }
+        if parallel and (self.has_cross_attention or not norm_first):
+            raise ValueError(
+                f"{type(self).__name__}: parallel must be False but in encoder layers with "
+                "norm_first=True"
+            )
+        shared: dict[str, Any] = {"bias": bias, "dtype": dtype, "generator": generator}
+        inner_dropout = dropout if activation_dropout is None else activation_dropout
+        new_norm = lambda: norm_named(norm, d_model, norm_eps, dtype)
         self.norm_first, self.parallel = norm_first, parallel
         self.dropout = Dropout(dropout, generator=generator)
         self.self_attention = MultiHeadSelfAttention(
-            d_model, num_heads, **{**shared, **(attention or {})}
+            d_model, num_heads, **{"dropout": dropout, **shared, **(attention or {})}
         )
-        self.norm1 = norm_named(norm, d_model, norm_eps, dtype)
-        if self.crosses:
+        self.norm1 = new_norm()
+        if self.has_cross_attention:
             self.cross_attention = MultiHeadCrossAttention(
-                d_model, num_heads, **{**shared, **(cross_attention or {})}
+                d_model, num_heads, **{"dropout": dropout, **shared, **(cross_attention or {})}
             )
-            self.norm2 = norm_named(norm, d_model, norm_eps, dtype)
-        inner = dropout if activation_dropout is None else activation_dropout
+            self.norm2 = new_norm()
         self.feed_forward = FeedForward(
-            d_model, d_ff, activation=activation, gated=gated, **{**shared, "dropout": inner}
+            d_model, d_ff, activation=activation, gated=gated, dropout=inner_dropout, **shared
         )
-        setattr(
-            self, "norm3" if self.crosses else "norm2", norm_named(norm, d_model, norm_eps, dtype)
-        )
+        setattr(self, "norm3" if self.has_cross_attention else "norm2", new_norm())
 
     def _residual(self, x: Any, norm: Module, sublayer: Callable[[Any], Tensor]) -> Tensor:
         if self.norm_first:
@@ -103,15 +105,63 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention, then a feed-forward net. Where `is_causal`, a layer of a decoder-only model.
+    """Transformer layer of self-attention and a feed-forward network.
 
-    `norm` is "layer", "rms" or "rms_zero_centred". `attention` has further options of
-    `MultiHeadAttention`; `bias` and `dropout` hold for it too, unless said otherwise there.
-    `activation_dropout` acts inside the feed-forward net (None: as `dropout`).
+    With `is_causal`, it is a layer of a decoder-only model.
+
+    Parameters
+    ----------
+    d_model : int
+        Size of input and output.
+    num_heads : int
+        Number of heads.
+    d_ff : int
+        Size of the hidden layer of the feed-forward network.
+    dropout : float, default 0.1
+        Probability of dropping an element of the output of a sublayer, or an attention weight.
+    activation_dropout : float, optional
+        Dropout inside the feed-forward network; `dropout` by default.
+    activation : str, default "relu"
+        A name in `nn.ACTIVATIONS`.
+    gated : bool, default False
+        Multiply the activation by a second projection: see `FeedForward`.
+    norm : str, default "layer"
+        "layer", "rms" or "rms_zero_centred".
+    norm_eps : float, default 1e-5
+        Added to the variance or mean square.
+    norm_first : bool, default False
+        Compute x + dropout(f(norm(x))) for a sublayer f. Otherwise, as in the paper,
+        norm(x + dropout(f(x))).
+    parallel : bool, default False
+        Pass the same x to both sublayers. Requires `norm_first`.
+    bias : bool, default True
+        Add biases in all linear layers.
+    attention : mapping, optional
+        Further options of `MultiHeadAttention`. They override `dropout` and `bias`.
+    cross_attention : mapping, optional
+        Not available in an encoder layer.
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
     """
 
     def forward(self, x: Any, *, mask: Any = None, **options: Any) -> Tensor:
-        """(N, L, d_model) from x of that shape; the rest as in `MultiHeadAttention`."""
+        """Compute the layer.
+
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, d_model)
+        mask : array of bool, shape (L, L) or broadcastable to (N, h, L, L), optional
+            True = may attend.
+        **options
+            `is_causal`, `cache` and `positions` of `MultiHeadAttention.forward`.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The output of the layer.
+        """
+        x = as_input(self, x, self.feed_forward.linear1.weight.dtype)
         after = self._residual(
             x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options)
         )
@@ -121,12 +171,25 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Causal self-attention, attention to the encoder's output, then a feed-forward net.
+    """Transformer layer of causal self-attention, cross-attention and a feed-forward network.
 
-    Options as in `TransformerEncoderLayer`; `cross_attention` has those of the second attention.
+    Parameters
+    ----------
+    d_model, num_heads, d_ff, dropout, activation_dropout, activation, gated
+        See `TransformerEncoderLayer`.
+    norm, norm_eps, norm_first
+        See `TransformerEncoderLayer`.
+    parallel : bool, default False
+        Not available in a decoder layer.
+    bias, attention
+        See `TransformerEncoderLayer`.
+    cross_attention : mapping, optional
+        Further options of the attention to the output of the encoder.
+    dtype, generator
+        See `TransformerEncoderLayer`.
     """
 
-    crosses = True
+    has_cross_attention = True
     norm3: Module
 
     def forward(
@@ -139,12 +202,28 @@ class TransformerDecoderLayer(_Layer):
         is_causal: bool = True,
         **options: Any,
     ) -> Tensor:
-        """(N, L, d_model) from x of that shape.
+        """Compute the layer.
 
-        `memory` is the encoder's output (N, L_m, d_model), or what
-        `cross_attention.keys_and_values` made of it. `mask` broadcasts to (N, h, L, L) and
-        `memory_mask` to (N, h, L, L_m).
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, d_model)
+        memory : Tensor, shape (N, L_m, d_model), or KeysAndValues
+            Output of the encoder, or the result of `cross_attention.keys_and_values`.
+        mask : array of bool, shape (L, L) or broadcastable to (N, h, L, L), optional
+            True = may attend.
+        memory_mask : array of bool, broadcastable to (N, h, L, L_m), optional
+            True = may attend.
+        is_causal : bool, default True
+            Attend to the positions up to the current one only.
+        **options
+            `cache` and `positions` of `MultiHeadAttention.forward`.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The output of the layer.
         """
+        x = as_input(self, x, self.feed_forward.linear1.weight.dtype)
         options["is_causal"] = is_causal
         x = self._residual(x, self.norm1, lambda h: self.self_attention(h, mask=mask, **options))
         x = self._residual(

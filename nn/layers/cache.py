@@ -1,4 +1,4 @@
-"""Keys and values that decoding step by step need not compute again."""
+"""Keys and values of attention that are kept between calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ __all__ = ["AttentionCache", "KeysAndValues"]
 
 
 class KeysAndValues:
-    """What is attended to, as one attention has projected it: keys and values (N, h_kv, L_kv, d_k)."""
+    """Projected keys and values of one attention.
+
+    Parameters
+    ----------
+    keys, values : Tensor or array, shape (N, h_kv, L_kv, d_k)
+    """
 
     def __init__(self, keys: Any, values: Any) -> None:
         self.keys, self.values = keys, values
@@ -22,21 +27,38 @@ class KeysAndValues:
         return iter((self.keys, self.values))
 
     def select(self, rows: np.ndarray) -> None:
-        """Keep these rows of the batch, in this order; a row can be taken more than once."""
+        """Keep the rows of the batch with these indices, which may repeat, in this order.
+
+        Parameters
+        ----------
+        rows : array of int
+        """
         self.keys, self.values = self.keys[rows], self.values[rows]
 
 
 class AttentionCache:
-    """Keys and values of one self-attention so far, (N, h_kv, L, d_k), with memory for more."""
+    """Keys and values of earlier positions of one self-attention, for decoding step by step."""
 
     def __init__(self) -> None:
         self.length = 0
         self._keys = self._values = np.empty((0, 0, 0, 0))
 
     def append(self, keys: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Add keys and values (N, h_kv, L_new, d_k), and return all so far.
+        """Append keys and values.
 
-        A cache holds arrays, through which no gradient flows: RuntimeError where one is asked for.
+        Parameters
+        ----------
+        keys, values : Tensor or array, shape (N, h_kv, L_new, d_k)
+
+        Returns
+        -------
+        keys, values : array, shape (N, h_kv, length, d_k)
+            Keys and values of all positions.
+
+        Raises
+        ------
+        RuntimeError
+            If gradients are recorded, which cannot flow through a cache.
         """
         if any(isinstance(x, Tensor) and x.requires_grad for x in (keys, values)):
             raise RuntimeError(
@@ -45,16 +67,14 @@ class AttentionCache:
         keys, values = (x.data if isinstance(x, Tensor) else x for x in (keys, values))
         end = self.length + keys.shape[2]
         if end > self._keys.shape[2]:
-            self._keys, self._values = (
-                self._grown(self._keys, keys, end),
-                self._grown(self._values, values, end),
-            )
+            self._keys = self._grow(self._keys, keys, end)
+            self._values = self._grow(self._values, values, end)
         self._keys[:, :, self.length : end] = keys
         self._values[:, :, self.length : end] = values
         self.length = end
         return self._keys[:, :, :end], self._values[:, :, :end]
 
-    def _grown(self, old: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
+    def _grow(self, old: np.ndarray, new: np.ndarray, end: int) -> np.ndarray:
         n, heads, _, d = new.shape
         larger = np.empty((n, heads, max(16, 2 * self.length, end), d), new.dtype)
         if self.length:
@@ -62,6 +82,11 @@ class AttentionCache:
         return larger
 
     def select(self, rows: np.ndarray) -> None:
-        """Keep these rows of the batch, in this order; a row can be taken more than once."""
+        """Keep the rows of the batch with these indices, which may repeat, in this order.
+
+        Parameters
+        ----------
+        rows : array of int
+        """
         if self.length:
             self._keys, self._values = self._keys[rows], self._values[rows]

@@ -1,7 +1,8 @@
-"""The position-wise feed-forward net: Vaswani et al. (2017), section 3.3."""
+"""Position-wise feed-forward networks: Vaswani et al. (2017), section 3.3."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,26 @@ __all__ = ["FeedForward"]
 
 
 class FeedForward(Module):
-    """activation(x W₁ + b₁) W₂ + b₂ at each position: d_model to d_ff and back.
+    """Feed-forward network: activation(x W₁ + b₁) W₂ + b₂ at each position.
 
-    With `gated`, the activation multiplies a second projection (Shazeer 2020, arXiv:2002.05202):
-    activation(x W₁) · (x W₃), with "silu" the SwiGLU of newer models. `dropout` acts between the
-    two.
+    Parameters
+    ----------
+    d_model : int
+        Size of input and output.
+    d_ff : int
+        Size of the hidden layer.
+    activation : str, default "relu"
+        A name in `nn.ACTIVATIONS`.
+    dropout : float, default 0
+        Probability of dropping an element of the hidden layer in training.
+    gated : bool, default False
+        Multiply the activation by a second projection, activation(x W₁) · (x W₃). With "silu", this
+        is SwiGLU (Shazeer 2020, arXiv:2002.05202).
+    bias : bool, default True
+        Add biases in the linear layers.
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the weights and dropout; the default generator if not given.
     """
 
     def __init__(
@@ -35,15 +51,25 @@ class FeedForward(Module):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.activation = activation
-        self.dropout = dropout
-        self.generator = generator
+        self.activation, self.dropout, self.generator = activation, dropout, generator
         self.function = activation_named(activation)
-        self.linear1 = Linear(d_model, d_ff, bias, dtype=dtype, generator=generator)
-        self.gate = Linear(d_model, d_ff, bias, dtype=dtype, generator=generator) if gated else None
-        self.linear2 = Linear(d_ff, d_model, bias, dtype=dtype, generator=generator)
+        linear = partial(Linear, bias=bias, dtype=dtype, generator=generator)
+        self.linear1 = linear(d_model, d_ff)
+        self.gate = linear(d_model, d_ff) if gated else None
+        self.linear2 = linear(d_ff, d_model)
 
     def forward(self, x: Any) -> Tensor:
+        """Return the result (..., d_model) for x (..., d_model).
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., d_model)
+
+        Returns
+        -------
+        Tensor, shape (..., d_model)
+            The output of the network at each position.
+        """
         training = self.training
         h = self.linear1(x)
         if self.activation == "relu" and self.gate is None:
@@ -56,4 +82,11 @@ class FeedForward(Module):
         return self.linear2(mg.dropout(h, self.dropout, training, generator=self.generator))
 
     def extra_repr(self) -> str:
+        """Return the activation and dropout.
+
+        Returns
+        -------
+        str
+            Activation and dropout for `repr`.
+        """
         return f"activation={self.activation!r}, dropout={self.dropout}"

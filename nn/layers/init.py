@@ -1,7 +1,7 @@
-"""Ways to fill a parameter with random numbers, in place.
+"""Initialization of parameters, in place.
 
-`fan_in` is the number of inputs of a unit and `fan_out` that of its outputs: columns and rows of a
-(out, in) weight. Glorot & Bengio (2010); He et al. (2015), arXiv:1502.01852.
+`fan_in` is the number of inputs of a unit, `fan_out` the number of outputs: columns and rows of a
+weight (out, in). Glorot, Bengio (2010); He et al. (2015), arXiv:1502.01852.
 """
 
 from __future__ import annotations
@@ -37,7 +37,18 @@ _AT_ONCE = 1 << 18
 
 @contextmanager
 def skipped(*, skip: bool = True) -> Iterator[None]:
-    """Within this block nothing random is drawn: for a model whose weights are about to be loaded."""
+    """Draw nothing within this block, for a model whose weights are loaded next.
+
+    Parameters
+    ----------
+    skip : bool, default True
+        False has no effect.
+
+    Yields
+    ------
+    None
+        The block has no value.
+    """
     token = _SKIPPED.set(skip or _SKIPPED.get())
     try:
         yield
@@ -48,18 +59,15 @@ def skipped(*, skip: bool = True) -> Iterator[None]:
 def _fans(tensor: Tensor) -> tuple[int, int]:
     if tensor.ndim < 2:
         raise ValueError(
-            f"fan_in and fan_out need a tensor with at least two axes, got shape {tensor.shape}"
+            f"tensor must have at least two axes for fan_in and fan_out, got shape {tensor.shape}"
         )
-    field = math.prod(tensor.shape[2:])
-    return max(tensor.shape[1] * field, 1), max(
-        tensor.shape[0] * field, 1
-    )  # nothing is drawn where one is 0
+    rows, columns, *field = tensor.shape
+    size = math.prod(field)
+    return max(columns * size, 1), max(rows * size, 1)  # an empty tensor draws nothing
 
 
 def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tensor:
-    """Fill with random numbers, so many rows at a time that those in double precision take little
-    memory.
-    """
+    """Fill a tensor in blocks of rows, since numbers are drawn in double precision."""
     if _SKIPPED.get():
         return tensor
     data = np.atleast_1d(tensor.data)
@@ -72,53 +80,152 @@ def _draw(tensor: Tensor, draw: Callable[[tuple[int, ...]], np.ndarray]) -> Tens
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """All elements to `value`."""
+    """Set all elements to a value.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    val : float
+        Value of all elements.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     tensor.data[...] = val
     mark_changed(tensor.data)
     return tensor
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """All elements to 0."""
+    """Set all elements to 0.
+
+    Parameters
+    ----------
+    tensor : Tensor
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return constant_(tensor, 0)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """All elements to 1."""
+    """Set all elements to 1.
+
+    Parameters
+    ----------
+    tensor : Tensor
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return constant_(tensor, 1)
 
 
 def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Fill with numbers that are uniform in [a, b)."""
+    """Draw from the uniform distribution on [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a, b : float, default 0 and 1
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return _draw(tensor, lambda shape: default_generator(generator).uniform(a, b, shape))
 
 
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Normal with this mean and standard deviation."""
+    """Draw from a normal distribution.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    mean, std : float, default 0 and 1
+        Mean and standard deviation of the distribution.
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return _draw(tensor, lambda shape: default_generator(generator).normal(mean, std, shape))
 
 
 def xavier_uniform_(
     tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform within ± gain √(6 / (fan_in + fan_out)), as the Transformer's matrices in PyTorch."""
+    """Draw uniformly within ± gain * √(6 / (fan_in + fan_out)), as PyTorch's Transformer.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    gain : float, default 1
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with standard deviation gain √(2 / (fan_in + fan_out))."""
+    """Draw from a normal distribution with std gain * √(2 / (fan_in + fan_out)).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    gain : float, default 1
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform within ± √(6 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a relu)."""
+    """Draw uniformly within ± √(6 / ((1 + a²) * fan_in)).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float, default 0
+        Negative slope of the leaky ReLU that follows.
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
+    """
     bound = math.sqrt(6 / ((1 + a * a) * _fans(tensor)[0]))
     return uniform_(tensor, -bound, bound, generator)
 
@@ -126,7 +233,19 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Normal with standard deviation √(2 / ((1 + a²) fan_in)), for a leaky relu of slope `a` (0: a
-    relu).
+    """Draw from a normal distribution with std √(2 / ((1 + a²) * fan_in)).
+
+    Parameters
+    ----------
+    tensor : Tensor
+    a : float, default 0
+        Negative slope of the leaky ReLU that follows.
+    generator : numpy.random.Generator, optional
+        The default generator if not given.
+
+    Returns
+    -------
+    Tensor
+        The same tensor.
     """
     return normal_(tensor, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(tensor)[0])), generator)

@@ -1,4 +1,4 @@
-"""The layers of every network: linear maps, look-up tables, dropout, activations."""
+"""Linear layers, embeddings, dropout and activations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.tensor import Tensor
 from minigrad.ops.axes import check_choice
+from minigrad.optim.settings import checked_number
 
 from . import init
-from .module import Module, Parameter
+from .module import Module, Parameter, as_input
 
 __all__ = [
     "ACTIVATIONS",
@@ -41,9 +42,22 @@ __all__ = [
 
 
 class Linear(Module):
-    """x @ weight.T + bias: (..., in_features) to (..., out_features).
+    """Linear layer: x @ weight.T + bias.
 
-    `weight` is (out, in), as in PyTorch, and both start uniform within ± 1/√in_features.
+    Parameters
+    ----------
+    in_features, out_features : int
+        Lengths of the last axis of input and output.
+    bias : bool, default True
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws weight and bias; the default generator if not given.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (out_features, in_features)
+        Starts uniform within ± 1/√in_features, as the bias.
+    bias : Parameter, shape (out_features,), or None
     """
 
     def __init__(
@@ -55,8 +69,7 @@ class Linear(Module):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(np.zeros((out_features, in_features), dtype))
         self.bias = Parameter(np.zeros(out_features, dtype)) if bias else None
         init.kaiming_uniform_(self.weight, math.sqrt(5), generator=generator)
@@ -65,19 +78,51 @@ class Linear(Module):
             init.uniform_(self.bias, -bound, bound, generator)
 
     def forward(self, x: Any) -> Tensor:
-        return mg.linear(x, self.weight, self.bias)
+        """Return the result (..., out_features) for x (..., in_features).
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., in_features)
+
+        Returns
+        -------
+        Tensor, shape (..., out_features)
+            The product x @ weight.T, plus the bias.
+        """
+        return mg.linear(as_input(self, x, self.weight.dtype), self.weight, self.bias)
 
     def extra_repr(self) -> str:
-        return f"{self.in_features}, {self.out_features}" + (
-            "" if self.bias is not None else ", bias=False"
-        )
+        """Return the sizes.
+
+        Returns
+        -------
+        str
+            Sizes for `repr`.
+        """
+        bias = "" if self.bias is not None else ", bias=False"
+        return f"{self.in_features}, {self.out_features}{bias}"
 
 
 class Embedding(Module):
-    """Rows of a table: integers (...) to vectors (..., embedding_dim).
+    """Lookup table of vectors.
 
-    Row `padding_idx` starts at zero and is not trained. The others start normal with standard
-    deviation `std`.
+    Parameters
+    ----------
+    num_embeddings : int
+        Number of vectors.
+    embedding_dim : int
+        Length of a vector.
+    padding_idx : int, optional
+        Index of a vector that is zero and not trained.
+    std : float, default 1
+        Standard deviation of the initial values, which are normal.
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the vectors; the default generator if not given.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (num_embeddings, embedding_dim)
     """
 
     def __init__(
@@ -92,7 +137,7 @@ class Embedding(Module):
     ) -> None:
         if padding_idx is not None and not 0 <= padding_idx < num_embeddings:
             raise ValueError(
-                f"Embedding: expected padding_idx from 0 to {num_embeddings - 1}, got {padding_idx}"
+                f"Embedding: padding_idx must be from 0 to {num_embeddings - 1}, got {padding_idx}"
             )
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
@@ -103,17 +148,42 @@ class Embedding(Module):
             self.weight.data[padding_idx] = 0
 
     def forward(self, indices: Any) -> Tensor:
+        """Return the vectors (..., embedding_dim) of integers (...).
+
+        Parameters
+        ----------
+        indices : array of int, shape (...)
+
+        Returns
+        -------
+        Tensor, shape (..., embedding_dim)
+            The vectors at the indices.
+        """
         return mg.embedding(self.weight, indices, self.padding_idx)
 
     def extra_repr(self) -> str:
+        """Return the sizes.
+
+        Returns
+        -------
+        str
+            Sizes for `repr`.
+        """
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class Dropout(Module):
-    """In training, sets elements to 0 with probability `p` and divides the others by 1 - p.
+    """Dropout: in training, set elements to zero and divide the others by 1 - p.
 
-    Each call draws anew, from `generator` or the default one. `inplace` changes nothing.
+    Parameters
+    ----------
+    p : float, default 0.5
+        Probability of zero, at least 0 and less than 1.
+    inplace : bool, default False
+        Has no effect: it saves memory in PyTorch.
+    generator : numpy.random.Generator, optional
+        Draws the elements; the default generator if not given.
     """
 
     def __init__(
@@ -123,44 +193,103 @@ class Dropout(Module):
         *,
         generator: np.random.Generator | None = None,
     ) -> None:
-        if not 0 <= p < 1:
-            raise ValueError(f"Dropout: expected 0 <= p < 1, got {p}")
+        checked_number("Dropout", "p", p, high=1)
         self.p = p
         self.generator = generator
 
     def forward(self, x: Any) -> Tensor:
+        """Return x with some elements set to zero in training.
+
+        Parameters
+        ----------
+        x : Tensor
+
+        Returns
+        -------
+        Tensor
+            Of the shape of x; x itself in evaluation mode.
+        """
         return mg.dropout(x, self.p, self.training, generator=self.generator)
 
     def extra_repr(self) -> str:
+        """Return the probability.
+
+        Returns
+        -------
+        str
+            The probability for `repr`.
+        """
         return f"p={self.p}"
 
 
 class Identity(Module):
-    """x as it is: what stands where a layer is left out. Arguments are taken and not read."""
+    """Layer that returns its input.
+
+    Parameters
+    ----------
+    *_, **__
+        Ignored, as in PyTorch.
+    """
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
     def forward(self, x: Any) -> Any:
+        """Return x.
+
+        Parameters
+        ----------
+        x : Tensor
+
+        Returns
+        -------
+        Tensor
+            The argument x.
+        """
         return x
 
 
 class Flatten(Module):
-    """The axes from `start_dim` to `end_dim`, both counted in, as one: (n, a, b) to (n, a·b)."""
+    """Layer that merges axes: (n, a, b) to (n, a * b) by default.
+
+    Parameters
+    ----------
+    start_dim, end_dim : int, default 1 and -1
+        First and last axis to merge.
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim = start_dim
         self.end_dim = end_dim
 
     def forward(self, x: Any) -> Tensor:
+        """Return x with merged axes.
+
+        Parameters
+        ----------
+        x : Tensor
+
+        Returns
+        -------
+        Tensor
+            With one axis in place of the merged ones.
+        """
         return mg.flatten(x, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
+        """Return the axes.
+
+        Returns
+        -------
+        str
+            The axes for `repr`.
+        """
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class FunctionModule(Module):
-    """A function as a module: `class ReLU(Activation, function=mg.relu)`; its `options` go to the
-    function.
+    """Base of layers that call a function with fixed `options`.
+
+    A subclass names the function: `class ReLU(Activation, function=mg.relu)`.
     """
 
     function: Callable[..., Tensor]
@@ -171,49 +300,94 @@ class FunctionModule(Module):
             cls.function = staticmethod(function)
 
     def extra_repr(self) -> str:
+        """Return the options."""
         return ", ".join(f"{name}={value!r}" for name, value in self.options.items())
 
 
 class Activation(FunctionModule):
-    """Apply a function to each element: `class ReLU(Activation, function=mg.relu)`.
+    """Base of layers that apply a function to each element.
 
-    `options` are keyword arguments of the function.
+    A subclass names the function: `class ReLU(Activation, function=mg.relu)`.
+
+    Parameters
+    ----------
+    **options
+        Keyword arguments of the function.
     """
 
     def __init__(self, **options: Any) -> None:
         known = list(inspect.signature(type(self).function).parameters)[1:]
-        for name in options.keys() - set(known):
-            takes = ", ".join(known) or "no options"
-            raise TypeError(f"{type(self).__name__}: option must be one of {takes}, got {name}")
+        if unknown := options.keys() - known:
+            raise TypeError(
+                f"{type(self).__name__}: option must be one of {', '.join(known) or 'no options'}, "
+                f"got {min(unknown)}"
+            )
         self.options = options
 
     def forward(self, x: Any) -> Tensor:
+        """Return the function of each element of x.
+
+        Parameters
+        ----------
+        x : Tensor
+
+        Returns
+        -------
+        Tensor
+            Of the shape of x.
+        """
         return type(self).function(x, **self.options)
 
 
 class ReLU(Activation, function=mg.relu):
-    """max(x, 0). `inplace` changes nothing: it saves memory in PyTorch."""
+    """Rectified linear unit: max(x, 0).
+
+    Parameters
+    ----------
+    inplace : bool, default False
+        Has no effect: it saves memory in PyTorch.
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
 
 
 class LeakyReLU(Activation, function=mg.leaky_relu):
-    """x where positive, else `negative_slope` · x. `inplace` changes nothing."""
+    """Leaky rectified linear unit: x if positive, else negative_slope * x.
+
+    Parameters
+    ----------
+    negative_slope : float, default 0.01
+    inplace : bool, default False
+        Has no effect: it saves memory in PyTorch.
+    """
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         super().__init__(negative_slope=negative_slope)
 
 
 class ELU(Activation, function=mg.elu):
-    """x where positive, else `alpha` · (eˣ - 1). `inplace` changes nothing."""
+    """Exponential linear unit: x if positive, else alpha * (eˣ - 1).
+
+    Parameters
+    ----------
+    alpha : float, default 1
+    inplace : bool, default False
+        Has no effect: it saves memory in PyTorch.
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__(alpha=alpha)
 
 
 class GELU(Activation, function=mg.gelu):
-    """x · Φ(x); `approximate="tanh"` for its tanh form."""
+    """Gaussian error linear unit: x * Φ(x).
+
+    Parameters
+    ----------
+    approximate : str, default "none"
+        "tanh" for an approximation by tanh, as in GPT-2.
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         check_choice("GELU", "approximate", approximate, "none", "tanh")
@@ -221,40 +395,81 @@ class GELU(Activation, function=mg.gelu):
 
 
 class SiLU(Activation, function=mg.silu):
-    """x · sigmoid(x). `inplace` changes nothing."""
+    """Sigmoid linear unit, also called swish: x * sigmoid(x).
+
+    Parameters
+    ----------
+    inplace : bool, default False
+        Has no effect: it saves memory in PyTorch.
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
 
 
 class Sigmoid(Activation, function=mg.sigmoid):
-    """1 / (1 + e⁻ˣ)."""
+    """Logistic function: 1 / (1 + e⁻ˣ).
+
+    Parameters
+    ----------
+    **options
+        Not used: the function has no options.
+    """
 
 
 class Tanh(Activation, function=mg.tanh):
-    """The hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Parameters
+    ----------
+    **options
+        Not used: the function has no options.
+    """
 
 
 class Softplus(Activation, function=mg.softplus):
-    """log(1 + e^(beta x)) / beta."""
+    """Smooth form of ReLU: log(1 + e^(beta * x)) / beta.
+
+    Parameters
+    ----------
+    beta : float, default 1
+    """
 
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__(beta=beta)
 
 
 class LogSigmoid(Activation, function=mg.log_sigmoid):
-    """log(sigmoid(x))."""
+    """Logarithm of the sigmoid, without underflow.
+
+    Parameters
+    ----------
+    **options
+        Not used: the function has no options.
+    """
 
 
 class Softmax(Activation, function=mg.softmax):
-    """eˣ, divided by its sum over the axis `dim`."""
+    """Softmax: eˣ divided by its sum.
+
+    Parameters
+    ----------
+    dim : int, default -1
+        Axis of the sum.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__(axis=dim)
 
 
 class LogSoftmax(Activation, function=mg.log_softmax):
-    """log(softmax(x)) over the axis `dim`."""
+    """Logarithm of the softmax, without underflow.
+
+    Parameters
+    ----------
+    dim : int, default -1
+        Axis of the sum.
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__(axis=dim)
@@ -270,11 +485,20 @@ ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "tanh": mg.tanh,
     "sigmoid": mg.sigmoid,
 }
-"""The activations that a configuration can name."""
+"""Activations by the names that a configuration can contain."""
 
 
 def activation_named(name: str) -> Callable[..., Tensor]:
-    """The activation of this name, or an error that lists the names."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"unknown activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
+    """Return the activation with a name in `ACTIVATIONS`.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    callable
+        A function of a tensor.
+    """
+    check_choice("", "activation", name, *ACTIVATIONS)
     return ACTIVATIONS[name]

@@ -1,4 +1,4 @@
-"""Losses as modules, by PyTorch's names; the functions are minigrad's."""
+"""Losses as modules, with PyTorch's names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ __all__ = [
 
 
 class _Loss(FunctionModule):
-    """A function of predictions and targets; arrays among its options, such as weights, are
-    buffers.
-    """
+    """Function of predictions and targets. Weights among its options are buffers."""
 
     reductions: tuple[str, ...] = ("mean", "sum", "none")
 
@@ -41,43 +39,86 @@ class _Loss(FunctionModule):
                 self.register_buffer(name, self.options.pop(name))
 
     def forward(self, input: Any, target: Any) -> Tensor:
+        """Compute the loss of predictions and targets."""
         return type(self).function(
             input, target, **self.options, **{name: getattr(self, name) for name in self._buffers}
         )
 
 
 class MSELoss(_Loss, function=mg.mse_loss):
-    """The mean of (input - target)²."""
+    """Mean of (input - target)².
+
+    Parameters
+    ----------
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    """
 
 
 class L1Loss(_Loss, function=mg.l1_loss):
-    """The mean of |input - target|."""
+    """Mean of |input - target|.
+
+    Parameters
+    ----------
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    """
 
 
 class SmoothL1Loss(_Loss, function=mg.smooth_l1_loss):
-    """The mean of d² / (2 beta) where d = |input - target| < `beta`, of d - beta / 2 elsewhere."""
+    """Mean of d² / (2 * beta) if d = |input - target| < beta, else of d - beta / 2.
+
+    Parameters
+    ----------
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    beta : float, default 1
+    """
 
     def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         self._set(reduction=reduction, beta=beta)
 
 
 class HuberLoss(_Loss, function=mg.huber_loss):
-    """The mean of d² / 2 where d = |input - target| <= `delta`, of delta (d - delta / 2) elsewhere."""
+    """Mean of d² / 2 if d = |input - target| <= delta, else of delta * (d - delta / 2).
+
+    Parameters
+    ----------
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    delta : float, default 1
+    """
 
     def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
         self._set(reduction=reduction, delta=delta)
 
 
 class BCELoss(_Loss, function=mg.binary_cross_entropy):
-    """The binary cross-entropy of probabilities, with targets from 0 to 1 of their shape."""
+    """Binary cross-entropy of probabilities, with targets from 0 to 1 of the same shape.
+
+    Parameters
+    ----------
+    weight : array_like, optional
+        Weights of the elements.
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    """
 
     def __init__(self, weight: Any = None, *, reduction: str = "mean") -> None:
         self._set(weight=weight, reduction=reduction)
 
 
 class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
-    """The binary cross-entropy of logits, with targets from 0 to 1 of their shape; positives times
-    `pos_weight`.
+    """Binary cross-entropy of logits, with targets from 0 to 1 of the same shape.
+
+    Parameters
+    ----------
+    weight : array_like, optional
+        Weights of the elements.
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    pos_weight : array_like, optional
+        Weight of the positive class.
     """
 
     def __init__(
@@ -87,10 +128,20 @@ class BCEWithLogitsLoss(_Loss, function=mg.binary_cross_entropy_with_logits):
 
 
 class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
-    """The cross-entropy of logits (..., C) for integers (...), or for probabilities (..., C).
+    """Cross-entropy of logits (..., C) for targets (...) or probabilities (..., C).
 
-    `weight` (C,) weights the classes; targets that are `ignore_index` count nothing. Classes stand
-    on the last axis: of PyTorch's (N, C, L) write `logits.moveaxis(1, -1)`.
+    Classes are on the last axis. For PyTorch's (N, C, L), write `logits.moveaxis(1, -1)`.
+
+    Parameters
+    ----------
+    weight : array_like, shape (C,), optional
+        Weights of the classes.
+    ignore_index : int or None, default -100
+        Target of positions that are left out.
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    label_smoothing : float, default 0
+        Share of the target probability that is spread over all classes.
     """
 
     def __init__(
@@ -110,7 +161,17 @@ class CrossEntropyLoss(_Loss, function=mg.cross_entropy):
 
 
 class NLLLoss(_Loss, function=mg.nll_loss):
-    """`CrossEntropyLoss` for log-probabilities, as `log_softmax` gives them."""
+    """Negative log-likelihood: `CrossEntropyLoss` for log-probabilities instead of logits.
+
+    Parameters
+    ----------
+    weight : array_like, shape (C,), optional
+        Weights of the classes.
+    ignore_index : int or None, default -100
+        Target of positions that are left out.
+    reduction : str, default "mean"
+        "mean", "sum" or "none".
+    """
 
     def __init__(
         self, weight: Any = None, *, ignore_index: int | None = -100, reduction: str = "mean"
@@ -119,7 +180,15 @@ class NLLLoss(_Loss, function=mg.nll_loss):
 
 
 class KLDivLoss(_Loss, function=mg.kl_div):
-    """The Kullback-Leibler divergence for log-probabilities as input; "batchmean" is that of rows."""
+    """Kullback-Leibler divergence of targets from log-probabilities.
+
+    Parameters
+    ----------
+    reduction : str, default "mean"
+        "mean", "sum", "none", or "batchmean": the sum divided by the length of the first axis.
+    log_target : bool, default False
+        Targets are log-probabilities too.
+    """
 
     reductions = ("mean", "sum", "none", "batchmean")
 

@@ -1,9 +1,8 @@
-"""Who may attend to whom. Everywhere in this library: booleans, True = may attend.
+"""Masks of attention: booleans, True = may attend.
 
-A padding mask (N, L) says which tokens are real. An attention takes a mask of two axes (L_q, L_kv),
-which keys each query may see, or of four that broadcast to (N, h, L_q, L_kv): a padding mask
-becomes one by `padding_mask[:, None, None]`. (PyTorch's `key_padding_mask` has the opposite
-polarity; its `scaled_dot_product_attention` the same as here.)
+A mask of attention has the shape (L_q, L_kv), or four axes that broadcast to (N, h, L_q, L_kv). A
+padding mask (N, L) is True at real tokens. Pass it as `padding_mask[:, None, None]`. PyTorch's
+`key_padding_mask` has the opposite polarity; its `scaled_dot_product_attention` has the same.
 """
 
 from __future__ import annotations
@@ -20,17 +19,25 @@ __all__ = ["causal_mask", "padding_mask_of", "valid_lens_mask"]
 
 
 def causal_mask(length: int, start: int = 0, window: int | None = None) -> np.ndarray:
-    """(length, start + length): each position sees itself and those before it, at most `window` in
-    all.
+    """Return a mask in which each position attends to itself and to earlier positions.
 
-    With `start`, the queries are the positions from `start` on, and the keys all positions.
+    Parameters
+    ----------
+    length : int
+        Number of queries.
+    start : int, default 0
+        Position of the first query. The keys are all positions from 0.
+    window : int, optional
+        Limit attention to the last `window` positions, including the current one.
+
+    Returns
+    -------
+    array of bool, shape (length, start + length)
+        True = may attend.
     """
-    mask = np.tri(length, start + length, start, dtype=bool)
-    return (
-        mask
-        if window is None
-        else mask & ~np.tri(length, start + length, start - window, dtype=bool)
-    )
+    shape = (length, start + length)
+    mask = np.tri(*shape, start, dtype=bool)
+    return mask if window is None else mask & ~np.tri(*shape, start - window, dtype=bool)
 
 
 @lru_cache(8)
@@ -58,39 +65,59 @@ def attention_mask(
     Returns
     -------
     array of bool with four axes, or None if every query may attend to every key
+        True = may attend.
     """
     mask = None if mask is None else checked_mask(mask, shape)
     l_q, l_kv = shape[2:]
     if not is_causal or (l_q == 1 and (window is None or window >= l_kv)):
         return mask
     if l_q > l_kv:
-        raise ValueError(
-            f"is_causal: expected at least as many keys as queries, got {l_kv} and {l_q}"
-        )
+        raise ValueError(f"is_causal: keys must be at least as many as queries ({l_q}), got {l_kv}")
     causal = _causal_mask(l_q, l_kv - l_q, window)
     return causal if mask is None else mask & causal
 
 
 def padding_mask_of(ids: Any, pad_id: int = 0) -> np.ndarray:
-    """(N, L): which of the token ids (N, L) are not padding."""
+    """Return the padding mask of token ids.
+
+    Parameters
+    ----------
+    ids : array of int, shape (N, L)
+    pad_id : int, default 0
+        Id of the padding token.
+
+    Returns
+    -------
+    array of bool, shape (N, L)
+        True = not padding.
+    """
     return np.asarray(unwrap(ids)) != pad_id
 
 
 def valid_lens_mask(valid_lens: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """(N, 1, L_kv) from one length for each sequence (N,), or (N, L_q, L_kv) from one for each
-    query (N, L_q).
+    """Return a mask of the first `valid_lens` keys.
 
-    The first `valid_lens` keys are real; `shape` is (N, L_q, L_kv).
+    Parameters
+    ----------
+    valid_lens : array of int, shape (N,) or (N, L_q)
+        Number of keys for each sequence or query.
+    shape : (N, L_q, L_kv)
+        Shape of the mask or of the scores.
+
+    Returns
+    -------
+    array of bool, shape (N, 1, L_kv) or (N, L_q, L_kv)
+        True = may attend.
     """
     lens = np.asarray(unwrap(valid_lens))
     if lens.dtype.kind not in "iu" or lens.shape not in (shape[:1], shape[:2]):
         raise ValueError(
-            f"valid_lens: expected integers {shape[:1]} or {shape[:2]}, got {lens.dtype} "
+            f"valid_lens must be integers of shape {shape[:1]} or {shape[:2]}, got {lens.dtype} "
             f"{lens.shape}"
         )
     if lens.size and not (lens.min() >= 0 and lens.max() <= shape[2]):
         raise ValueError(
-            f"valid_lens: expected lengths from 0 to {shape[2]}, got {lens.min()} to {lens.max()}"
+            f"valid_lens must be from 0 to {shape[2]}, got {lens.min()} to {lens.max()}"
         )
     lens = lens.reshape(shape[0], -1, 1)
     return np.arange(shape[2]) < lens

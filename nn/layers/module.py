@@ -1,4 +1,4 @@
-"""Module: a part of a model, with its parameters, its buffers and its smaller parts."""
+"""Modules: parts of a model, with their parameters, buffers and submodules."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from minigrad.core.changes import mark_changed
 from minigrad.core.errors import GradientError
 from minigrad.core.tensor import HookHandle, Tensor
+from minigrad.io.reading import listed
 from minigrad.report import Report
 from minigrad.torch_names import as_dtype
 
@@ -23,8 +24,14 @@ _EVALUATING: ContextVar[bool] = ContextVar("nn.evaluating", default=False)
 
 @contextmanager
 def evaluating() -> Iterator[None]:
-    """Every module is in evaluation mode within this block, in this thread or task; its own flag
-    stays.
+    """Put every module in evaluation mode within this block, in this thread or task.
+
+    The modules' own `training` flags do not change.
+
+    Yields
+    ------
+    None
+        The block has no value.
     """
     token = _EVALUATING.set(True)
     try:
@@ -34,8 +41,15 @@ def evaluating() -> Iterator[None]:
 
 
 class Parameter(Tensor):
-    """A tensor that belongs to a module and is trained. It requires gradients unless told
-    otherwise.
+    """Trained tensor of a module.
+
+    Parameters
+    ----------
+    data : array_like
+    requires_grad : bool, default True
+        Record operations on the parameter.
+    dtype : dtype, optional
+        Of `data` by default.
     """
 
     __slots__ = ()
@@ -43,14 +57,14 @@ class Parameter(Tensor):
     def __init__(self, data: Any, requires_grad: bool = True, dtype: Any = None) -> None:
         super().__init__(data, requires_grad, dtype)
 
-    def convert(self, dtype: Any) -> None:
-        """Change the dtype; the gradient is dropped."""
-        self.replace(self._array.astype(dtype))
-
     def replace(self, data: np.ndarray) -> None:
-        """Other numbers, of any shape and dtype, in memory of their own; the gradient is dropped.
+        """Replace the array by one of any shape and dtype, and drop the gradient.
 
-        An optimizer that was made before refuses its next step.
+        An optimizer that was created before refuses its next step.
+
+        Parameters
+        ----------
+        data : array
         """
         requires_grad = self.requires_grad
         self._array, self._node = data, None
@@ -61,24 +75,31 @@ class Parameter(Tensor):
 
 
 class Module:
-    """Base of every layer and model: write `forward`, and assign parameters and modules as
-    attributes.
+    """Base of all layers and models.
 
-    Attributes that are `Parameter` or `Module` are found by name, in the order of their assignment;
-    lists of modules go into `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not
-    trained, such as running statistics: see `register_buffer`.
+    Subclasses define `forward`, and assign parameters and submodules as attributes. Attributes that
+    are a `Parameter` or a `Module` are found by name, in the order of assignment. Lists of modules
+    go into a `ModuleList` or `ModuleDict`. Buffers are arrays that are saved but not trained, such
+    as running statistics: see `register_buffer`.
     """
 
     _training: bool = True
-    _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> whether it is saved; replaced, never changed)
+    _buffers: dict[str, bool] = {}  # noqa: RUF012  (name -> is it saved? replaced, never changed)
     _forward_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
     _forward_pre_hooks: dict[int, Callable[..., Any]] = {}  # noqa: RUF012
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; subclasses define it."""
+        """Compute the result of the module. Subclasses define it.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments of the subclass.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of `forward`, which hooks can change."""
         if not self._forward_pre_hooks and not self._forward_hooks:
             return self.forward(*args, **kwargs)
         for pre_hook in tuple(self._forward_pre_hooks.values()):
@@ -94,8 +115,17 @@ class Module:
     def register_forward_hook(
         self, hook: Callable[[Module, tuple[Any, ...], Any], Any]
     ) -> HookHandle:
-        """Call `hook(module, args, result)` after each forward; what it returns, unless None, is
-        the result.
+        """Call a function after each forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            `hook(module, args, result)` returns a new result, or None to keep it.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove()` removes the hook.
         """
         if not self._forward_hooks:
             self._forward_hooks = {}
@@ -104,8 +134,17 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Callable[[Module, tuple[Any, ...]], Any]
     ) -> HookHandle:
-        """Call `hook(module, args)` before each forward; what it returns, unless None, replaces the
-        arguments.
+        """Call a function before each forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            `hook(module, args)` returns new arguments, or None to keep them.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove()` removes the hook.
         """
         if not self._forward_pre_hooks:
             self._forward_pre_hooks = {}
@@ -113,13 +152,14 @@ class Module:
 
     @property
     def has_hooks(self) -> bool:
-        """Whether hooks are attached to this module's forward."""
-        return has_hooks(self)
+        """True if hooks are attached to the forward pass."""
+        return bool(self._forward_pre_hooks or self._forward_hooks)
 
     @property
     def training(self) -> bool:
-        """Whether dropout works and statistics are gathered: as `train` and `eval` set it, never in
-        `evaluating()`.
+        """True if dropout is active and statistics are updated.
+
+        `train` and `eval` set it. It is False in a block of `evaluating()`.
         """
         return self._training and not _EVALUATING.get()
 
@@ -127,30 +167,61 @@ class Module:
     def training(self, mode: bool) -> None:
         self._training = mode
 
-    # -- parts ---------------------------------------------------------------------------------
+    # -- parameters, buffers and submodules ------------------------------------------------------
 
     def register_buffer(self, name: str, array: Any, persistent: bool = True) -> None:
-        """Keep an ndarray (or None, until there is one) as attribute `name`; a persistent one is
-        part of the state.
+        """Add an array that is not trained.
+
+        Parameters
+        ----------
+        name : str
+            Name of the attribute.
+        array : array_like or None
+            None if there is no array yet.
+        persistent : bool, default True
+            Include it in `state_dict`.
         """
         self._buffers = {**self._buffers, name: persistent}
         setattr(self, name, None if array is None else np.asarray(array))
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly inside this one."""
+        """Yield the names and modules directly inside this one.
+
+        Yields
+        ------
+        (str, Module)
+            Name of the attribute, and its module.
+        """
         for name, value in vars(self).items():
             if isinstance(value, Module):
                 yield name, value
 
     def children(self) -> Iterator[Module]:
-        """The modules directly inside this one, without their names."""
+        """Yield the modules directly inside this one.
+
+        Returns
+        -------
+        iterator of Module
+            In the order of assignment.
+        """
         return (child for _, child in self.named_children())
 
     def named_modules(
         self, prefix: str = "", seen: set[int] | None = None
     ) -> Iterator[tuple[str, Module]]:
-        """This module (named "") and all modules inside it, each once (ids in `seen` were given),
-        by dotted names.
+        """Yield this module and all modules inside it, each once, with dotted names.
+
+        Parameters
+        ----------
+        prefix : str, default ""
+            Name of this module.
+        seen : set of int, optional
+            `id` of modules to leave out.
+
+        Yields
+        ------
+        (str, Module)
+            Dotted name, and module.
         """
         seen = set() if seen is None else seen
         if id(self) in seen:
@@ -158,144 +229,263 @@ class Module:
         seen.add(id(self))
         yield prefix, self
         for name, child in self.named_children():
-            yield from child.named_modules(f"{prefix}.{name}" if prefix else name, seen)
+            yield from child.named_modules(_join(prefix, name), seen)
 
     def modules(self) -> Iterator[Module]:
-        """This module and all modules inside it."""
+        """Yield this module and all modules inside it.
+
+        Returns
+        -------
+        iterator of Module
+            Each module once, this module first.
+        """
         return (module for _, module in self.named_modules())
 
     def _named(
-        self, kind: Callable[[Module], Iterable[tuple[str, Any]]]
+        self, attributes: Callable[[Module], Iterable[tuple[str, Any]]]
     ) -> Iterator[tuple[str, Any]]:
+        """Yield attributes of all modules with dotted names. A shared one comes once."""
         seen: set[int] = set()
         for prefix, module in self.named_modules():
-            for name, value in kind(module):
+            for name, value in attributes(module):
                 if id(value) not in seen:
                     seen.add(id(value))
-                    yield f"{prefix}.{name}" if prefix else name, value
+                    yield _join(prefix, name), value
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """All parameters by dotted names. One that is shared (tied) is given once, under its first
-        name.
+        """Yield all parameters with dotted names. A shared one has its first name only.
+
+        Returns
+        -------
+        iterator of (str, Parameter)
+            Dotted name, and parameter.
         """
         return self._named(
             lambda m: ((n, v) for n, v in vars(m).items() if isinstance(v, Parameter))
         )
 
     def parameters(self) -> Iterator[Parameter]:
-        """All parameters, each once."""
+        """Yield all parameters, each once.
+
+        Returns
+        -------
+        iterator of Parameter
+            In the order of `named_parameters`.
+        """
         return (parameter for _, parameter in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, np.ndarray]]:
-        """All buffers by dotted names."""
+        """Yield all buffers with dotted names.
+
+        Returns
+        -------
+        iterator of (str, array)
+            Dotted name, and array.
+        """
         return self._named(
             lambda m: ((n, v) for n in m._buffers if (v := getattr(m, n)) is not None)
         )
 
     def num_parameters(self, trainable_only: bool = False) -> int:
-        """How many numbers the parameters hold, shared ones counted once."""
+        """Return the number of values in all parameters, or in those that require gradients.
+
+        Parameters
+        ----------
+        trainable_only : bool, default False
+            Count only parameters that require gradients.
+
+        Returns
+        -------
+        int
+            Shared parameters count once.
+        """
         return sum(p.size for p in self.parameters() if p.requires_grad or not trainable_only)
 
     # -- state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Parameters and persistent buffers by name, as arrays that share the module's memory."""
+        """Return parameters and persistent buffers by name, as arrays that share memory.
+
+        Returns
+        -------
+        dict of str to array
+            Parameters first, then buffers.
+        """
         state = {name: parameter.data for name, parameter in self.named_parameters()}
         for prefix, module in self.named_modules():
             for name, persistent in module._buffers.items():
                 if persistent and getattr(module, name) is not None:
-                    state[f"{prefix}.{name}" if prefix else name] = getattr(module, name)
+                    state[_join(prefix, name)] = getattr(module, name)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
         """Copy arrays into the parameters and buffers of the same names, in their dtypes.
 
-        Unless all fit, nothing is changed, and one KeyError lists every missing, unexpected and
-        misshaped name (the first five of each). With `strict=False`, missing and unexpected names
-        are passed over.
+        Parameters
+        ----------
+        state : mapping of str to array_like
+        strict : bool, default True
+            Refuse missing and unexpected names.
+
+        Raises
+        ------
+        KeyError
+            If a name or shape does not match. Nothing is changed then.
         """
-        own = self.state_dict()
+        current = self.state_dict()
         arrays = {name: np.asarray(getattr(value, "data", value)) for name, value in state.items()}
-        both = [name for name in own if name in arrays]
-        shapes = {name: (own[name].shape, arrays[name].shape) for name in both}
-        lists = {
+        common = [name for name in current if name in arrays]
+        problems = {
             "misshaped": [
-                f"{name}: expected {a}, got {b}" for name, (a, b) in shapes.items() if a != b
+                f"{name} must have shape {current[name].shape}, got {arrays[name].shape}"
+                for name in common
+                if current[name].shape != arrays[name].shape
             ],
-            "missing": [name for name in own if name not in arrays] if strict else [],
-            "unexpected": [name for name in arrays if name not in own] if strict else [],
+            "missing": current.keys() - arrays.keys() if strict else (),
+            "unexpected": arrays.keys() - current.keys() if strict else (),
         }
-        if any(lists.values()):
-            more = lambda names: f" and {len(names) - 5} more" if len(names) > 5 else ""
-            problems = "; ".join(
-                f"{kind}: {', '.join(names[:5])}{more(names)}"
-                for kind, names in lists.items()
-                if names
+        if any(problems.values()):
+            text = "; ".join(
+                f"{kind}: {listed(names, 5)}" for kind, names in problems.items() if names
             )
-            raise KeyError(f"the state does not fit {type(self).__name__}: {problems}")
-        for name in both:
-            own[name][...] = arrays[name]
-            mark_changed(own[name])
+            raise KeyError(f"the state does not fit {type(self).__name__}: {text}")
+        for name in common:
+            current[name][...] = arrays[name]
+            mark_changed(current[name])
 
     def astype(self, dtype: Any) -> Module:
-        """Convert all parameters and floating buffers to `dtype`, in place; gradients are dropped."""
+        """Convert all parameters and floating buffers in place, and drop gradients.
+
+        Parameters
+        ----------
+        dtype : dtype
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for module in self.modules():
             for name, value in list(vars(module).items()):
                 if isinstance(value, Parameter):
-                    value.convert(dtype)
+                    value.replace(value.data.astype(dtype))
                 elif name in module._buffers and value is not None and value.dtype.kind == "f":
                     setattr(module, name, value.astype(dtype))
         return self
 
     def float(self) -> Module:
-        """`astype(float32)`."""
+        """Return `astype(float32)`.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         return self.astype(np.float32)
 
     def double(self) -> Module:
-        """`astype(float64)`."""
+        """Return `astype(float64)`.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         return self.astype(np.float64)
 
     def to(self, to: Any) -> Module:
-        """`astype(to)`; the device "cpu", where everything is, changes nothing."""
+        """Convert to a dtype. The device "cpu" changes nothing, since everything is there.
+
+        Parameters
+        ----------
+        to : dtype, Tensor, array or "cpu"
+            A dtype, or an array that has it.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         dtype = as_dtype("Module.to", to)
         return self if dtype is None else self.astype(dtype)
 
     def train(self, mode: bool = True) -> Module:
-        """Set this module and all inside it to training (dropout works, statistics are gathered),
-        or not.
+        """Put this module and all inside it in training mode, or in evaluation mode.
+
+        Parameters
+        ----------
+        mode : bool, default True
+            False for evaluation mode.
+
+        Returns
+        -------
+        Module
+            This module.
         """
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Module:
-        """`train(False)`."""
+        """Put this module and all inside it in evaluation mode.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients, or with `set_to_none=False` set those that there are to zero."""
+        """Drop all gradients, or set them to zero if `set_to_none` is False.
+
+        Parameters
+        ----------
+        set_to_none : bool, default True
+            False keeps arrays of zeros.
+        """
         for parameter in self.parameters():
             parameter.grad = (
                 None if set_to_none or parameter.grad is None else np.zeros_like(parameter.data)
             )
 
     def requires_grad_(self, requires_grad: bool = True) -> Module:
-        """Train all parameters, or freeze them."""
+        """Train all parameters, or freeze them.
+
+        Parameters
+        ----------
+        requires_grad : bool, default True
+            False freezes them.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for parameter in self.parameters():
             parameter.requires_grad = requires_grad
         return self
 
     def apply(self, function: Callable[[Module], Any]) -> Module:
-        """Call `function` on every module inside this one, and on it last."""
+        """Call a function with every module inside this one, and with this one last.
+
+        Parameters
+        ----------
+        function : callable
+            Its result is ignored.
+
+        Returns
+        -------
+        Module
+            This module.
+        """
         for child in self.children():
             child.apply(function)
         function(self)
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Module:
-        """A copy of all inside, the innermost first: however deep it is, one level is copied at a
-        time.
-        """
+        """Copy the innermost modules first, so that nesting is not limited by recursion."""
         for module in reversed(list(self.modules())):
             if id(module) in memo:
                 continue
@@ -305,18 +495,25 @@ class Module:
                         f"deepcopy: {type(module).__name__}.{name} is a result with its graph; "
                         "keep its detach()"
                     )
-            found: Any = type(module).__new__(type(module))
-            memo[id(module)] = found
+            copied: Any = type(module).__new__(type(module))
+            memo[id(module)] = copied
             state = copy.deepcopy(module.__reduce_ex__(4)[2], memo)
-            found.__setstate__(state) if hasattr(found, "__setstate__") else vars(found).update(
-                state or {}
-            )
+            if hasattr(copied, "__setstate__"):
+                copied.__setstate__(state)
+            else:
+                vars(copied).update(state or {})
         return memo[id(self)]
 
-    # -- pictures in text ------------------------------------------------------------------------
+    # -- representation --------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What `repr` shows between the parentheses of this module."""
+        """Return what `repr` shows between the parentheses.
+
+        Returns
+        -------
+        str
+            An empty string; subclasses override this method.
+        """
         return ""
 
     def __repr__(self) -> str:
@@ -327,44 +524,75 @@ class Module:
         return f"{type(self).__name__}({self.extra_repr()}{inside})"
 
     def summary(self, depth: int | None = None) -> Report:
-        """A table of the modules (down to `depth`), the shapes of their parameters, and how many
-        numbers they hold.
+        """Return a table of the modules, with the shapes and sizes of their parameters.
+
+        Parameters
+        ----------
+        depth : int, optional
+            Number of levels of modules. A module of the last level counts all inside it.
+
+        Returns
+        -------
+        Report
+            A string that is shown as a table.
         """
         rows = [("module", "type", "parameters", "count")]
         counted: set[int] = set()
         for name, module in self.named_modules():
-            level = name.count(".") + 1 if name else 0
+            level = name.count(".") + bool(name)
             if depth is not None and level > depth:
                 continue
-            own = [(n, p) for n, p in vars(module).items() if isinstance(p, Parameter)]
-            shapes = ", ".join(
-                f"{n} {p.shape}" + (" (shared)" if id(p) in counted else "") for n, p in own
-            )
-            listed = (
-                list(module.named_parameters()) if level == depth else own
-            )  # the last stands for all below
-            count = sum(p.size for _, p in listed if id(p) not in counted)
-            counted.update(id(p) for _, p in listed)
-            rows.append(
-                (name or "(model)", type(module).__name__, shapes, f"{count:,}" if listed else "")
-            )
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
-        table = [
-            f"{a:{widths[0]}}  {b:{widths[1]}}  {c:{widths[2]}}  {d:>{widths[3]}}".rstrip()
-            for a, b, c, d in rows
-        ]
+            parameters = {n: p for n, p in vars(module).items() if isinstance(p, Parameter)}
+            shapes = [
+                f"{n} {p.shape}" + " (shared)" * (id(p) in counted) for n, p in parameters.items()
+            ]
+            inside = module.parameters() if level == depth else parameters.values()
+            sizes = {id(p): p.size for p in inside}
+            count = sum(size for key, size in sizes.items() if key not in counted)
+            counted |= sizes.keys()
+            shown = f"{count:,}" if sizes else ""
+            rows.append((name or "(model)", type(module).__name__, ", ".join(shapes), shown))
+        a, b, c, d = (max(map(len, column)) for column in zip(*rows))
+        table = [f"{r[0]:{a}}  {r[1]:{b}}  {r[2]:{c}}  {r[3]:>{d}}".rstrip() for r in rows]
         rule = "-" * max(map(len, table))
         trained = self.num_parameters(trainable_only=True)
         total = f"{self.num_parameters():,} parameters, {trained:,} trained"
         return Report("\n".join([table[0], rule, *table[1:], rule, total]))
 
 
+def _join(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def as_input(layer: Module, x: Any, dtype: np.dtype) -> Tensor:
+    """Return x as a tensor of `dtype`, the dtype of the layer's parameters.
+
+    An array is converted. A tensor of another dtype raises a TypeError, as in PyTorch, since the
+    result would silently have that dtype.
+    """
+    if not isinstance(x, Tensor):
+        return Tensor(np.asarray(x).astype(dtype, casting="same_kind", copy=False))
+    if x.dtype != dtype:
+        name = f"{type(layer).__name__}({layer.extra_repr()})"
+        other = f" or the layer by .astype('{x.dtype}')" if x.dtype.kind == "f" else ""
+        raise TypeError(
+            f"{name}: x must be {dtype}, the dtype of its parameters, got {x.dtype}; convert x by "
+            f"x.astype('{dtype}'){other}"
+        )
+    return x
+
+
 class Sequential(Module):
-    """Modules that run one after another."""
+    """Modules that are called one after another.
+
+    Parameters
+    ----------
+    *modules : Module
+    """
 
     def __init__(self, *modules: Module) -> None:
-        for i, module in enumerate(modules):
-            setattr(self, str(i), module)
+        for module in modules:
+            self.append(module)
 
     def __len__(self) -> int:
         return len(list(self.children()))
@@ -376,32 +604,61 @@ class Sequential(Module):
         return list(self.children())[i]
 
     def append(self, module: Module) -> None:
-        """Add a module at the end."""
+        """Add a module at the end.
+
+        Parameters
+        ----------
+        module : Module
+        """
         setattr(self, str(len(self)), module)
 
     def forward(self, x: Any) -> Any:
+        """Return the result of the last module.
+
+        Parameters
+        ----------
+        x : object
+            Argument of the first module.
+
+        Returns
+        -------
+        object
+            The result of the last module.
+        """
         for module in self:
             x = module(x)
         return x
 
 
-def has_hooks(*modules: Module) -> bool:
-    """Return whether hooks are attached to the forward of one of these modules."""
-    return any(module._forward_pre_hooks or module._forward_hooks for module in modules)
-
-
 class ModuleList(Sequential):
-    """A list of modules; the model that holds it says how they are used."""
+    """List of modules, for models that call them in their own `forward`.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+    """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__(*modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Raise an error: a list of modules is not called.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Ignored.
+        """
         raise NotImplementedError("a ModuleList has no forward(); call the modules in it")
 
 
 class ModuleDict(Module):
-    """A dictionary of modules; the model that holds it says how they are used."""
+    """Dictionary of modules, for models that call them in their own `forward`.
+
+    Parameters
+    ----------
+    modules : mapping of str to Module, optional
+    """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
         for name, module in (modules or {}).items():
@@ -409,7 +666,9 @@ class ModuleDict(Module):
 
     def __setitem__(self, name: str, module: Module) -> None:
         if "." in name or hasattr(Module, name):
-            raise KeyError(f"ModuleDict: {name!r} cannot be the name of a module")
+            raise KeyError(
+                f"ModuleDict: a name must have no dot and be no attribute of Module, got {name!r}"
+            )
         setattr(self, name, module)
 
     def __getitem__(self, name: str) -> Module:
@@ -422,13 +681,31 @@ class ModuleDict(Module):
         return len(dict(self.named_children()))
 
     def keys(self) -> Iterator[str]:
-        """The names."""
-        return iter(dict(self.named_children()))
+        """Yield the names.
+
+        Returns
+        -------
+        iterator of str
+            In the order of assignment.
+        """
+        return (name for name, _ in self.named_children())
 
     def values(self) -> Iterator[Module]:
-        """The modules."""
+        """Yield the modules.
+
+        Returns
+        -------
+        iterator of Module
+            In the order of assignment.
+        """
         return self.children()
 
     def items(self) -> Iterator[tuple[str, Module]]:
-        """Names and modules."""
+        """Yield names and modules.
+
+        Returns
+        -------
+        iterator of (str, Module)
+            In the order of assignment.
+        """
         return self.named_children()

@@ -1,4 +1,4 @@
-"""Normalisation: of each row by itself (layer, RMS), or of each column over a batch."""
+"""Normalization layers: layer norm, RMS norm and batch norm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
 from minigrad.ops.reduction import centring_mean
 
-from .module import Module, Parameter
+from .module import Module, Parameter, as_input
 
 __all__ = ["BatchNorm1d", "LayerNorm", "RMSNorm"]
 
@@ -26,9 +26,25 @@ def normalize_trailing_axes(
     eps: float | None,
     **parameters: Any,
 ) -> Tensor:
-    """Apply `normalize`, which works along the last axis, to the axes of lengths `shape` at once.
+    """Apply a normalization of the last axis to several trailing axes at once.
 
-    `parameters` are None or have the shape `shape`.
+    Parameters
+    ----------
+    normalize : callable
+        `normalize(x, eps=..., **parameters)` normalizes the last axis.
+    name : str
+        Name of the caller, for messages.
+    x : Tensor
+    shape : tuple of int
+        Lengths of the last axes of x.
+    eps : float or None
+    **parameters : Tensor or None
+        Parameters of `normalize`, of shape `shape`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of x.
     """
     size = x.shape if isinstance(x, Tensor) else np.shape(x)
     if not shape or size[-len(shape) :] != shape:
@@ -43,7 +59,23 @@ def normalize_trailing_axes(
     return mg.reshape(normalize(rows, **flat, eps=eps), size)
 
 
-class LayerNorm(Module):
+class _TrailingNorm(Module):
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+
+    def extra_repr(self) -> str:
+        """Return the normalized shape and eps.
+
+        Returns
+        -------
+        str
+            Normalized shape and eps for `repr`.
+        """
+        shape = self.normalized_shape
+        return f"{shape[0] if len(shape) == 1 else shape}, eps={self.eps}"
+
+
+class LayerNorm(_TrailingNorm):
     """Layer normalization: mean 0 and variance 1 along the last axes, times `weight`, plus `bias`.
 
     The variance is the biased one, and eps is added to it, as in PyTorch.
@@ -52,19 +84,21 @@ class LayerNorm(Module):
     ----------
     normalized_shape : int or sequence of int
         Length of the last axis, or lengths of the last axes that are normalized together.
-    eps : float
+    eps : float, default 1e-5
         Added to the variance.
-    elementwise_affine : bool
-        Whether there is a `weight`.
-    bias : bool
-        Whether there is a `bias`, beside a `weight`.
-    dtype : dtype
+    elementwise_affine : bool, default True
+        Create a `weight`.
+    bias : bool, default True
+        Create a `bias`, beside a `weight`.
+    dtype : dtype, default float32
         Floating dtype of `weight` and `bias`.
 
     References
     ----------
     Ba, Kiros, Hinton (2016), arXiv:1607.06450.
     """
+
+    eps: float
 
     def __init__(
         self,
@@ -75,22 +109,31 @@ class LayerNorm(Module):
         *,
         dtype: Any = np.float32,
     ) -> None:
-        self.normalized_shape = shape = _as_shape(normalized_shape)
+        self.normalized_shape = shape = tuple(map(index, np.ravel(normalized_shape)))
         self.eps = eps
         self.weight = Parameter(np.ones(shape, dtype)) if elementwise_affine else None
         self.bias = Parameter(np.zeros(shape, dtype)) if elementwise_affine and bias else None
 
     def forward(self, x: Any) -> Tensor:
+        """Return x (..., *normalized_shape), normalized.
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., *normalized_shape)
+
+        Returns
+        -------
+        Tensor
+            Of the shape of x.
+        """
         shape, weight, bias = self.normalized_shape, self.weight, self.bias
+        x = x if weight is None else as_input(self, x, weight.dtype)
         return normalize_trailing_axes(
             mg.layer_norm, "LayerNorm", x, shape, self.eps, weight=weight, bias=bias
         )
 
-    def extra_repr(self) -> str:
-        return f"{_shown(self.normalized_shape)}, eps={self.eps}"
 
-
-class RMSNorm(Module):
+class RMSNorm(_TrailingNorm):
     """RMS normalization: the last axes divided by the root of their mean square, times `weight`.
 
     Parameters
@@ -99,11 +142,11 @@ class RMSNorm(Module):
         Length of the last axis, or lengths of the last axes that are normalized together.
     eps : float, optional
         Added to the mean square; by default the machine epsilon of the input's dtype.
-    elementwise_affine : bool
-        Whether there is a `weight`.
-    dtype : dtype
+    elementwise_affine : bool, default True
+        Create a `weight`.
+    dtype : dtype, default float32
         Floating dtype of `weight`.
-    zero_centred : bool
+    zero_centred : bool, default False
         Multiply by 1 + `weight` instead of `weight`, as Gemma does.
 
     References
@@ -122,39 +165,56 @@ class RMSNorm(Module):
     ) -> None:
         if zero_centred and not elementwise_affine:
             raise ValueError("RMSNorm: zero_centred must be False without elementwise_affine")
-        self.normalized_shape = _as_shape(normalized_shape)
+        self.normalized_shape = shape = tuple(map(index, np.ravel(normalized_shape)))
         self.eps = eps
         self.zero_centred = zero_centred
-        initial = np.zeros if zero_centred else np.ones
-        weight = Parameter(initial(self.normalized_shape, dtype))
-        self.weight = weight if elementwise_affine else None
+        initial = np.zeros(shape, dtype) if zero_centred else np.ones(shape, dtype)
+        self.weight = Parameter(initial) if elementwise_affine else None
 
     def forward(self, x: Any) -> Tensor:
+        """Return x (..., *normalized_shape), normalized.
+
+        Parameters
+        ----------
+        x : Tensor, shape (..., *normalized_shape)
+
+        Returns
+        -------
+        Tensor
+            Of the shape of x.
+        """
         shape, weight = self.normalized_shape, self.weight
+        x = x if weight is None else as_input(self, x, weight.dtype)
         scale = weight + 1 if self.zero_centred and weight is not None else weight
         return normalize_trailing_axes(mg.rms_norm, "RMSNorm", x, shape, self.eps, weight=scale)
 
-    def extra_repr(self) -> str:
-        return f"{_shown(self.normalized_shape)}, eps={self.eps}"
-
-
-def _as_shape(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(normalized_shape, (int, np.integer)):
-        return (int(normalized_shape),)
-    return tuple(map(index, normalized_shape))
-
-
-def _shown(shape: tuple[int, ...]) -> str:
-    return str(shape[0] if len(shape) == 1 else shape)
-
 
 class BatchNorm1d(Module):
-    """Each column of (n, d) or (n, L, d), to mean 0 and variance 1 over the batch, times γ, plus β.
+    """Batch normalization: mean 0 and variance 1 of each column, times `weight`, plus `bias`.
 
-    In training the statistics are those of the batch (variance biased), and running ones are kept:
-    running = (1 - momentum) · running + momentum · batch, with the unbiased variance, as in
-    PyTorch. In evaluation the running ones are used. Ioffe, Szegedy (2015), arXiv:1502.03167.
+    In training, mean and (biased) variance of the batch are used, and running values are updated:
+    running = (1 - momentum) * running + momentum * batch, with the unbiased variance, as in
+    PyTorch. In evaluation, the running values are used.
+
+    Parameters
+    ----------
+    num_features : int
+        Number of columns d of inputs (n, d) or (n, L, d).
+    eps : float, default 1e-5
+        Added to the variance.
+    momentum : float, default 0.1
+        Weight of a batch in the running values.
+    affine : bool, default True
+        Create `weight` and `bias`.
+    dtype : dtype, default float32
+
+    References
+    ----------
+    Ioffe, Szegedy (2015), arXiv:1502.03167.
     """
+
+    running_mean: np.ndarray
+    running_var: np.ndarray
 
     def __init__(
         self,
@@ -175,22 +235,30 @@ class BatchNorm1d(Module):
         self.register_buffer("running_mean", np.zeros(d, dtype))
         self.register_buffer("running_var", np.ones(d, dtype))
 
-    running_mean: np.ndarray
-    running_var: np.ndarray
-
     def forward(self, x: Any) -> Tensor:
-        shape = np.shape(x)
-        d = self.num_features
+        """Return x (n, d) or (n, L, d), normalized.
+
+        Parameters
+        ----------
+        x : Tensor, shape (n, d) or (n, L, d)
+
+        Returns
+        -------
+        Tensor
+            Of the shape of x.
+        """
+        shape, d = np.shape(x), self.num_features
         if len(shape) not in (2, 3) or shape[-1] != d:
             fix = "; write x.swapaxes(1, 2)" if len(shape) == 3 and shape[1] == d else ""
             raise ValueError(f"BatchNorm1d: x must be (n, {d}) or (n, L, {d}), got {shape}{fix}")
-        rows = tuple(range(len(shape) - 1))
+        x = as_input(self, x, self.running_mean.dtype)
         if self.training:
-            n = int(np.prod(shape[:-1]))
+            n = math.prod(shape[:-1])
             if n < 2:
                 raise ValueError(
-                    f"BatchNorm1d: expected more than one row in training, got shape {shape}"
+                    f"BatchNorm1d: x must have more than one row in training, got shape {shape}"
                 )
+            rows = tuple(range(len(shape) - 1))
             mean = centring_mean(x, rows)
             var = mg.var(x, rows, mean=mean)
             self.running_mean += self.momentum * (unwrap(mean).reshape(-1) - self.running_mean)
@@ -201,4 +269,11 @@ class BatchNorm1d(Module):
         return y if self.weight is None or self.bias is None else y * self.weight + self.bias
 
     def extra_repr(self) -> str:
+        """Return the number of columns, eps and momentum.
+
+        Returns
+        -------
+        str
+            Sizes and settings for `repr`.
+        """
         return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}"

@@ -1,4 +1,4 @@
-"""Where in the sequence a vector stands."""
+"""Positions that are added to embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import minigrad as mg
 from minigrad.core.tensor import Tensor
 
 from . import init
-from .module import Module, Parameter
+from .module import Module, Parameter, as_input
 
 __all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoidal_table"]
 
@@ -18,14 +18,34 @@ __all__ = ["LearnedPositions", "SinusoidalPositions", "sinusoidal_table"]
 def sinusoidal_table(
     max_len: int, d_model: int, halves: bool = False, base: float = 10000.0, last: bool = False
 ) -> np.ndarray:
-    """The table of Vaswani et al. (2017), section 3.5, (max_len, d_model), in float64.
+    """Return the sines and cosines of positions.
 
-    PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)); with `halves`,
-    all sines come first and then all cosines, as in the OPUS-MT models. With `last`, the exponents
-    run to 1 itself, i/(d/2 - 1), as in tensor2tensor and fairseq.
+    PE(pos, 2i) = sin(pos / base^(2i/d)) and PE(pos, 2i+1) = cos(pos / base^(2i/d)).
+
+    Parameters
+    ----------
+    max_len : int
+        Number of positions.
+    d_model : int
+        Even size of a vector.
+    halves : bool, default False
+        Put all sines first, then all cosines, as in the OPUS-MT models.
+    base : float, default 10000
+        Base of the wavelengths.
+    last : bool, default False
+        Use the exponents i / (d/2 - 1), the last of which is 1, as in tensor2tensor and fairseq.
+
+    Returns
+    -------
+    array of float64, shape (max_len, d_model)
+        A row for each position.
+
+    References
+    ----------
+    Vaswani et al. (2017), section 3.5.
     """
     if d_model % 2:
-        raise ValueError(f"sinusoidal_table: expected an even d_model, got {d_model}")
+        raise ValueError(f"sinusoidal_table: d_model must be even, got {d_model}")
     exponents = np.arange(0, d_model, 2) / (d_model - 2 if last else d_model)
     angle = np.arange(max_len)[:, None] / base**exponents  # (max_len, d/2)
     if halves:
@@ -34,9 +54,7 @@ def sinusoidal_table(
 
 
 class _Positions(Module):
-    """Adds a row of the table `weight` (max_len + offset, d_model) for each position; position 0 is
-    row `offset`.
-    """
+    """Module that adds row position + offset of `weight` (max_len + offset, d_model)."""
 
     weight: Any
 
@@ -46,28 +64,60 @@ class _Positions(Module):
         self.offset = offset
 
     def forward(self, x: Any, positions: Any = 0) -> Tensor:
-        """x (N, L, d_model) plus its positions: where it starts, or integers (L,) or (N, L)."""
+        """Add the vectors of positions.
+
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, d_model)
+        positions : int or array of int, shape (L,) or (N, L), default 0
+            Position of the first vector, or of each one.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The sum of x and the vectors of its positions.
+        """
         single = not np.ndim(positions)
-        x = x if isinstance(x, Tensor) else Tensor(x)
+        x = as_input(self, x, self.weight.dtype)
         end = int(positions) + x.shape[1] if single else int(np.max(positions)) + 1
         if end > self.max_len:
-            longer = f"a sequence of {end} positions is longer than the table of {self.max_len}"
             raise ValueError(
-                f"{type(self).__name__}: {longer}; shorten it, or build the model with a larger "
-                "max_len"
+                f"{type(self).__name__}: x must have at most {self.max_len} positions, got {end}; "
+                "shorten it, or build the model with a larger max_len"
             )
         if single:
             return mg.add(x, self.weight[self.offset + int(positions) : self.offset + end])
         return mg.add(x, mg.embedding(self.weight, np.asarray(positions) + self.offset))
 
     def extra_repr(self) -> str:
-        return f"max_len={self.max_len}, d_model={self.d_model}" + (
-            f", offset={self.offset}" if self.offset else ""
-        )
+        """Return the sizes.
+
+        Returns
+        -------
+        str
+            Sizes for `repr`.
+        """
+        offset = f", offset={self.offset}" if self.offset else ""
+        return f"max_len={self.max_len}, d_model={self.d_model}{offset}"
 
 
 class SinusoidalPositions(_Positions):
-    """Adds the fixed sines and cosines of `sinusoidal_table`."""
+    """Positional encoding by fixed sines and cosines: see `sinusoidal_table`.
+
+    Parameters
+    ----------
+    max_len : int
+        Number of positions.
+    d_model : int
+        Even size of a vector.
+    halves : bool, default False
+        Put all sines first, then all cosines.
+    dtype : dtype, default float32
+    offset : int, default 0
+        Row of position 0 in the table.
+    last : bool, default False
+        Use the exponents of tensor2tensor and fairseq.
+    """
 
     def __init__(
         self,
@@ -85,7 +135,22 @@ class SinusoidalPositions(_Positions):
 
 
 class LearnedPositions(_Positions):
-    """Adds a trained vector for each position."""
+    """Positional encoding by a trained vector for each position.
+
+    Parameters
+    ----------
+    max_len : int
+        Number of positions.
+    d_model : int
+        Size of a vector.
+    std : float, default 0.02
+        Standard deviation of the initial values, which are normal.
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the initial values; the default generator if not given.
+    offset : int, default 0
+        Row of position 0 in the table.
+    """
 
     def __init__(
         self,

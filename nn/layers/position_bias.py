@@ -1,5 +1,6 @@
-"""Positions as a bias of the scores of attention: an object called with (L_q, L_kv), the last query
-at the last key.
+"""Position biases, which are added to the scores of attention.
+
+A bias is called with (L_q, L_kv). The last query has the position of the last key.
 """
 
 from __future__ import annotations
@@ -20,17 +21,37 @@ __all__ = ["ALiBi", "RelativePositionBias"]
 
 
 def _distances(query_length: int, key_length: int) -> np.ndarray:
-    """(L_q, L_kv): the place of the key, less that of the query."""
+    """Return the positions of keys minus the positions of queries, (L_q, L_kv)."""
     return np.arange(key_length) - np.arange(key_length - query_length, key_length)[:, None]
 
 
 class RelativePositionBias(Module):
-    """A trained number for each head and each bucket of distances: T5's (Raffel et al. 2020,
-    arXiv:1910.10683).
+    """Relative position bias of T5: a trained value for each head and bucket of distances.
 
-    Half of the buckets hold one distance each, the others grow wider up to `max_distance`. Where
-    `bidirectional`, half of all buckets are for keys after the query. `weight` is (num_buckets, h).
-    One such module can serve all layers of a stack.
+    Half of the buckets contain one distance each, the others grow wider up to `max_distance`. All
+    layers of a stack can share one module.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads.
+    num_buckets : int, default 32
+        Number of learned biases for each head.
+    max_distance : int, default 128
+        Distances from here on share the last bucket.
+    bidirectional : bool, default True
+        Use half of all buckets for keys after the query.
+    dtype : dtype, default float32
+    generator : numpy.random.Generator, optional
+        Draws the initial values; the default generator if not given.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (num_buckets, num_heads)
+
+    References
+    ----------
+    Raffel et al. (2020), arXiv:1910.10683.
     """
 
     def __init__(
@@ -43,22 +64,41 @@ class RelativePositionBias(Module):
         dtype: Any = np.float32,
         generator: np.random.Generator | None = None,
     ) -> None:
-        self.num_buckets, self.max_distance, self.bidirectional = (
-            num_buckets,
-            max_distance,
-            bidirectional,
-        )
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        self.bidirectional = bidirectional
         self.weight = init.normal_(
             Parameter(np.zeros((num_buckets, num_heads), dtype)), 0.0, 0.02, generator
         )
 
     def forward(self, query_length: int, key_length: int) -> Tensor:
-        """(h, L_q, L_kv)."""
+        """Return the bias (h, L_q, L_kv).
+
+        Parameters
+        ----------
+        query_length, key_length : int
+            The last query has the position of the last key.
+
+        Returns
+        -------
+        Tensor, shape (h, L_q, L_kv)
+            The learned value for the distance of each query and key.
+        """
         buckets = self.buckets(_distances(query_length, key_length))
         return mg.transpose(mg.embedding(self.weight, buckets), 2, 0, 1)
 
     def buckets(self, distance: np.ndarray) -> np.ndarray:
-        """The bucket of each distance from query to key."""
+        """Return the bucket of each distance from query to key.
+
+        Parameters
+        ----------
+        distance : array of int
+            Position of the key minus position of the query.
+
+        Returns
+        -------
+        array of int
+            Of the shape of `distance`.
+        """
         count = self.num_buckets
         offset: Any = 0
         if self.bidirectional:
@@ -78,11 +118,19 @@ class RelativePositionBias(Module):
 
 
 class ALiBi:
-    """The distance of the key times a fixed slope for each head, 2^(-8 i / h): Press et al. (2022),
-    arXiv:2108.12409.
+    """ALiBi: the distance of the key times a fixed slope for each head, 2^(-8 i / h).
 
-    For numbers of heads that are no power of 2, the further slopes lie between those of the power
-    below.
+    If `num_heads` is not a power of 2, further slopes lie between the slopes of the power below.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads.
+    dtype : dtype, default float32
+
+    References
+    ----------
+    Press et al. (2022), arXiv:2108.12409.
     """
 
     def __init__(self, num_heads: int, dtype: Any = np.float32) -> None:
@@ -93,7 +141,7 @@ class ALiBi:
         self.slopes = (2.0 ** (-8 * powers)).astype(dtype)
 
     def __call__(self, query_length: int, key_length: int) -> np.ndarray:
-        """(h, L_q, L_kv)."""
+        """Return the bias (h, L_q, L_kv)."""
         distance = np.abs(_distances(query_length, key_length)).astype(self.slopes.dtype)
         return -self.slopes[:, None, None] * distance
 

@@ -1,6 +1,4 @@
-"""Looking into multi-head attention, and acting on its heads, from outside: for this thread or task
-alone.
-"""
+"""Probes: record or change multi-head attention from outside, in one thread or task."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.io.reading import listed
 from minigrad.kernels import attention_weights
 
 from .attention import PROBE, MultiHeadAttention
@@ -24,7 +23,17 @@ Attend = Callable[..., Tensor]
 
 
 def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
-    """Every multi-head attention of `model`, by its name."""
+    """Return all multi-head attentions of a model, by name.
+
+    Parameters
+    ----------
+    model : Module
+
+    Returns
+    -------
+    dict of str to MultiHeadAttention
+        In the order of `named_modules`.
+    """
     return {
         name: module
         for name, module in model.named_modules()
@@ -34,10 +43,15 @@ def attentions_of(model: Module) -> dict[str, MultiHeadAttention]:
 
 @contextmanager
 def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator[None]:
-    """Let each attention of `model` call `probe(name, function)` instead of `function`.
+    """Replace the kernel of each attention within this block.
 
-    `function` has the signature of `minigrad.scaled_dot_product_attention`, which it is unless a
-    block outside this one has replaced it.
+    Parameters
+    ----------
+    model : Module
+    probe : callable
+        `probe(name, function)` returns the function that the attention of this name calls instead
+        of `function`: `minigrad.scaled_dot_product_attention`, or its replacement by an outer
+        block.
     """
     names = {id(module): name for name, module in attentions_of(model).items()}
     outer = PROBE.get()
@@ -56,7 +70,7 @@ def attending(model: Module, probe: Callable[[str, Attend], Attend]) -> Iterator
 
 @contextmanager
 def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list[Any]]]:
-    """Append `see(q, k, mask, bias, scale)` to a list for each attention of `model`, by its name."""
+    """Record `see(q, k, mask, bias, scale)` of each call of an attention, in lists by name."""
     recorded: dict[str, list[Any]] = {name: [] for name in attentions_of(model)}
 
     def probe(name: str, function: Attend) -> Attend:
@@ -75,24 +89,47 @@ def recording(model: Module, see: Callable[..., Any]) -> Iterator[dict[str, list
 
 
 def record_attention(model: Module) -> AbstractContextManager[dict[str, list[np.ndarray]]]:
-    """Append the weights of each multi-head attention of `model` to a list, by its name.
+    """Record the weights of each multi-head attention within this block.
 
-    Each entry is (N, h, L_q, L_kv), before dropout, one for each call within the block.
+    Parameters
+    ----------
+    model : Module
+        Any model with `MultiHeadAttention` layers.
+
+    Returns
+    -------
+    context manager
+        Its value is a dict of lists, by the names of the attentions. Each list has an array
+        (N, h, L_q, L_kv) for each call, without dropout.
     """
     return recording(model, lambda *seen: unwrap(attention_weights(*seen)))
 
 
 @contextmanager
 def gate_heads(model: Module, gates: Mapping[str, Any]) -> Iterator[None]:
-    """Multiply the output of each head by its gate, before the output projection.
+    """Multiply the output of each head by a gate within this block.
 
-    `gates` has, by the name of a multi-head attention in `model` (the names that `record_attention`
-    gives), one number for each head (h,), or for each sequence and head (N, h). A gate of 0
-    silences a head; the gradient at a gate of 1 is how much the loss depends on it.
+    A gate of 0 removes a head. The gradient at a gate of 1 is the influence of the head on the
+    loss.
+
+    Parameters
+    ----------
+    model : Module
+        Any model with `MultiHeadAttention` layers.
+    gates : mapping of str to array or Tensor, shape (h,) or (N, h)
+        By the names of multi-head attentions: see `attentions_of`.
+
+    Yields
+    ------
+    None
+        The block has no value.
     """
     names = list(attentions_of(model))
     if unknown := sorted(set(gates) - set(names)):
-        raise KeyError(f"gate_heads: no multi-head attention is named {unknown}; there are {names}")
+        raise KeyError(
+            f"gate_heads: gates must have names of attentions ({listed(names)}), got "
+            f"{listed(unknown)}"
+        )
 
     def probe(name: str, function: Attend) -> Attend:
         def attend(*arguments: Any, **options: Any) -> Tensor:
@@ -109,15 +146,27 @@ def _gated(heads: Tensor, gate: Any) -> Tensor:
     n, h = heads.shape[:2]
     gate = mg.astype(gate, heads.dtype)
     if gate.shape not in ((h,), (n, h)):
-        raise ValueError(f"gate_heads: expected a gate of shape ({h},) or {n, h}, got {gate.shape}")
+        raise ValueError(f"gate_heads: a gate must have shape ({h},) or {n, h}, got {gate.shape}")
     return heads * gate[..., None, None]
 
 
 def with_weights(
     attention: MultiHeadAttention, *arguments: Any, **options: Any
 ) -> tuple[Tensor, np.ndarray]:
-    """What `attention(*arguments, **options)` returns, and the weights of its heads (N, h, L_q,
-    L_kv).
+    """Call an attention, and record the weights of its heads.
+
+    Parameters
+    ----------
+    attention : MultiHeadAttention
+    *arguments, **options
+        Arguments of `attention`.
+
+    Returns
+    -------
+    result : Tensor
+        Result of the attention.
+    weights : array, shape (N, h, L_q, L_kv)
+        Weights before dropout.
     """
     with record_attention(attention) as recorded:
         return attention(*arguments, **options), recorded[""][-1]

@@ -1,4 +1,4 @@
-"""Rotary positions: Su et al. (2021), arXiv:2104.09864, in the layout of halves."""
+"""Rotary position embeddings: Su et al. (2021), arXiv:2104.09864, in the layout of halves."""
 
 from __future__ import annotations
 
@@ -11,20 +11,36 @@ import numpy as np
 import minigrad as mg
 from minigrad.core.op import either
 from minigrad.core.tensor import Tensor
+from minigrad.ops.axes import check_choice
 
 __all__ = ["RotaryPositions"]
 
 
 class RotaryPositions:
-    """Turns each pair of numbers in a head by an angle that grows with the position.
+    """Rotation of each pair of values in a head by an angle proportional to the position.
 
-    Pair i of a head of size d is (i, i + d/2), and turns by position / base^(2i/d): a score then
-    depends on how far apart query and key are. With a `rotary_dim` only so many of its first
-    numbers turn, as if they were the head. `scaling` stretches the angles for longer sequences,
-    with the words of published configurations: `rope_type` (or `type`) "default", "linear" (Chen et
-    al. 2023, arXiv:2306.15595), "llama3" (Llama 3.1's) or "yarn" (Peng et al. 2023,
-    arXiv:2309.00071), and its numbers. `inv_freq` (rotary_dim/2,) are the angles of position 1,
-    `factor` multiplies sines and cosines.
+    Pair i of a head of size d consists of values i and i + d/2, and its angle is
+    position / base^(2i/d). Scores then depend only on the distance of query and key.
+
+    Parameters
+    ----------
+    head_dim : int
+        Size of a head.
+    base : float, default 10000
+        Base of the wavelengths.
+    scaling : mapping, optional
+        Change of the angles for longer sequences, as in published configurations: `rope_type` (or
+        `type`) is "default", "linear" (Chen et al. 2023, arXiv:2306.15595), "llama3" (Llama 3.1) or
+        "yarn" (Peng et al. 2023, arXiv:2309.00071), beside its settings.
+    rotary_dim : int, optional
+        Rotate the first `rotary_dim` values of a head only; all by default.
+
+    Attributes
+    ----------
+    inv_freq : array, shape (rotary_dim / 2,)
+        Angles of position 1.
+    factor : float
+        Multiplies sines and cosines.
     """
 
     def __init__(
@@ -38,13 +54,12 @@ class RotaryPositions:
         self.head_dim, self.base, self.scaling = head_dim, base, dict(scaling or {})
         self.rotary_dim = d = head_dim if rotary_dim is None else rotary_dim
         if d < 2 or d % 2 or d > head_dim:
-            name = "head_dim" if rotary_dim is None else f"rotary_dim of at most {head_dim}"
-            raise ValueError(f"RotaryPositions: expected an even {name}, got {d}")
-        kind = self.scaling.get("rope_type", self.scaling.get("type", "default"))
-        if kind not in _SCALINGS:
+            name = "head_dim" if rotary_dim is None else "rotary_dim"
             raise ValueError(
-                f"rotary scaling: expected a rope_type of {', '.join(_SCALINGS)}, got {kind!r}"
+                f"RotaryPositions: {name} must be even and from 2 to {head_dim}, got {d}"
             )
+        kind = self.scaling.get("rope_type", self.scaling.get("type", "default"))
+        check_choice("rotary scaling", "rope_type", kind, *_SCALINGS)
         try:
             self.inv_freq, self.factor = _SCALINGS[kind](
                 base ** (-np.arange(0, d, 2) / d), base, self.scaling
@@ -53,38 +68,57 @@ class RotaryPositions:
             raise ValueError(
                 f"rotary scaling: rope_type {kind!r} needs {error}, got {self.scaling}"
             ) from None
-        self._table: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
+        self._cos_sin: tuple[np.ndarray, np.ndarray] = (np.empty((0, d)), np.empty((0, d)))
 
     def __call__(self, x: Any, positions: Any = 0) -> Tensor:
-        """Rotate the heads x (N, h, L, d).
+        """Rotate heads.
 
-        `positions` is the position of the first token, or an array of int (L,) or (N, L).
+        Parameters
+        ----------
+        x : Tensor, shape (N, h, L, d)
+        positions : int or array of int, shape (L,) or (N, L), default 0
+            Position of the first token, or of each one.
+
+        Returns
+        -------
+        Tensor, shape (N, h, L, d)
+            The rotated heads.
         """
         cos, sin = self.cos_sin(positions, x.shape[2], x.dtype)
         return rotate(x, cos=cos, sin=sin)
 
     def cos_sin(self, positions: Any, length: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return cosines and sines (1 or N, 1, L, rotary_dim), each pair's twice."""
-        if not np.ndim(positions):
-            end = int(positions) + length
-            cos, sin = (table[int(positions) : end][None] for table in self._tables(end, dtype))
+        """Return the cosines and sines of positions, once for each value of a pair.
+
+        Parameters
+        ----------
+        positions : int or array of int, shape (L,) or (N, L)
+        length : int
+            Number L of positions.
+        dtype : dtype
+
+        Returns
+        -------
+        cos, sin : array, shape (1 or N, 1, L, rotary_dim)
+            Tables times `factor`.
+        """
+        if np.ndim(positions):
+            rows: Any = np.atleast_2d(positions)
+            end = int(rows.max()) + 1
         else:
-            positions = np.atleast_2d(positions)
-            cos, sin = (table[positions] for table in self._tables(int(positions.max()) + 1, dtype))
-        return cos[:, None], sin[:, None]
+            end = int(positions) + length
+            rows = np.s_[None, int(positions) : end]
+        cos, sin = self._tables(end, dtype)
+        return (cos[rows][:, None], sin[rows][:, None])
 
     def _tables(self, end: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-        tables = self._table
-        if end > len(tables[0]) or tables[0].dtype != dtype:
-            angles = np.arange(max(64, 2 * end))[:, None] * np.concatenate(
-                [self.inv_freq, self.inv_freq]
-            )
-            tables = (
-                (np.cos(angles) * self.factor).astype(dtype),
-                (np.sin(angles) * self.factor).astype(dtype),
-            )
-            self._table = tables  # in one step: other threads may be reading
-        return tables
+        cos, sin = self._cos_sin
+        if end > len(cos) or cos.dtype != dtype:
+            angles = np.arange(max(64, 2 * end))[:, None] * np.tile(self.inv_freq, 2)
+            cos = (np.cos(angles) * self.factor).astype(dtype)
+            sin = (np.sin(angles) * self.factor).astype(dtype)
+            self._cos_sin = cos, sin  # in one step: other threads may be reading
+        return cos, sin
 
     def __repr__(self) -> str:
         scaling = f", scaling={self.scaling}" if self.scaling else ""
@@ -94,7 +128,7 @@ class RotaryPositions:
 
 @mg.custom_op(x=lambda g, cos, sin: _rotate(g, cos=cos, sin=-sin))
 def rotate(x, /, cos, sin):
-    """Rotate pairs of x (N, h, L, d); numbers after the last cosine stay."""
+    """Rotate pairs of x (N, h, L, d). Values after the last cosine stay."""
     y = np.array(x)
     rotate_in_place(y, cos, sin)
     return y
@@ -104,7 +138,7 @@ _rotate: Any = either(rotate)
 
 
 def rotate_in_place(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
-    """Rotate pairs of x (N, h, L, d); numbers after the last cosine stay."""
+    """Rotate pairs of x (N, h, L, d). Values after the last cosine stay."""
     x, half = x[..., : cos.shape[-1]], cos.shape[-1] // 2
     rotated = x * sin
     x *= cos
@@ -115,11 +149,9 @@ def rotate_in_place(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> None:
 def _llama3(
     inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]
 ) -> tuple[np.ndarray, float]:
-    """Slow pairs are stretched, fast ones stay, and between the two thresholds there is a blend."""
+    """Divide the angles of slow pairs by a factor, with a blend between two thresholds."""
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
-    turns = (
-        scaling["original_max_position_embeddings"] * inv_freq / (2 * math.pi)
-    )  # in the original length
+    turns = scaling["original_max_position_embeddings"] * inv_freq / (2 * math.pi)
     stays = np.clip((turns - low) / (high - low), 0, 1)
     return inv_freq * (stays + (1 - stays) / scaling["factor"]), 1.0
 
@@ -127,10 +159,8 @@ def _llama3(
 def _yarn(
     inv_freq: np.ndarray, base: float, scaling: Mapping[str, Any]
 ) -> tuple[np.ndarray, float]:
-    """A ramp over the pairs, between those that turn `beta_slow` and `beta_fast` times in the
-    original length.
-    """
-    stretch, d = scaling["factor"], 2 * len(inv_freq)
+    """Blend over the pairs between `beta_slow` and `beta_fast` turns in the original length."""
+    factor, d = scaling["factor"], 2 * len(inv_freq)
     length = scaling["original_max_position_embeddings"]
 
     def pair(turns: float) -> float:
@@ -140,18 +170,18 @@ def _yarn(
     if scaling.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, d - 1)
-    stretched = np.clip((np.arange(d // 2) - low) / max(high - low, 1e-3), 0, 1)
-    factor = scaling.get("attention_factor")
-    if factor is None:
+    slow = np.clip((np.arange(d // 2) - low) / max(high - low, 1e-3), 0, 1)
+    attention_factor = scaling.get("attention_factor")
+    if attention_factor is None:
         weight, whole = scaling.get("mscale"), scaling.get("mscale_all_dim")
-        factor = _yarn_scale(stretch)
+        attention_factor = _yarn_scale(factor)
         if weight and whole:
-            factor = _yarn_scale(stretch, weight) / _yarn_scale(stretch, whole)
-    return inv_freq * (1 - stretched + stretched / stretch), factor
+            attention_factor = _yarn_scale(factor, weight) / _yarn_scale(factor, whole)
+    return inv_freq * (1 - slow + slow / factor), attention_factor
 
 
-def _yarn_scale(stretch: float, weight: float = 1.0) -> float:
-    return 0.1 * weight * math.log(stretch) + 1 if stretch > 1 else 1.0
+def _yarn_scale(factor: float, weight: float = 1.0) -> float:
+    return 0.1 * weight * math.log(factor) + 1 if factor > 1 else 1.0
 
 
 _SCALINGS: dict[str, Callable[..., tuple[np.ndarray, float]]] = {

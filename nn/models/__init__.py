@@ -4,7 +4,6 @@ from .base import *
 from .config import *
 from .encoder import *
 from .language_model import *
-from .model_types import *
 from .stacks import *
 from .transformer import *
 from .weights import *

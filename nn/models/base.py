@@ -1,4 +1,4 @@
-"""What all models share: a configuration, how weights start, padding, and decoding step by step."""
+"""Base of the models: construction, initialization, padding, and decoding step by step."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.io.reading import listed
 
 from ..layers import init
 from ..layers.cache import AttentionCache, KeysAndValues
@@ -24,19 +25,24 @@ from .config import ModelConfig
 __all__ = ["DecodingState", "Model"]
 
 IGNORED = -100
-"""The target of a position that counts nothing in a loss."""
+"""Target of a position that a loss ignores."""
 
 
 class Model(Module):
-    """Base of the models: made from `config`, with its weights drawn from `generator` unless `init`
-    is False.
+    """Base of the models.
 
-    Where a model takes a `padding_mask` (N, L), that holds booleans, True = a real token. Unless
-    given it is made from `config.pad_id`; where that is None, all tokens are real.
+    Parameters
+    ----------
+    config : ModelConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout. By default that of `minigrad.manual_seed`.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     config: Any
-    origin: Any = None  # the folder of others that `nn.load` took it from
+    origin: Any = None  # the directory of a published model, set by `nn.load`
 
     def __init__(
         self, config: ModelConfig, generator: np.random.Generator | None = None, init: bool = True
@@ -50,7 +56,7 @@ class Model(Module):
         raise NotImplementedError
 
     def _reset(self, generator: np.random.Generator | None) -> None:
-        """Matrices by Xavier's rule, as PyTorch's Transformer; embeddings keep their own."""
+        """Draw matrices by Xavier's rule, as PyTorch's Transformer does, but no embeddings."""
         tables = {
             id(m.weight) for m in self.modules() if isinstance(m, (Embedding, LearnedPositions))
         }
@@ -64,24 +70,37 @@ class Model(Module):
             self.prune_heads(self.config.pruned_heads)
 
     def prune_heads(self, heads: Mapping[str, Iterable[int]]) -> None:
-        """Remove heads for good, by the name of their attention:
-        `{"encoder.layers.0.self_attention": [1, 3]}`.
+        """Remove heads of attentions, see `nn.prune_heads`.
 
-        `nn.prune_heads` tells more. An error leaves the model as it was. The heads are listed in
-        `config.pruned_heads`, so that a model made from `config` loads the pruned weights.
+        They are listed in `config.pruned_heads`, so that a model made from `config` loads the
+        pruned weights.
+
+        Parameters
+        ----------
+        heads : mapping of iterable of int
+            Indices of heads by the path of an attention, such as
+            `{"encoder.layers.0.self_attention": [1, 3]}`.
+
+        Raises
+        ------
+        KeyError, ValueError
+            There is no such attention, or no such head. The model is left unchanged.
         """
-        found = attentions_of(self)
-        if unknown := sorted(set(heads) - set(found)):
+        attentions = attentions_of(self)
+        if unknown := sorted(set(heads) - set(attentions)):
             raise KeyError(
-                f"prune_heads: no multi-head attention is named {unknown}; there are {list(found)}"
+                f"prune_heads: heads must have names of attentions ({listed(attentions)}), got "
+                f"{listed(unknown)}"
             )
-        lists = {name: list(some) for name, some in heads.items()}
-        for name, some in lists.items():
-            heads_without(found[name], some)  # an error here comes before any change
-        for name, some in lists.items():
-            prune_heads(found[name], some)
+        lists = {name: list(indices) for name, indices in heads.items()}
+        for name, indices in lists.items():
+            heads_without(attentions[name], indices)  # an error here comes before any change
+        for name, indices in lists.items():
+            prune_heads(attentions[name], indices)
         pruned = {
-            name: list(module.pruned_heads) for name, module in found.items() if module.pruned_heads
+            name: list(attention.pruned_heads)
+            for name, attention in attentions.items()
+            if attention.pruned_heads
         }
         self.config = replace(self.config, pruned_heads=pruned)
 
@@ -93,7 +112,7 @@ class Model(Module):
             mask = np.asarray(mask)
             if mask.dtype != bool or mask.shape != ids.shape:
                 raise ValueError(
-                    f"padding_mask: expected booleans {ids.shape}, True = a real token, got "
+                    f"padding_mask must be booleans {ids.shape}, True = a real token, got "
                     f"{mask.dtype} {mask.shape}"
                 )
         elif self.config.hidden_id is not None:
@@ -103,25 +122,48 @@ class Model(Module):
         return Batch(ids, mask[:, None, None], positions_of(mask))
 
     def targets(self, *batch: Any) -> np.ndarray:
-        """The targets of `loss` for this batch; those that are IGNORED count nothing."""
+        """Return the targets of `loss` as integers, -100 where a position is ignored.
+
+        Parameters
+        ----------
+        *batch
+            The first arguments of `loss`.
+
+        Returns
+        -------
+        array of int
+            A target for each loss that `loss` adds up.
+        """
         raise NotImplementedError
 
     def num_targets(self, *batch: Any) -> int:
-        """How many targets count: what the mean of `loss` is divided by."""
+        """Return the number of targets that are not ignored: the divisor of a mean loss.
+
+        Parameters
+        ----------
+        *batch
+            The first arguments of `loss`.
+
+        Returns
+        -------
+        int
+            Number of targets.
+        """
         return int((self.targets(*batch) != IGNORED).sum())
 
     def _cross_entropy(
         self, hidden: Tensor, targets: np.ndarray, label_smoothing: float, reduction: str
     ) -> Tensor:
-        """The loss of the output projection's logits for these targets."""
+        """Return the loss of the output projection's logits for these targets."""
         options: dict[str, Any] = {
             "label_smoothing": label_smoothing,
             "reduction": reduction,
             "ignore_index": IGNORED,
         }
-        if (
-            type(self.output) is not Linear or self.output.has_hooks
-        ):  # its weight is not all that it adds
+        # A subclass, such as an adapter, or a hook computes more than the product. The fused kernel
+        # keeps no loss of each position.
+        is_product = type(self.output) is Linear and not self.output.has_hooks
+        if not is_product or reduction == "none":
             return mg.cross_entropy(self.output(hidden), targets, **options)
         return mg.linear_cross_entropy(
             hidden, self.output.weight, targets, linear_bias=self.output.bias, **options
@@ -132,7 +174,7 @@ class Model(Module):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of a batch, checked once, with what embeddings and attentions need to know.
+    """Sequences of a batch, after their check, with masks and positions.
 
     Attributes
     ----------
@@ -142,9 +184,9 @@ class Batch:
     positions : int or array of int, shape (N, L)
         Position of the first token in every sequence, or of each token.
     targets : array of int, optional
-        IGNORED where nothing is to be predicted.
+        -100 where nothing is predicted.
     types : array of int, shape (N, L), optional
-        Kinds of segments.
+        Segment types.
     """
 
     ids: Any
@@ -155,11 +197,24 @@ class Batch:
 
 
 class DecodingState:
-    """What decoding step by step carries along.
+    """State of decoding step by step, which `start` of a model returns and `step` advances.
 
-    `caches` are those of the self-attentions. `memory` has, for each layer, what its
-    cross-attention attends to. `padding_mask` is True at real tokens: of the memory (N, 1, 1, L_m),
-    or in a language model of all tokens so far (N, L). None: all are real.
+    Parameters
+    ----------
+    num_layers : int
+        Number of layers with self-attention.
+    memory : sequence of KeysAndValues
+        Keys and values of the cross-attention of each layer.
+    padding_mask : array of bool, optional
+        True = a real token: of the memory, (N, 1, 1, L_m), or of all tokens of a language model so
+        far, (N, L). By default all are real.
+
+    Attributes
+    ----------
+    caches : list of AttentionCache
+        Keys and values of the self-attention of each layer.
+    length : int
+        Number of tokens so far.
     """
 
     def __init__(
@@ -174,7 +229,13 @@ class DecodingState:
         self.length = 0
 
     def select(self, rows: np.ndarray) -> None:
-        """Keep these rows of the batch, in this order; a row can be taken more than once."""
+        """Keep some rows of the batch.
+
+        Parameters
+        ----------
+        rows : array of int, shape (N,)
+            Indices of the rows, in their new order. A row may occur more than once.
+        """
         if self.padding_mask is not None:
             self.padding_mask = self.padding_mask[rows]
         for memory in self.memory:
@@ -184,13 +245,13 @@ class DecodingState:
 
 
 def checked_ids(name: str, ids: Any) -> np.ndarray:
-    """Token ids (N, L), with at least one position."""
+    """Return token ids (N, L) as an array, or raise a ValueError with the name of the argument."""
     ids = np.asarray(ids)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
-        raise ValueError(f"{name}: expected integer token ids (N, L), got {ids.dtype} {ids.shape}")
+        raise ValueError(f"{name} must be integer token ids (N, L), got {ids.dtype} {ids.shape}")
     if ids.shape[1] == 0:
         raise ValueError(
-            f"{name}: expected at least one token in each sequence, got shape {ids.shape}"
+            f"{name} must have at least one token in each sequence, got shape {ids.shape}"
         )
     return ids
 

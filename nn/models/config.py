@@ -1,16 +1,17 @@
-"""Configurations of models: frozen dataclasses that are saved beside the weights."""
+"""Configurations of models: frozen dataclasses, which are saved with the weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from minigrad.io.json import dataclass_from
+from minigrad.io.json import mistyped_fields
+from minigrad.io.reading import listed
 
 from ..layers.attention import check_heads
 from ..layers.block import NORMS
@@ -40,47 +41,53 @@ POSITIONS = (
 """Kinds of positions beside those of `POSITION_BIASES`."""
 
 
-def _freeze_lists(config: Any) -> None:
-    """Replace lists, as JSON has them, by tuples, which can be hashed."""
+_RANGES = {
+    **dict.fromkeys(("d_model", "num_heads", "d_ff", "max_len", "num_channels"), (1, math.inf)),
+    **dict.fromkeys(("num_kv_heads", "head_dim", "window", "rotary_dim", "size"), (1, math.inf)),
+    **dict.fromkeys(("relative_buckets", "relative_max_distance"), (1, math.inf)),
+    "rotary_base": (1, math.inf),
+    **dict.fromkeys(("dropout", "activation_dropout", "head_dropout"), (0, 1)),
+    "norm_eps": (1e-30, 1),  # less vanishes beside 0 in float32
+    **dict.fromkeys(("scale", "output_scale"), (1e-30, 1e30)),
+}
+"""Least value, and the first that is too large, of the numbers that may not be any from 0."""
+
+_CHOICES: dict[str, Collection[str]] = {
+    "activation": ACTIVATIONS,
+    "norm": NORMS,
+    "tie": ("none", "target", "embeddings", "all"),
+    "pool": ("mean", "first"),
+    "head_activation": ("none", *ACTIVATIONS),
+}
+"""Allowed strings of options."""
+
+
+def _check_options(config: Any, prefix: str = "", **choices: Collection[str]) -> None:
+    """Raise a ValueError unless all fields have their annotated types, ranges and choices.
+
+    Lists, as JSON has them, are replaced by tuples, which can be hashed.
+    """
+    mistyped, choices = mistyped_fields(config), _CHOICES | choices
     for item in fields(config):
-        if isinstance(value := getattr(config, item.name), list):
-            object.__setattr__(config, item.name, tuple(value))
+        name, value = item.name, getattr(config, item.name)
+        if isinstance(value, (list, range)):
+            value = tuple(value)
+            object.__setattr__(config, name, value)
+        low, high = _RANGES.get(name, (0, math.inf))
+        numbers = [x for x in (value if isinstance(value, tuple) else (value,)) if _is_number(x)]
+        if name in mistyped:
+            expected = mistyped[name]
+        elif isinstance(value, str) and value not in choices.get(name, (value,)):
+            expected = f"one of {', '.join(choices[name])}"
+        elif not all(low <= number < high for number in numbers):
+            expected = f"at least {low:g}" + (f" and less than {high:g}" if high < math.inf else "")
+        else:
+            continue
+        raise ValueError(f"{prefix}{name} must be {expected}, got {value!r:.60}")
 
 
-def _check_count(name: str, value: Any, low: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} must be an integer, got {value!r:.60}")
-    if value < low:
-        raise ValueError(f"{name} must be at least {low}, got {value}")
-
-
-def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value < high:
-        raise ValueError(
-            f"{name} must be a number of at least {low:g} and less than {high:g}, got {value!r:.30}"
-        )
-
-
-def _check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r:.60}")
-
-
-def _check_flags(config: Any, prefix: str = "") -> None:
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if item.type == "bool" and not isinstance(value, bool):
-            raise ValueError(f"{prefix}{item.name} must be True or False, got {value!r:.60}")
-
-
-def _check_layers(name: str, layers: Any) -> None:
-    for i in layers or ():
-        if isinstance(i, bool) or not isinstance(i, int) or i < 0:
-            raise ValueError(f"{name} must be indices of layers, got {layers!r:.60}")
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _has_option(kind: str, option: str) -> bool:
@@ -127,21 +134,11 @@ class AttentionConfig:
     dropout: float | None = None
 
     def __post_init__(self) -> None:
-        _freeze_lists(self)
-        for name in ("num_kv_heads", "head_dim", "window"):
-            _check_count(f"attention.{name}", getattr(self, name), 1)
-        _check_number("attention.scale", self.scale, 1e-30, 1e30)
-        _check_number("attention.dropout", self.dropout, 0, 1)
-        _check_flags(self, "attention.")
-        if isinstance(self.bias, str):
-            if not set(self.bias) <= set("qkvo"):
-                raise ValueError(
-                    "attention.bias must be a bool or some of the letters qkvo, got "
-                    f"{self.bias!r:.60}"
-                )
-        elif not isinstance(self.bias, (bool, type(None))):
-            raise ValueError(f"attention.bias must be a bool or a str, got {self.bias!r:.60}")
-        _check_layers("attention.window_layers", self.window_layers)
+        _check_options(self, "attention.")
+        if isinstance(self.bias, str) and not set(self.bias) <= set("qkvo"):
+            raise ValueError(
+                f"attention.bias must be a bool or some of the letters qkvo, got {self.bias!r:.60}"
+            )
         if self.window is None and self.window_layers is not None:
             raise ValueError(
                 f"attention.window_layers must be None without a window, got {self.window_layers}"
@@ -190,13 +187,7 @@ class PositionConfig:
     relative_max_distance: int = 128
 
     def __post_init__(self) -> None:
-        _freeze_lists(self)
-        _check_choice("positions.kind", self.kind, (*POSITIONS, *POSITION_BIASES))
-        _check_count("positions.offset", self.offset, 0)
-        _check_number("positions.rotary_base", self.rotary_base, 1, math.inf)
-        for name in ("rotary_dim", "relative_buckets", "relative_max_distance"):
-            _check_count(f"positions.{name}", getattr(self, name), 1)
-        _check_layers("positions.no_rotary_layers", self.no_rotary_layers)
+        _check_options(self, "positions.", kind=(*POSITIONS, *POSITION_BIASES))
         for item in fields(self):
             value = getattr(self, item.name)
             if not _has_option(self.kind, item.name) and value != item.default:
@@ -225,10 +216,7 @@ class EmbeddingConfig:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.scale, bool):
-            _check_number("embeddings.scale", self.scale, 1e-30, 1e30)
-        _check_flags(self, "embeddings.")
-        _check_count("embeddings.size", self.size, 1)
+        _check_options(self, "embeddings.")
 
 
 GROUPS: dict[str, Any] = {
@@ -237,30 +225,52 @@ GROUPS: dict[str, Any] = {
     "embeddings": EmbeddingConfig,
 }
 FLAT_NAMES = {
-    "num_kv_heads": ("attention", "num_kv_heads"),
-    "head_dim": ("attention", "head_dim"),
-    "attention_scale": ("attention", "scale"),
-    "attention_bias": ("attention", "bias"),
-    "qk_norm": ("attention", "qk_norm"),
-    "window": ("attention", "window"),
-    "window_layers": ("attention", "window_layers"),
-    "attention_dropout": ("attention", "dropout"),
-    "position_offset": ("positions", "offset"),
-    "rotary_base": ("positions", "rotary_base"),
-    "rotary_scaling": ("positions", "rotary_scaling"),
-    "rotary_dim": ("positions", "rotary_dim"),
-    "no_rotary_layers": ("positions", "no_rotary_layers"),
-    "relative_buckets": ("positions", "relative_buckets"),
-    "relative_max_distance": ("positions", "relative_max_distance"),
-    "scale_embedding": ("embeddings", "scale"),
-    "embedding_norm": ("embeddings", "norm"),
-    "embedding_size": ("embeddings", "size"),
+    "num_kv_heads": "attention.num_kv_heads",
+    "head_dim": "attention.head_dim",
+    "attention_scale": "attention.scale",
+    "attention_bias": "attention.bias",
+    "qk_norm": "attention.qk_norm",
+    "window": "attention.window",
+    "window_layers": "attention.window_layers",
+    "attention_dropout": "attention.dropout",
+    "position_offset": "positions.offset",
+    "rotary_base": "positions.rotary_base",
+    "rotary_scaling": "positions.rotary_scaling",
+    "rotary_dim": "positions.rotary_dim",
+    "no_rotary_layers": "positions.no_rotary_layers",
+    "relative_buckets": "positions.relative_buckets",
+    "relative_max_distance": "positions.relative_max_distance",
+    "scale_embedding": "embeddings.scale",
+    "embedding_norm": "embeddings.norm",
+    "embedding_size": "embeddings.size",
 }
-"""Group and field of each option that version 0.2 had among the fields of `ModelConfig`."""
+"""Names of options by those of version 0.2, which had no groups."""
+
+
+_REMOVED = {"has_final_norm": "final_norm", "embedding_factor": "embeddings.scale"}
+"""Options of `effective()` by the names of removed properties."""
+
+
+class _OlderNames:
+    """Errors that name the replacements of options of version 0.2."""
+
+    if not TYPE_CHECKING:  # type checkers see the fields only
+
+        def __new__(cls, *args: Any, **settings: Any) -> Any:
+            for name in settings:
+                if name in FLAT_NAMES:
+                    raise TypeError(f"{cls.__name__} has no argument {name!r}; {_advice(name)}")
+            return super().__new__(cls)
+
+        def __getattr__(self, name: str) -> Any:
+            advice = f"; {_advice(name)}" if name in FLAT_NAMES else ""
+            if name in _REMOVED:
+                advice = f"; use config.effective().{_REMOVED[name]}"
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{advice}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(_OlderNames):
     """Base of the configurations; the defaults are the paper's.
 
     Parameters
@@ -328,61 +338,28 @@ class ModelConfig:
     dtype: str = "float32"
     pruned_heads: Mapping[str, Sequence[int]] = field(default_factory=dict, hash=False)
 
-    # Each kind of model has these, at places of their own among its arguments.
-    d_model = num_heads = d_ff = property(lambda self: 0)
+    # Each kind of model has these, at different positions among its arguments.
+    d_model = num_heads = d_ff = property(lambda self: 0, doc="Size, a field of each subclass.")
 
-    if not TYPE_CHECKING:  # type checkers see the fields only
-
-        def __new__(cls, *args: Any, **settings: Any) -> Any:
-            for name in settings:
-                if name in FLAT_NAMES:
-                    raise TypeError(f"{cls.__name__} has no argument {name!r}; {_advice(name)}")
-            return super().__new__(cls)
-
-        def __getattr__(self, name: str) -> Any:
-            advice = f"; {_advice(name)}" if name in FLAT_NAMES else ""
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}{advice}")
+    def __init_subclass__(cls) -> None:
+        if cls.__doc__ and ModelConfig.__doc__:  # not with python -OO
+            shared = ModelConfig.__doc__.partition("----------\n")[2]
+            cls.__doc__ = cls.__doc__.rstrip() + "\n" + shared
 
     def __post_init__(self) -> None:
-        _freeze_lists(self)
         if isinstance(self.positions, str):
             object.__setattr__(self, "positions", PositionConfig(kind=self.positions))
-        for name, group in GROUPS.items():
-            if not isinstance(getattr(self, name), group):
-                raise ValueError(
-                    f"{name} must be of class {group.__name__}, got {getattr(self, name)!r:.60}"
-                )
-        self._check_sizes()
-        self._check_choices()
-        self._check_groups()
-
-    def _check_sizes(self) -> None:
-        for name, low in _COUNTS.items():
-            _check_count(name, getattr(self, name, None), low)
-        for name, ids in (
-            ("pad_id", (self.pad_id,)),
-            ("bos_id", (self.bos_id,)),
-            ("eos_id", self.end_ids),
-        ):
-            for i in ids:
-                if i is not None and not 0 <= i < (self.vocabulary or math.inf):
+        _check_options(self)
+        if np.dtype(self.dtype).kind != "f":
+            raise ValueError(f"dtype must be a floating dtype, got {self.dtype!r}")
+        ids = {"pad_id": (self.pad_id,), "bos_id": (self.bos_id,), "eos_id": self.end_ids}
+        for name, values in ids.items():
+            for i in values:
+                if i is not None and i >= (self.vocabulary or math.inf):
                     raise ValueError(
                         f"{name} must be less than the {self.vocabulary:,} tokens, got {i}"
                     )
-        for name in ("dropout", "activation_dropout", "head_dropout"):
-            _check_number(name, getattr(self, name, None), 0, 1)
-        _check_number("norm_eps", self.norm_eps, 1e-30, 1)  # less vanishes beside 0 in float32
-        _check_number("output_scale", self.output_scale, 1e-30, 1e30)
-        _check_flags(self)
-
-    def _check_choices(self) -> None:
-        for name, allowed in self._choices().items():
-            _check_choice(name, getattr(self, name), allowed)
-        if np.dtype(self.dtype).kind != "f":
-            raise ValueError(f"dtype must be a floating dtype, got {self.dtype!r}")
-
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {"activation": tuple(ACTIVATIONS), "norm": NORMS}
+        self._check_groups()
 
     def _check_groups(self) -> None:
         positions = cast(PositionConfig, self.positions)
@@ -419,18 +396,18 @@ class ModelConfig:
         )
 
     @property
-    def has_final_norm(self) -> bool:
-        """Return whether each stack ends in a norm."""
-        return self.norm_first if self.final_norm is None else self.final_norm
-
-    @property
     def size_of_head(self) -> int:
         """Return `attention.head_dim`, or d_model / num_heads."""
-        head_dim = self.attention.head_dim
-        return self.d_model // self.num_heads if head_dim is None else head_dim
+        return cast(int, _or(self.attention.head_dim, self.d_model // self.num_heads))
 
     def rotary(self) -> RotaryPositions:
-        """Return the rotation of queries and keys, for positions of kind "rotary"."""
+        """Return the rotation of queries and keys, for positions of kind "rotary".
+
+        Returns
+        -------
+        RotaryPositions
+            A new object, without tables yet.
+        """
         positions = cast(PositionConfig, self.positions)
         return RotaryPositions(
             self.size_of_head,
@@ -456,16 +433,22 @@ class ModelConfig:
         """Return `pad_id`, or None if that token also ends sequences and must be learned."""
         return None if self.pad_id in self.end_ids else self.pad_id
 
-    @property
-    def embedding_factor(self) -> float:
-        """Return the factor of the embeddings."""
-        scale = self.embeddings.scale
-        return (math.sqrt(self.d_model) if scale else 1.0) if isinstance(scale, bool) else scale
-
     def effective(self: C) -> C:
-        """Return the configuration with the value that takes effect in place of each None."""
+        """Return the configuration with the value that takes effect in place of each None.
+
+        Returns
+        -------
+        ModelConfig
+            Of the same class.
+        """
+        return self._effective
+
+    @cached_property
+    def _effective(self) -> Any:
         positions, attention = cast(PositionConfig, self.positions), self.attention
-        bias = self.bias if attention.bias is None else attention.bias
+        scale, bias = self.embeddings.scale, _or(attention.bias, self.bias)
+        if isinstance(scale, bool):
+            scale = math.sqrt(self.d_model) if scale else 1.0
         if isinstance(bias, str):
             letters = "".join(letter for letter in "qkvo" if letter in bias)
             bias = {"": False, "qkvo": True}.get(letters, letters)
@@ -473,90 +456,127 @@ class ModelConfig:
         if getattr(self, "head_dropout", 0) is None:
             changes["head_dropout"] = self.dropout
         if positions.kind == "rotary":
-            rotary_dim = positions.rotary_dim or self.size_of_head
+            rotary_dim = _or(positions.rotary_dim, self.size_of_head)
             changes["positions"] = replace(positions, rotary_dim=rotary_dim)
-        dropout = self.dropout if self.activation_dropout is None else self.activation_dropout
         return replace(
             self,
-            activation_dropout=dropout,
-            final_norm=self.has_final_norm,
+            activation_dropout=_or(self.activation_dropout, self.dropout),
+            final_norm=_or(self.final_norm, self.norm_first),
             attention=replace(
                 attention,
-                num_kv_heads=attention.num_kv_heads or self.num_heads,
+                num_kv_heads=_or(attention.num_kv_heads, self.num_heads),
                 head_dim=self.size_of_head,
-                scale=attention.scale or self.size_of_head**-0.5,
+                scale=_or(attention.scale, self.size_of_head**-0.5),
                 bias=bias,
-                dropout=self.dropout if attention.dropout is None else attention.dropout,
+                dropout=_or(attention.dropout, self.dropout),
             ),
             embeddings=replace(
-                self.embeddings,
-                scale=self.embedding_factor,
-                size=self.embeddings.size or self.d_model,
+                self.embeddings, scale=scale, size=_or(self.embeddings.size, self.d_model)
             ),
             **changes,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
+        """Return the options as plain data, for JSON.
+
+        Returns
+        -------
+        dict
+            The groups are dicts, too.
+        """
         return asdict(self)
 
     @classmethod
     def from_dict(cls: type[C], data: Mapping[str, Any], where: str = "") -> C:
-        """Return the configuration that `to_dict` of this version or of version 0.2 described.
+        """Return the configuration that plain data describes.
 
-        Unknown names and values of another type are a ValueError that begins with `where`.
+        Parameters
+        ----------
+        data : mapping
+            Options by name: the result of `to_dict` of this version or of version 0.2, or that of
+            `flatten`. Missing options have the defaults of the class.
+        where : str
+            Beginning of the message of each error; the name of the class by default.
+
+        Returns
+        -------
+        ModelConfig
+            Of this class.
+
+        Raises
+        ------
+        ValueError
+            A name is unknown, or an option has a wrong type or value.
         """
-        where = where or cls.__name__
-        values = cls.grouped(data)
-        for name, group in GROUPS.items():
-            if isinstance(values.get(name), Mapping):
-                values[name] = dataclass_from(group, values[name], where)
-            elif name in values and not (name == "positions" and isinstance(values[name], str)):
-                raise ValueError(f"{where}: {name} must be an object, got {values[name]!r:.60}")
-        return dataclass_from(cls, values, where)
+        where, values, groups = where or cls.__name__, {}, dict[str, dict[str, Any]]()
+        for name, value in cls.flatten(data).items():
+            group, _, option = name.rpartition(".")
+            if group in GROUPS:
+                groups.setdefault(group, {})[option] = value
+            else:
+                values[name] = value
+        try:
+            for group, options in groups.items():
+                default: Any = cls.__dataclass_fields__[group].default
+                _check_names(GROUPS[group], options)
+                values[group] = replace(default, **options)
+            _check_names(cls, values)
+            return cls(**values)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
 
     @classmethod
-    def grouped(cls, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain data with the groups of options that version 0.2 did not have.
+    def flatten(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain data with names such as "attention.window" for the options of groups.
 
-        Version 0.2 ignored options of another kind of positions, and `window_layers` without a
-        window. They are left out.
+        Parameters
+        ----------
+        data : mapping
+            The result of `to_dict` of this version or of version 0.2. Version 0.2 ignored options
+            of another kind of positions, and `window_layers` without a window. They are left out.
+
+        Returns
+        -------
+        dict
+            Options by name, without nested dicts.
         """
-        values = dict(data)
-        if not FLAT_NAMES.keys() & data.keys() or any(
-            isinstance(data.get(name), Mapping) for name in GROUPS
-        ):
-            return values
-        defaults: dict[str, Any] = {item.name: item.default for item in fields(cls)}
-        groups = {name: asdict(defaults[name]) for name in GROUPS}
-        kind = groups["positions"]["kind"] = values.pop("positions", groups["positions"]["kind"])
-        for name, (group, option) in FLAT_NAMES.items():
-            if name in values:
-                groups[group][option] = values.pop(name)
-        groups["positions"] = {
-            option: value
-            for option, value in groups["positions"].items()
-            if _has_option(str(kind), option)
-        }
-        if groups["attention"]["window"] is None:
-            groups["attention"]["window_layers"] = None
-        return {**values, **groups}
+        is_older = FLAT_NAMES.keys() & data.keys() and not any(
+            isinstance(data.get(group), Mapping) for group in GROUPS
+        )
+        names = {"positions": "positions.kind"} | (FLAT_NAMES if is_older else {})
+        flat: dict[str, Any] = {}
+        for name, value in data.items():
+            if name in GROUPS and isinstance(value, Mapping):
+                flat |= {f"{name}.{option}": x for option, x in value.items()}
+            else:
+                flat[names.get(name, name)] = value
+        if is_older:
+            default: Any = cls.__dataclass_fields__["positions"].default
+            kind = str(flat.get("positions.kind", default.kind))
+            for name in list(flat):
+                group, _, option = name.rpartition(".")
+                if group == "positions" and not _has_option(kind, option):
+                    del flat[name]
+            if flat.get("attention.window") is None:
+                flat.pop("attention.window_layers", None)
+        return flat
 
 
-_COUNTS = {
-    **dict.fromkeys(("d_model", "num_heads", "d_ff", "max_len"), 1),
-    **dict.fromkeys(("source_vocab_size", "target_vocab_size", "vocab_size"), 0),
-    **dict.fromkeys(("num_layers", "num_encoder_layers", "num_decoder_layers"), 0),
-    **dict.fromkeys(("num_classes", "num_types", "pad_id", "bos_id"), 0),
-    **dict.fromkeys(("image_size", "patch_size"), 0),
-    "num_channels": 1,
-}
-"""Integer options of the models, and the least value of each."""
+def _check_names(cls: Any, values: Mapping[str, Any]) -> None:
+    names = {item.name for item in fields(cls)}
+    if unknown := values.keys() - names:
+        raise ValueError(
+            f"unknown settings: {listed(unknown)}; expected some of {listed(names, 100)}"
+        )
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 def _advice(name: str) -> str:
     """Return how the option that version 0.2 called `name` is written now."""
-    group, option = FLAT_NAMES[name]
+    group, _, option = FLAT_NAMES[name].partition(".")
     return f"use {group}=nn.{GROUPS[group].__name__}({option}=...), config.{group}.{option}"
 
 
@@ -566,6 +586,20 @@ class TransformerConfig(ModelConfig):
 
     Parameters
     ----------
+    source_vocab_size : int
+        Number of source tokens.
+    target_vocab_size : int
+        Number of target tokens.
+    d_model : int
+        Width of the model.
+    num_heads : int
+        Number of heads of queries.
+    num_encoder_layers : int
+        Number of layers of the encoder.
+    num_decoder_layers : int
+        Number of layers of the decoder.
+    d_ff : int
+        Width of the feed-forward networks.
     tie : str
         "none": no weights are shared.
         "target": the output projection shares its weight with the target embedding.
@@ -580,10 +614,11 @@ class TransformerConfig(ModelConfig):
     num_encoder_layers: int = 6
     num_decoder_layers: int = 6
     d_ff: int = 2048
-    tie: str = field(default="none", kw_only=True)
-    pad_id: int | None = field(default=0, kw_only=True)
-    bos_id: int | None = field(default=1, kw_only=True)
-    eos_id: int | Sequence[int] | None = field(default=2, kw_only=True)
+    _: KW_ONLY
+    tie: str = "none"
+    pad_id: int | None = 0
+    bos_id: int | None = 1
+    eos_id: int | Sequence[int] | None = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -593,9 +628,6 @@ class TransformerConfig(ModelConfig):
                 f"{self.target_vocab_size} and {self.source_vocab_size}"
             )
 
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {**super()._choices(), "tie": ("none", "target", "embeddings", "all")}
-
 
 @dataclass(frozen=True)
 class LanguageModelConfig(ModelConfig):
@@ -603,6 +635,16 @@ class LanguageModelConfig(ModelConfig):
 
     Parameters
     ----------
+    vocab_size : int
+        Number of tokens.
+    d_model : int
+        Width of the model.
+    num_heads : int
+        Number of heads of queries.
+    num_layers : int
+        Number of layers.
+    d_ff : int
+        Width of the feed-forward networks.
     tie : bool
         Share the weight of the output projection with the embedding.
     parallel : bool
@@ -614,13 +656,14 @@ class LanguageModelConfig(ModelConfig):
     num_heads: int = 4
     num_layers: int = 4
     d_ff: int = 1024
-    tie: bool = field(default=True, kw_only=True)
-    parallel: bool = field(default=False, kw_only=True)
-    activation: str = field(default="gelu_tanh", kw_only=True)
-    norm_first: bool = field(default=True, kw_only=True)
-    positions: PositionConfig | str = field(default=PositionConfig(kind="learned"), kw_only=True)
-    embeddings: EmbeddingConfig = field(default=EmbeddingConfig(scale=False), kw_only=True)
-    output_bias: bool = field(default=False, kw_only=True)
+    _: KW_ONLY
+    tie: bool = True
+    parallel: bool = False
+    activation: str = "gelu_tanh"
+    norm_first: bool = True
+    positions: PositionConfig | str = PositionConfig(kind="learned")
+    embeddings: EmbeddingConfig = EmbeddingConfig(scale=False)
+    output_bias: bool = False
 
 
 @dataclass(frozen=True)
@@ -629,6 +672,16 @@ class EncoderConfig(ModelConfig):
 
     Parameters
     ----------
+    vocab_size : int
+        Number of tokens.
+    d_model : int
+        Width of the model.
+    num_heads : int
+        Number of heads of queries.
+    num_layers : int
+        Number of layers.
+    d_ff : int
+        Width of the feed-forward networks.
     num_types : int
         Number of segment types with an embedding. 0: no such embedding.
     shared_layers : bool
@@ -655,16 +708,17 @@ class EncoderConfig(ModelConfig):
     num_heads: int = 4
     num_layers: int = 4
     d_ff: int = 1024
-    num_types: int = field(default=0, kw_only=True)
-    shared_layers: bool = field(default=False, kw_only=True)
-    num_classes: int = field(default=0, kw_only=True)
-    pool: str = field(default="mean", kw_only=True)
-    head_activation: str = field(default="none", kw_only=True)
-    head_dropout: float | None = field(default=None, kw_only=True)
-    image_size: int = field(default=0, kw_only=True)
-    patch_size: int = field(default=0, kw_only=True)
-    num_channels: int = field(default=3, kw_only=True)
-    pad_id: int | None = field(default=0, kw_only=True)
+    _: KW_ONLY
+    num_types: int = 0
+    shared_layers: bool = False
+    num_classes: int = 0
+    pool: str = "mean"
+    head_activation: str = "none"
+    head_dropout: float | None = None
+    image_size: int = 0
+    patch_size: int = 0
+    num_channels: int = 3
+    pad_id: int | None = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -676,73 +730,47 @@ class EncoderConfig(ModelConfig):
                 )
             object.__setattr__(self, "max_len", (self.image_size // self.patch_size) ** 2 + 1)
 
-    def _choices(self) -> dict[str, tuple[str, ...]]:
-        return {
-            **super()._choices(),
-            "pool": ("mean", "first"),
-            "head_activation": ("none", *ACTIVATIONS),
-        }
 
+def check_sizes(config: ModelConfig, shapes: Mapping[str, Sequence[int]], name: str) -> None:
+    """Raise a ValueError for a model that needs larger arrays than a file has.
 
-def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with names such as "attention.window" for those of groups."""
-    flat = dict(settings)
-    for group in GROUPS:
-        if isinstance(options := flat.get(group), dict):
-            flat |= {f"{group}.{name}": value for name, value in options.items()}
-            del flat[group]
-    return flat
+    It is called before the model takes memory: with a size of 10¹², that would be all there is.
 
-
-def check_sizes(
-    settings: Mapping[str, Any], shapes: Mapping[str, Sequence[int]], name: str
-) -> None:
-    """Raise a ValueError for `flat_settings` of a model that cannot have arrays of these shapes.
-
-    The arrays are those of the file `name`. Nothing is made meanwhile: a size of 10¹² takes no
-    memory.
+    Parameters
+    ----------
+    config : ModelConfig
+        Configuration of the model.
+    shapes : mapping of tuple
+        Shapes of the arrays by name.
+    name : str
+        Name of the file.
     """
-    sizes = {size for shape in shapes.values() for size in shape}
-    positions = str(settings.get("positions.kind", "sinusoidal"))
-    width, patch = settings.get("d_model"), settings.get("patch_size", 0)
-    width = width if isinstance(width, int) and width in sizes else 0  # else it is at fault itself
-    for setting, value in settings.items():
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or value <= 0
-            or (setting == "max_len" and patch)
-        ):
-            continue
-        rows = value + settings.get("positions.offset", 0) if setting == "max_len" else value
-        rows = (value // patch) ** 2 + 1 if setting == "image_size" else rows
-        option = setting.rpartition(".")[2]
-        if setting.endswith("layers"):
-            if value > (10_000 if settings.get("shared_layers") else len(shapes)):
-                raise ValueError(
-                    f"{setting} must be at most {len(shapes)}, the number of arrays in {name}, got "
-                    f"{value!r:.30}"
-                )
-        elif (
-            setting.endswith("vocab_size")
-            or setting in _SIZES
-            or _TABLES.get(setting, "-") in positions
-        ):
-            if rows not in sizes:
-                raise ValueError(
-                    f"{setting} must be a size of an array in {name}, got {value!r:.30}"
-                )
-        elif option.startswith(("num_", "head_")) and value > max(sizes, default=0):
-            raise ValueError(
-                f"{setting} must be at most the largest size of an array in {name}, got "
-                f"{value!r:.30}"
-            )
-        elif setting == "max_len" and "sinusoidal" in positions and rows * width > 1 << 27:
-            raise ValueError(
-                f"{setting} must be small enough for a table of positions, got {value!r:.30}"
-            )
+    kind, is_image = cast(PositionConfig, config.positions).kind, getattr(config, "patch_size", 0)
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
+    largest_size = (largest, f"the largest size of an array in {name}")
+    limits = dict.fromkeys(_SIZES, largest_size)
+    most = 10_000 if getattr(config, "shared_layers", False) else len(shapes)
+    limits |= dict.fromkeys(_DEPTHS, (most, f"the number of arrays in {name}"))
+    if "relative" in kind:
+        limits["positions.relative_buckets"] = largest_size
+    if kind.startswith("learned"):
+        limits["image_size" if is_image else "max_len"] = largest_size
+    if is_image:
+        limits |= dict.fromkeys(("num_channels", "patch_size"), largest_size)
+    if kind.startswith("sinusoidal"):
+        limits["max_len"] = ((1 << 27) // config.d_model, "the limit of a table of positions")
+    for option, value in config.flatten(config.to_dict()).items():
+        if option in limits and isinstance(value, int):
+            most, reason = limits[option]
+            rows = config.max_len if option == "image_size" else value
+            if rows > most:
+                raise ValueError(f"{option} must be at most {most} ({reason}), got {value}")
 
 
-_SIZES = ("d_model", "d_ff", "embeddings.size", "image_size", "patch_size")
-_TABLES = {"max_len": "learned", "positions.relative_buckets": "relative"}
-"""Settings that are a size of an array: always, and if the kind of positions has this word."""
+_DEPTHS = ("num_layers", "num_encoder_layers", "num_decoder_layers")
+_SIZES = (
+    *("vocab_size", "source_vocab_size", "target_vocab_size", "d_model", "num_heads", "d_ff"),
+    *("num_types", "num_classes", "positions.offset", "embeddings.size"),
+    *("attention.num_kv_heads", "attention.head_dim"),
+)
+"""Options that are a size of an array, or smaller."""

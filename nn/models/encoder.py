@@ -9,6 +9,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.core.tensor import Tensor
+from minigrad.optim.settings import checked_count
 
 from ..layers.block import norm_named
 from ..layers.linear import Dropout, Linear, activation_named
@@ -20,11 +21,19 @@ __all__ = ["EncoderClassifier", "EncoderModel", "MaskedLanguageModel", "TokenCla
 
 
 class EncoderModel(Model):
-    """Token ids to a vector for each token, which sees all real tokens.
+    """An encoder: vectors of the tokens of a sequence, each of which attends to all others.
 
-    `types` (N, L) are the kinds of segments, where the model tells them apart. Where `config` has a
-    patch_size, images (N, C, H, W), as `pixels` makes them, stand for ids, and L is 1 + the number
-    of patches.
+    If `config.patch_size` is set, it takes images, as `pixels` returns them. Its tokens are a
+    learned one and the patches.
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     config: EncoderConfig
@@ -33,11 +42,8 @@ class EncoderModel(Model):
         self.embedding: InputEmbedding | PatchEmbedding
         if config.patch_size:
             self.embedding = PatchEmbedding(config, generator)
-        elif config.vocab_size < 1:
-            raise ValueError(
-                f"{type(self).__name__}: expected a vocabulary, got vocab_size={config.vocab_size}"
-            )
         else:
+            checked_count(type(self).__name__, "vocab_size", config.vocab_size)
             self.embedding = InputEmbedding(
                 config, config.vocab_size, generator, num_types=config.num_types
             )
@@ -52,7 +58,7 @@ class EncoderModel(Model):
         elif padding_mask is None:
             batch = Batch(ids)
         else:
-            raise ValueError("padding_mask: images have no padding")
+            raise ValueError("padding_mask must be None for images, which have no padding")
         return replace(batch, types=types, targets=None if targets is None else np.asarray(targets))
 
     def _hidden(self, batch: Batch) -> Tensor:
@@ -60,27 +66,76 @@ class EncoderModel(Model):
         return self.encoder(x, batch.mask, positions=batch.positions)
 
     def hidden(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Return the vectors (N, L, d_model) of token ids (N, L)."""
+        """Return the vectors of the tokens.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
+            Token ids, or images if `config.patch_size` is set.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+            Images have no padding.
+        types : array of int, shape (N, L), optional
+            Segment types; 0 by default.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            A vector for each token.
+        """
         return self._hidden(self._sequences(ids, padding_mask, types))
 
     forward = hidden
 
 
 class _WithOutput(EncoderModel):
-    """An encoder with an output projection: what the heads share."""
+    """Base of the encoders with an output projection."""
 
     def _features(self, batch: Batch) -> Tensor:
-        """Return what the output projection sees."""
+        """Return the input of the output projection."""
         return self._hidden(batch)
 
     def forward(self, ids: Any, padding_mask: Any = None, types: Any = None) -> Tensor:
-        """Return logits: (N, num_classes), or for each token (N, L, ...)."""
+        """Return logits of the classes, or of the tokens.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L), or of float, shape (N, C, H, W)
+            Token ids, or images if `config.patch_size` is set.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+            Images have no padding.
+        types : array of int, shape (N, L), optional
+            Segment types; 0 by default.
+
+        Returns
+        -------
+        Tensor, shape (N, classes) or (N, L, classes)
+            Unnormalized log-probabilities.
+        """
         return self.output(self._features(self._sequences(ids, padding_mask, types)))
 
     def targets(
         self, ids: Any, targets: Any, padding_mask: Any = None, types: Any = None
     ) -> np.ndarray:
-        """Return the targets as integers, IGNORED where they count nothing."""
+        """Return the targets as integers, -100 where they are ignored.
+
+        Parameters
+        ----------
+        ids : array
+            As in `forward`.
+        targets : array of int
+            A target for each row of logits.
+        padding_mask : array of bool, optional
+            As in `forward`.
+        types : array of int, optional
+            As in `forward`.
+
+        Returns
+        -------
+        array of int
+            Targets, with -100 at ignored positions.
+        """
         return self._sequences(ids, padding_mask, types, targets).targets
 
     def loss(
@@ -94,7 +149,25 @@ class _WithOutput(EncoderModel):
     ) -> Tensor:
         """Compute the cross-entropy of the targets.
 
-        Targets are integers, one for each row of logits. Targets of -100 count nothing.
+        Parameters
+        ----------
+        ids : array
+            As in `forward`.
+        targets : array of int
+            A target for each row of logits. -100 is ignored.
+        padding_mask : array of bool, optional
+            As in `forward`.
+        types : array of int, optional
+            As in `forward`.
+        label_smoothing : float
+            Part of the probability of a target that is spread over all tokens.
+        reduction : {"mean", "sum", "none"}
+            "none" returns a loss for each position.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or the shape of `targets` with reduction="none".
         """
         batch = self._sequences(ids, padding_mask, types, targets)
         return self._cross_entropy(self._features(batch), batch.targets, label_smoothing, reduction)
@@ -103,15 +176,8 @@ class _WithOutput(EncoderModel):
 class _Classifier(_WithOutput):
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
-        if config.num_classes < 1:
-            raise ValueError(
-                f"{type(self).__name__}: expected num_classes of at least 1, got "
-                f"{config.num_classes}"
-            )
-        self.dropout = Dropout(
-            config.dropout if config.head_dropout is None else config.head_dropout,
-            generator=generator,
-        )
+        checked_count(type(self).__name__, "num_classes", config.num_classes)
+        self.dropout = Dropout(config.effective().head_dropout or 0.0, generator=generator)
         self.dense: Linear | None = None
         if config.head_activation != "none":
             self.dense = Linear(
@@ -133,10 +199,19 @@ class _Classifier(_WithOutput):
 
 
 class EncoderClassifier(_Classifier):
-    """An encoder, one vector for all its outputs, and a linear layer: logits (N, num_classes) of
-    the classes of a text.
+    """A classifier of sequences or images: logits (N, num_classes).
 
-    The targets of `loss` are classes (N,).
+    One vector is made of those of the tokens by `config.pool`. The targets of `loss` are
+    classes, (N,).
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     def _pooled(self, batch: Batch) -> Tensor:
@@ -150,9 +225,18 @@ class EncoderClassifier(_Classifier):
 
 
 class TokenClassifier(_Classifier):
-    """An encoder and a linear layer: logits (N, L, num_classes) of the classes of each token.
+    """A classifier of tokens: logits (N, L, num_classes).
 
-    The targets of `loss` are classes (N, L); those of padding count nothing.
+    The targets of `loss` are classes, (N, L). Those of padding are ignored.
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     def _sequences(
@@ -165,17 +249,26 @@ class TokenClassifier(_Classifier):
 
 
 class MaskedLanguageModel(_WithOutput):
-    """An encoder that tells which tokens were there: dense layer, activation, norm, and the tied
-    embedding.
+    """A masked language model: logits (N, L, vocab_size) of the tokens that were masked.
 
-    Logits are (N, L, vocab_size), the targets of `loss` tokens (N, L).
+    Its head is a linear layer, an activation, a norm, and an output projection that shares its
+    weight with the embedding. The targets of `loss` are tokens, (N, L).
+
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
     """
 
     def _build(self, config: EncoderConfig, generator: np.random.Generator | None) -> None:
         super()._build(config, generator)
         if not isinstance(self.embedding, InputEmbedding):
             raise ValueError(
-                f"{type(self).__name__}: expected a vocabulary, got patch_size={config.patch_size}"
+                f"{type(self).__name__}: patch_size must be 0, got {config.patch_size}"
             )
         width, dtype = config.embeddings.size or config.d_model, config.dtype
         self.dense = Linear(config.d_model, width, dtype=dtype, generator=generator)

@@ -1,6 +1,4 @@
-"""The decoder-only model: Radford et al. (2019), "Language models are unsupervised multitask
-learners".
-"""
+"""Decoder-only language models: Radford et al. (2019)."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import numpy as np
 
 from minigrad.core.modes import no_grad
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.optim.settings import checked_count
 
 from ..layers.linear import Linear
 from .base import IGNORED, Batch, DecodingState, Model, checked_ids, positions_of
@@ -20,18 +19,34 @@ __all__ = ["LanguageModel"]
 
 
 class LanguageModel(Model):
-    """Token ids to logits of the next token, each position seeing itself and those before it.
+    """A decoder-only model: logits of the token after each token of a sequence.
 
-    Padding can stand left or right of a text.
+    Padding may be left or right of a sequence.
+
+    Parameters
+    ----------
+    config : LanguageModelConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
+
+    References
+    ----------
+    Radford et al. (2019), Language models are unsupervised multitask learners.
+
+    Examples
+    --------
+    >>> model = nn.LanguageModel(nn.LanguageModelConfig(9, 8, 2, 1, 16), np.random.default_rng(0))
+    >>> model(np.array([[1, 4, 2]])).shape
+    (1, 3, 9)
     """
 
     config: LanguageModelConfig
 
     def _build(self, config: LanguageModelConfig, generator: np.random.Generator | None) -> None:
-        if config.vocab_size < 1:
-            raise ValueError(
-                f"LanguageModel: expected a vocabulary, got vocab_size={config.vocab_size}"
-            )
+        checked_count("LanguageModel", "vocab_size", config.vocab_size)
         if config.tie and config.embeddings.size not in (None, config.d_model):
             raise ValueError(
                 f"embeddings.size must be d_model ({config.d_model}) with tie=True, got "
@@ -68,11 +83,37 @@ class LanguageModel(Model):
         return Batch(ids[:, :-1], mask[..., :-1], positions, np.where(both, ids[:, 1:], IGNORED))
 
     def hidden(self, ids: Any, padding_mask: Any = None) -> Tensor:
-        """Return what the output projection sees, (N, L, d_model)."""
+        """Return the input of the output projection.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L)
+            Token ids.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            A vector for each token.
+        """
         return self._hidden(self._batch("ids", ids, padding_mask))
 
     def forward(self, ids: Any, padding_mask: Any = None) -> Tensor:
-        """Return logits (N, L, vocab_size) of the token after each of the ids (N, L)."""
+        """Return logits of the token after each token.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L)
+            Token ids. Each position attends to itself and to those before it.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor, shape (N, L, vocab_size)
+            Unnormalized log-probabilities.
+        """
         return self.output(self._hidden(self._batch("ids", ids, padding_mask)))
 
     def loss(
@@ -82,25 +123,76 @@ class LanguageModel(Model):
         label_smoothing: float = 0.0,
         reduction: str = "mean",
     ) -> Tensor:
-        """Compute the cross-entropy of each real token given those before it, for ids (N, L)."""
+        """Compute the cross-entropy of each real token given those before it.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L)
+            Token ids.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+        label_smoothing : float
+            Part of the probability of a target that is spread over all tokens.
+        reduction : {"mean", "sum", "none"}
+            "none" returns a loss for each position.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or shape (N, L - 1) with reduction="none".
+        """
         batch = self._next_tokens(ids, padding_mask)
         return self._cross_entropy(self._hidden(batch), batch.targets, label_smoothing, reduction)
 
     def targets(self, ids: Any, padding_mask: Any = None) -> np.ndarray:
-        """Return the token after each of the ids (N, L) but the last, IGNORED next to padding."""
+        """Return the targets of `loss`: the token after each token but the last.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L)
+            Token ids.
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        array of int, shape (N, L - 1)
+            -100 at and before padding.
+        """
         return self._next_tokens(ids, padding_mask).targets
 
     def start(self, padding_mask: Any = None) -> DecodingState:
-        """The state from which `step` goes on; give the prompt to the first step.
+        """Return the state for the first `step`, which takes the prompts.
 
-        Where prompts of different lengths are padded at the left, `padding_mask` (N, L) is theirs.
+        Parameters
+        ----------
+        padding_mask : array of bool, shape (N, L), optional
+            True = a real token, for prompts of different lengths that are padded on the left.
+
+        Returns
+        -------
+        DecodingState
+            A state without tokens.
         """
         mask = None if padding_mask is None or np.all(padding_mask) else np.asarray(padding_mask)
         return DecodingState(self.config.num_layers, padding_mask=mask)
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
-        """Logits (N, vocab) for the token after the next ids (N, L); `state` moves on."""
+        """Return logits of the next token, without gradients, and advance the state.
+
+        Parameters
+        ----------
+        tokens : array of int, shape (N, L)
+            Tokens that follow those of the steps before.
+        state : DecodingState
+            Changed in place.
+
+        Returns
+        -------
+        array, shape (N, vocab_size)
+            Unnormalized log-probabilities of the next token.
+        """
         ids, mask, start = checked_ids("tokens", tokens), state.padding_mask, state.length
         state.length += ids.shape[1]
         if mask is None:

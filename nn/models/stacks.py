@@ -1,4 +1,4 @@
-"""What models are built from: embeddings of tokens, and stacks of layers."""
+"""Parts of models: embeddings of tokens and images, and stacks of layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..layers.block import TransformerDecoderLayer, TransformerEncoderLayer, nor
 from ..layers.cache import AttentionCache, KeysAndValues
 from ..layers.linear import Dropout, Embedding, Linear
 from ..layers.masks import attention_mask
-from ..layers.module import Module, ModuleList, Parameter
+from ..layers.module import Module, ModuleList, Parameter, as_input
 from ..layers.norm import LayerNorm, RMSNorm
 from ..layers.position import LearnedPositions, SinusoidalPositions
 from ..layers.position_bias import POSITION_BIASES
@@ -26,8 +26,21 @@ __all__ = ["Decoder", "Encoder", "InputEmbedding", "PatchEmbedding"]
 
 
 class InputEmbedding(Module):
-    """Token ids (N, L) to vectors (N, L, d_model): looked up, scaled, with their positions (and
-    types) added.
+    """Embeddings of tokens: scaled, with embeddings of positions and segment types added.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Options of the model.
+    vocab_size : int
+        Number of tokens.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    num_types : int
+        Number of segment types. 0: there are none.
+    std : float, optional
+        Standard deviation of the weights. By default d_model ** -0.5 if embeddings are scaled,
+        otherwise 1.
     """
 
     def __init__(
@@ -40,10 +53,10 @@ class InputEmbedding(Module):
         std: float | None = None,
     ) -> None:
         d_model, dtype = config.d_model, config.dtype
-        width = config.embeddings.size or d_model
-        self.scale = config.embedding_factor
+        embeddings: Any = config.effective().embeddings
+        width, self.scale = embeddings.size, embeddings.scale
         if std is None:
-            std = d_model**-0.5 if config.embeddings.scale else 1.0
+            std = 1.0 if self.scale == 1 else d_model**-0.5
         self.tokens = Embedding(
             vocab_size, width, config.hidden_id, std=std, dtype=dtype, generator=generator
         )
@@ -64,8 +77,21 @@ class InputEmbedding(Module):
         )
 
     def forward(self, ids: Any, positions: Any = 0, types: Any = None) -> Tensor:
-        """`positions` is where the ids start, or integers (L,) or (N, L); `types` (N, L) is 0
-        unless given.
+        """Return the vectors of tokens.
+
+        Parameters
+        ----------
+        ids : array of int, shape (N, L)
+            Token ids.
+        positions : int or array of int, shape (L,) or (N, L)
+            Position of the first token, or of each.
+        types : array of int, shape (N, L), optional
+            Segment types; 0 by default.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            A vector for each token.
         """
         x = self.tokens(ids)
         if self.scale != 1:
@@ -80,7 +106,7 @@ class InputEmbedding(Module):
 
 
 def _positions(config: ModelConfig, width: int, generator: Generator | None) -> Module | None:
-    """What adds positions to embeddings, if anything does."""
+    """Return the module that adds positions to embeddings, if there is one."""
     positions = cast(PositionConfig, config.positions)
     table: dict[str, Any] = {"dtype": config.dtype, "offset": positions.offset}
     if positions.kind.startswith("learned"):
@@ -92,9 +118,17 @@ def _positions(config: ModelConfig, width: int, generator: Generator | None) -> 
 
 
 class PatchEmbedding(Module):
-    """Images (N, C, H, W) to vectors (N, 1 + patches, d_model): a learned one, then one of each
-    patch, row by row.
+    """Embeddings of images: a learned vector, then that of each patch, row by row.
 
+    Parameters
+    ----------
+    config : EncoderConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+
+    References
+    ----------
     Dosovitskiy et al. (2021), arXiv:2010.11929.
     """
 
@@ -115,14 +149,27 @@ class PatchEmbedding(Module):
         self.dropout = Dropout(config.dropout, generator=generator)
 
     def forward(self, images: Any, positions: Any = 0, types: Any = None) -> Tensor:
+        """Return the vectors of images.
+
+        Parameters
+        ----------
+        images : array of float, shape (N, C, H, W)
+            Images of `config.image_size`.
+        positions, types : Any
+            Not used; they are those of tokens.
+
+        Returns
+        -------
+        Tensor, shape (N, 1 + patches, d_model)
+            The learned vector, then a vector for each patch.
+        """
         shape, dtype = np.shape(images), getattr(images, "dtype", None)
         if shape[1:] != self.shape or len(shape) != 4 or np.dtype(dtype).kind != "f":
             raise ValueError(
-                f"images: expected floats (N, {', '.join(map(str, self.shape))}), got {dtype} "
-                f"{shape}"
+                f"images must be floats (N, {', '.join(map(str, self.shape))}), got {dtype} {shape}"
             )
         (n, channels, size, _), (d_model, *_, side) = shape, self.weight.shape
-        x = images if isinstance(images, Tensor) else np.asarray(images, self.weight.dtype)
+        x = as_input(self, images, self.weight.dtype)
         x = mg.reshape(x, n, channels, size // side, side, size // side, side)
         patches = mg.reshape(mg.transpose(x, (0, 2, 4, 1, 3, 5)), n, -1, channels * side * side)
         x = mg.linear(patches, mg.reshape(self.weight, d_model, -1), self.bias)
@@ -131,9 +178,9 @@ class PatchEmbedding(Module):
 
 
 def _attention_options(config: ModelConfig) -> dict[str, Any]:
-    """The options that all attentions of a model share."""
-    attention = config.attention
-    bias: Any = config.bias if attention.bias is None else attention.bias
+    """Return the options that all attentions of a model share."""
+    attention = config.effective().attention
+    bias: Any = attention.bias
     if isinstance(bias, str):
         bias = {name: name[0] in bias for name in ("q", "k", "v", "out")}
     return {
@@ -142,14 +189,14 @@ def _attention_options(config: ModelConfig) -> dict[str, Any]:
         "scale": attention.scale,
         "bias": bias,
         "qk_norm": config.norm_eps if attention.qk_norm else None,
-        "dropout": config.dropout if attention.dropout is None else attention.dropout,
+        "dropout": attention.dropout,
     }
 
 
 def _position_options(
     config: ModelConfig, bidirectional: bool, generator: Generator | None
 ) -> dict[str, Any]:
-    """What gives positions to the self-attentions of a stack, which share it."""
+    """Return the options of positions, which the self-attentions of a stack share."""
     positions = cast(PositionConfig, config.positions)
     if positions.kind == "rotary":
         return {"rotary": config.rotary()}
@@ -167,7 +214,7 @@ def _layers(
     causal: bool,
     **options: Any,
 ) -> ModuleList:
-    """So many layers of a kind, which differ in their self-attention at most."""
+    """Return `count` layers of a class, which differ in their self-attention at most."""
     shared = _attention_options(config) | _position_options(config, not causal, generator)
     names = (
         "dropout",
@@ -184,11 +231,13 @@ def _layers(
     attention, positions = config.attention, cast(PositionConfig, config.positions)
     layers = ModuleList()
     for i in range(count):
-        own: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
+        changes: dict[str, Any] = {"rotary": None} if i in positions.no_rotary_layers else {}
         if attention.window_layers is None or i in attention.window_layers:
-            own["window"] = attention.window
+            changes["window"] = attention.window
         layers.append(
-            kind(config.d_model, config.num_heads, config.d_ff, attention=shared | own, **options)
+            kind(
+                config.d_model, config.num_heads, config.d_ff, attention=shared | changes, **options
+            )
         )
     return layers
 
@@ -196,7 +245,7 @@ def _layers(
 def _final_norm(config: ModelConfig) -> LayerNorm | RMSNorm | None:
     return (
         norm_named(config.norm, config.d_model, config.norm_eps, config.dtype)
-        if config.has_final_norm
+        if config.effective().final_norm
         else None
     )
 
@@ -220,7 +269,21 @@ def _masks(
 
 
 class Encoder(Module):
-    """A stack of encoder layers, which is causal where `causal`."""
+    """A stack of encoder layers.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Options of the model.
+    num_layers : int
+        Number of layers.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    causal : bool
+        Each position attends only to itself and to those before it.
+    shared : bool
+        Use one layer `num_layers` times.
+    """
 
     def __init__(
         self,
@@ -246,7 +309,24 @@ class Encoder(Module):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = None,
     ) -> Tensor:
-        """(N, L, d_model) from x of that shape; `mask` broadcasts to (N, h, L, L)."""
+        """Apply all layers.
+
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, d_model)
+            Input of the first layer.
+        mask : array of bool, broadcastable to (N, h, L, L_kv), optional
+            True = may attend.
+        caches : sequence of AttentionCache, optional
+            Keys and values of earlier positions, one for each layer, which grow.
+        positions : int or array of int, optional
+            Positions for rotation, see `MultiHeadAttention`.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The output of the last layer, normalized if the stack has a final norm.
+        """
         layers: list[Any] = [*self.layers]
         masks = _masks(layers, x, mask, self.causal, caches)
         for i, layer in enumerate(layers * self.repeats):
@@ -256,7 +336,17 @@ class Encoder(Module):
 
 
 class Decoder(Module):
-    """A stack of decoder layers."""
+    """A stack of decoder layers.
+
+    Parameters
+    ----------
+    config : ModelConfig
+        Options of the model.
+    num_layers : int
+        Number of layers.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    """
 
     def __init__(
         self, config: ModelConfig, num_layers: int, generator: Generator | None = None
@@ -268,10 +358,20 @@ class Decoder(Module):
         self.norm = _final_norm(config)
 
     def project_memory(self, memory: Any) -> list[KeysAndValues]:
-        """The keys and values of each layer's cross-attention, from the encoder's output (N, L_m,
-        d_model).
+        """Return the keys and values of each layer's cross-attention.
+
+        Parameters
+        ----------
+        memory : Tensor, shape (N, L_m, d_model)
+            Output of the encoder.
+
+        Returns
+        -------
+        list of KeysAndValues
+            One for each layer.
         """
-        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]  # type: ignore[attr-defined]
+        layers: list[Any] = [*self.layers]
+        return [layer.cross_attention.keys_and_values(memory) for layer in layers]
 
     def forward(
         self,
@@ -282,8 +382,27 @@ class Decoder(Module):
         caches: Sequence[AttentionCache] | None = None,
         positions: Any = None,
     ) -> Tensor:
-        """(N, L, d_model) from x of that shape, and the encoder's output or what `project_memory`
-        made of it.
+        """Apply all layers.
+
+        Parameters
+        ----------
+        x : Tensor, shape (N, L, d_model)
+            Input of the first layer.
+        memory : Tensor, shape (N, L_m, d_model), or list of KeysAndValues
+            Output of the encoder, or of `project_memory`.
+        mask : array of bool, broadcastable to (N, h, L, L_kv), optional
+            True = may attend, in addition to causality.
+        memory_mask : array of bool, broadcastable to (N, h, L, L_m), optional
+            True = may attend to this position of the memory.
+        caches : sequence of AttentionCache, optional
+            Keys and values of earlier positions, one for each layer, which grow.
+        positions : int or array of int, optional
+            Positions for rotation, see `MultiHeadAttention`.
+
+        Returns
+        -------
+        Tensor, shape (N, L, d_model)
+            The output of the last layer, normalized if the stack has a final norm.
         """
         layers: list[Any] = [*self.layers]
         masks = _masks(layers, x, mask, True, caches)

@@ -1,4 +1,4 @@
-"""The sequence-to-sequence model: Vaswani et al. (2017), "Attention is all you need"."""
+"""Encoder-decoder models: Vaswani et al. (2017), "Attention is all you need"."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from minigrad.core.modes import no_grad
 from minigrad.core.tensor import Tensor, unwrap
+from minigrad.optim.settings import checked_count
 
 from ..layers.linear import Linear
 from .base import IGNORED, Batch, DecodingState, Model, checked_ids
@@ -18,15 +19,35 @@ __all__ = ["Transformer"]
 
 
 class Transformer(Model):
-    """The encoder-decoder model: source and target token ids to logits of the next target token."""
+    """An encoder-decoder model: logits of the next target token, given a source sequence.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+        Options of the model.
+    generator : numpy.random.Generator, optional
+        Draws the weights, and the masks of dropout.
+    init : bool
+        Draw the weights. False leaves them zero, for weights that are loaded afterwards.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention is all you need, arXiv:1706.03762.
+
+    Examples
+    --------
+    >>> config = nn.TransformerConfig(9, 7, d_model=8, num_heads=2, d_ff=16)
+    >>> model = nn.Transformer(config, np.random.default_rng(0))
+    >>> model(np.array([[3, 4, 5]]), np.array([[1, 6]])).shape
+    (1, 2, 7)
+    """
 
     config: TransformerConfig
 
     def _build(self, config: TransformerConfig, generator: np.random.Generator | None) -> None:
         source, target = config.source_vocab_size, config.target_vocab_size
-        if source < 1 or target < 1:
-            sizes = f"source_vocab_size={source} and target_vocab_size={target}"
-            raise ValueError(f"Transformer: expected both vocabulary sizes, got {sizes}")
+        checked_count("Transformer", "source_vocab_size", source)
+        checked_count("Transformer", "target_vocab_size", target)
         self.source_embedding = InputEmbedding(config, source, generator)
         self.target_embedding = InputEmbedding(config, target, generator)
         self.encoder = Encoder(config, config.num_encoder_layers, generator)
@@ -66,14 +87,38 @@ class Transformer(Model):
         return Batch(target[:, :-1], targets=targets)
 
     def encode(self, source: Any, padding_mask: Any = None) -> Tensor:
-        """Return the memory (N, L_s, d_model) of source ids (N, L_s)."""
+        """Return the output of the encoder.
+
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Source token ids.
+        padding_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor, shape (N, L_s, d_model)
+            A vector for each source token.
+        """
         return self._encode(self._batch("source", source, padding_mask))
 
     def decode(self, target: Any, memory: Any, memory_mask: Any = None) -> Tensor:
-        """Return what the output projection sees, (N, L_t, d_model), for target ids (N, L_t).
+        """Return the input of the output projection, given the output of the encoder.
 
-        `memory` is the encoder's output. `memory_mask` (N, L_s) is True at its real tokens. Each
-        target position sees itself and those before it.
+        Parameters
+        ----------
+        target : array of int, shape (N, L_t)
+            Target token ids. Each position attends to itself and to those before it.
+        memory : Tensor, shape (N, L_s, d_model)
+            Output of `encode`.
+        memory_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default all are.
+
+        Returns
+        -------
+        Tensor, shape (N, L_t, d_model)
+            A vector for each target token.
         """
         batch = Batch(checked_ids("target", target))
         if len(memory) != len(batch.ids):
@@ -85,14 +130,41 @@ class Transformer(Model):
         return self._decode(batch, memory, mask)
 
     def hidden(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Return what the output projection sees, (N, L_t, d_model)."""
+        """Return the input of the output projection.
+
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Source token ids.
+        target : array of int, shape (N, L_t)
+            Target token ids.
+        padding_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor, shape (N, L_t, d_model)
+            A vector for each target token.
+        """
         batch, target = self._pair(source, target, padding_mask)
         return self._decode(Batch(target), self._encode(batch), batch.mask)
 
     def forward(self, source: Any, target: Any, padding_mask: Any = None) -> Tensor:
-        """Return logits (N, L_t, target_vocab_size) of the token after each target position.
+        """Return logits of the token after each target position.
 
-        Source ids (N, L_s), target ids (N, L_t) that begin with the BOS token.
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Source token ids.
+        target : array of int, shape (N, L_t)
+            Target token ids, beginning with `config.bos_id`.
+        padding_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor, shape (N, L_t, target_vocab_size)
+            Unnormalized log-probabilities.
         """
         return self.output(self.hidden(source, target, padding_mask))
 
@@ -106,7 +178,23 @@ class Transformer(Model):
     ) -> Tensor:
         """Compute the cross-entropy of each target token given those before it.
 
-        The target ids (N, L) go from BOS to EOS.
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Source token ids.
+        target : array of int, shape (N, L_t)
+            Target token ids from `config.bos_id` to `config.eos_id`. Padding is ignored.
+        label_smoothing : float
+            Part of the probability of a target that is spread over all tokens.
+        reduction : {"mean", "sum", "none"}
+            "none" returns a loss for each position.
+        padding_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        Tensor
+            A scalar, or shape (N, L_t - 1) with reduction="none".
         """
         batch, target = self._pair(source, target, padding_mask)
         following = self._next_tokens(target)
@@ -114,20 +202,57 @@ class Transformer(Model):
         return self._cross_entropy(hidden, following.targets, label_smoothing, reduction)
 
     def targets(self, source: Any, target: Any) -> np.ndarray:
-        """Return the tokens of target (N, L) after the first, IGNORED where they are padding."""
+        """Return the targets of `loss`: the target tokens after the first.
+
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Not used.
+        target : array of int, shape (N, L_t)
+            Target token ids.
+
+        Returns
+        -------
+        array of int, shape (N, L_t - 1)
+            -100 at padding.
+        """
         return self._next_tokens(checked_ids("target", target)).targets
 
     @no_grad()
     def start(self, source: Any, padding_mask: Any = None) -> DecodingState:
-        """Return the state from which `step` decodes these sources; no gradient is recorded."""
+        """Return the state for the first `step`, without gradients.
+
+        Parameters
+        ----------
+        source : array of int, shape (N, L_s)
+            Source token ids.
+        padding_mask : array of bool, shape (N, L_s), optional
+            True = a real source token. By default the tokens other than `config.pad_id` are real.
+
+        Returns
+        -------
+        DecodingState
+            A state with the encoded source, and without target tokens.
+        """
         batch = self._batch("source", source, padding_mask)
         memory = self.decoder.project_memory(self._encode(batch).data)
         return DecodingState(self.config.num_decoder_layers, memory, batch.mask)
 
     @no_grad()
     def step(self, tokens: Any, state: DecodingState) -> np.ndarray:
-        """Logits (N, vocab) for the token after the next target ids (N, L), usually one each;
-        `state` moves on.
+        """Return logits of the next token, without gradients, and advance the state.
+
+        Parameters
+        ----------
+        tokens : array of int, shape (N, L)
+            Target tokens that follow those of the steps before.
+        state : DecodingState
+            Changed in place.
+
+        Returns
+        -------
+        array, shape (N, target_vocab_size)
+            Unnormalized log-probabilities of the next token.
         """
         batch = Batch(checked_ids("tokens", tokens), positions=state.length)
         state.length += batch.ids.shape[1]

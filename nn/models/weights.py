@@ -1,4 +1,4 @@
-"""The weights of a model in a file."""
+"""Models in files: weights, and class and settings as plain data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import numpy as np
 
 from minigrad.io import load_arrays, save_arrays
 from minigrad.io.safetensors import SafetensorsFile, misfit
+from minigrad.ops.axes import check_choice
 
 from ..layers.module import Module
-from .config import check_sizes, flat_settings
-from .model_types import KINDS, model_from_dict, model_to_dict
+from .base import Model
+from .config import EncoderConfig, LanguageModelConfig, ModelConfig, TransformerConfig, check_sizes
+from .encoder import EncoderClassifier, EncoderModel, MaskedLanguageModel, TokenClassifier
+from .language_model import LanguageModel
+from .transformer import Transformer
 
 __all__ = [
     "differing",
@@ -23,45 +27,126 @@ __all__ = [
     "load_run",
     "load_weights",
     "misfit",
+    "model_from_dict",
+    "model_to_dict",
     "save_weights",
     "settings_of",
 ]
 
-_FREE = (
-    "dropout",
-    "attention.dropout",
-    "activation_dropout",
-    "head_dropout",
-    "dtype",
-)  # the weights fit any of them
+KINDS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
+    "Transformer": (Transformer, TransformerConfig),
+    "LanguageModel": (LanguageModel, LanguageModelConfig),
+    **{kind.__name__: (kind, EncoderConfig)
+       for kind in (EncoderModel, EncoderClassifier, TokenClassifier, MaskedLanguageModel)},
+}  # fmt: skip
+
+
+def model_to_dict(model: Model) -> dict[str, Any]:
+    """Return the class and the settings of a model as plain data, for JSON.
+
+    Parameters
+    ----------
+    model : Model
+        A model of `nn`.
+
+    Returns
+    -------
+    dict
+        The name of the class is the entry "model".
+    """
+    kinds = [name for name, (kind, _) in KINDS.items() if isinstance(model, kind)]
+    if not kinds:
+        raise TypeError(f"model must be one of {', '.join(KINDS)}, got {type(model).__name__}")
+    return {"model": kinds[-1], **model.config.to_dict()}
+
+
+def model_from_dict(data: Mapping[str, Any], init: bool = False, where: str = "model") -> Any:
+    """Return the model that `model_to_dict` described.
+
+    Parameters
+    ----------
+    data : mapping
+        Class and settings of the model. Data of version 0.2 are understood.
+    init : bool
+        Draw the weights. By default they have any values, since they are loaded afterwards.
+    where : str
+        Beginning of the message of each error: the file that contains the data.
+
+    Returns
+    -------
+    Model
+        In training mode.
+
+    Raises
+    ------
+    ValueError
+        A setting is unknown, of another type or out of range.
+    """
+    kind, config = config_from_dict(data, where)
+    return kind(config, init=init)
+
+
+def config_from_dict(data: Mapping[str, Any], where: str) -> tuple[type[Model], ModelConfig]:
+    """Return class and configuration of the model that `model_to_dict` described."""
+    settings = dict(data)
+    name = settings.pop("model", None)
+    if name is None and "source_vocab_size" in settings:  # older: there were translators only
+        name = "Transformer"
+        settings["bos_id"] = settings.pop("sos_id", settings.get("bos_id", 1))
+    check_choice(where, "model", name, *KINDS)
+    kind, config = KINDS[name]
+    return kind, config.from_dict(settings, where)
+
+
+_FREE = ("dropout", "attention.dropout", "activation_dropout", "head_dropout", "dtype")
+"""Settings that need not be those that the weights were made with."""
 
 
 def save_weights(path: str | Path, model: Module, **metadata: Any) -> None:
-    """Write the state of a model, and plain data beside it, atomically; the settings of our models
-    too.
+    """Write the state of a module to a safetensors file, atomically.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file, which is replaced if it exists.
+    model : Module
+        Any module. The settings of a model of `nn` are written too, so that `load_run` can build
+        it.
+    **metadata
+        Plain data to be kept beside the weights; `load_weights` returns them.
     """
-    save_arrays(
-        path,
-        model.state_dict(),
-        {**metadata, **({"model": own} if (own := settings_of(model)) else {})},
-    )
+    settings = settings_of(model)
+    save_arrays(path, model.state_dict(), metadata | ({"model": settings} if settings else {}))
 
 
 def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
-    """Read the state of a model; the plain data beside it. The last state of a `Trainer` holds one
-    too.
+    """Read the state of a module from a file.
 
-    Weights of a model with other settings are a ValueError that tells which; dropout and dtype may
-    differ, and `max_len` be larger. See `fit_weights` for what else is refused.
+    Parameters
+    ----------
+    path : str or Path
+        A file of `save_weights`, or the last state of a `Trainer`.
+    model : Module
+        Its dropout and dtype may differ from those that the weights were made with, and its
+        `max_len` may be larger.
+
+    Returns
+    -------
+    dict
+        The metadata given to `save_weights`.
+
+    Raises
+    ------
+    ValueError
+        The weights are those of another model; see also `fit_weights`.
     """
     arrays, metadata = load_arrays(path)
-    if isinstance(
-        state := metadata.get("trainer"), dict
-    ):  # beside the weights it has those of the optimizer
+    if isinstance(state := metadata.get("trainer"), dict):  # the optimizer's arrays are there too
+        prefix = "model."
         arrays = {
-            name[len("model.") :]: array
+            name.removeprefix(prefix): array
             for name, array in arrays.items()
-            if name.startswith("model.")
+            if name.startswith(prefix)
         }
         metadata["model"] = state.get("model")
     if differ := differing(settings_of(model), metadata.pop("model", None)):
@@ -71,8 +156,17 @@ def load_weights(path: str | Path, model: Module) -> dict[str, Any]:
 
 
 def settings_of(model: Module) -> dict[str, Any] | None:
-    """The settings of a model as JSON gives them back; None for modules that are none of our
-    models.
+    """Return the settings of a model as JSON represents them.
+
+    Parameters
+    ----------
+    model : Module
+        Any module.
+
+    Returns
+    -------
+    dict or None
+        None if it is not a model of `nn`.
     """
     try:
         return dict(json.loads(json.dumps(model_to_dict(model))))  # type: ignore[arg-type]
@@ -80,40 +174,64 @@ def settings_of(model: Module) -> dict[str, Any] | None:
         return None
 
 
-def differing(own: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE) -> str:
+def differing(
+    settings: Mapping[str, Any] | None, made_with: Any, free: Sequence[str] = _FREE
+) -> str:
     """List the settings of a model that differ from those that a file was made with.
 
-    Returns "" if none differ. The settings of a file may be those of version 0.2.
+    Parameters
+    ----------
+    settings : mapping, optional
+        `settings_of` the model.
+    made_with : Any
+        The same for the model in the file, which may be of version 0.2. Nothing differs from data
+        of another type.
+    free : sequence of str
+        Settings that may differ.
+
+    Returns
+    -------
+    str
+        The settings with both values, or "" if none differ.
     """
-    if own is None or not isinstance(made_with, dict):
+    if settings is None or not isinstance(made_with, dict):
         return ""
-    own, made_with = _flat(own), _flat({"model": own["model"], **made_with})
-    longer = (
-        isinstance(made_with.get("max_len"), int) and own.get("max_len", 0) >= made_with["max_len"]
-    )
+    flatten = KINDS[settings["model"]][1].flatten
+    made_with = flatten({"model": settings["model"], **made_with})
+    settings = flatten(settings)
+    before = made_with.get("max_len")
+    if isinstance(before, int) and settings.get("max_len", 0) >= before:
+        free = (*free, "max_len")
     return ", ".join(
-        f"{name}={own[name]!r:.60} (expected {made_with[name]!r:.60})"
-        for name in own
-        if name in made_with
-        and own[name] != made_with[name]
-        and name not in free
-        and not (name == "max_len" and longer)
+        f"{name}={settings[name]!r:.60} (expected {made_with[name]!r:.60})"
+        for name in settings
+        if name in made_with and settings[name] != made_with[name] and name not in free
     )
 
 
 def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Path) -> None:
-    """Copy arrays that were read from `path` into the parameters and buffers of their names.
+    """Copy arrays into the parameters and buffers of their names.
 
-    Names, shapes and kinds of numbers must be those of the model, and all numbers finite, in its
-    dtype too; else a ValueError tells of all that is wrong, and the model is as it was.
+    Parameters
+    ----------
+    model : Module
+        Changed in place.
+    arrays : mapping of array
+        The arrays by name, all with the shapes of the model.
+    path : str or Path
+        The file that they were read from, which begins each message.
+
+    Raises
+    ------
+    ValueError
+        An array is missing, unknown, misshaped, or not finite in the dtype of the model, which is
+        left unchanged.
     """
-    own = model.state_dict()
-    both = [name for name in own if name in arrays]
-    if wrong := [found for name in both if (found := misfit(name, arrays[name], own[name].dtype))]:
-        raise ValueError(
-            f"{path}: {'; '.join(wrong[:5])}"
-            + (f"; and {len(wrong) - 5} more" if wrong[5:] else "")
-        )
+    state = model.state_dict()
+    wrong = [misfit(name, arrays[name], state[name].dtype) for name in state if name in arrays]
+    if wrong := list(filter(None, wrong)):
+        more = f"; and {len(wrong) - 5} more" if wrong[5:] else ""
+        raise ValueError(f"{path}: {'; '.join(wrong[:5])}{more}")
     try:
         model.load_state_dict(arrays)
     except KeyError as error:
@@ -121,32 +239,39 @@ def fit_weights(model: Module, arrays: Mapping[str, np.ndarray], path: str | Pat
 
 
 def load_model(data: Any, where: str, path: str | Path | None) -> Any:
-    """The model of these settings, which stand in the file `where`, with the weights in `path`;
-    None draws them.
+    """Return the model of plain data, such as `model_to_dict` returns.
 
-    Sizes are held against those of the weights before memory is taken. What is wrong is a
-    ValueError or an OSError that begins with one of the two files.
+    Parameters
+    ----------
+    data : Any
+        Class and settings of the model.
+    where : str
+        The file that contains them, which begins each message about them.
+    path : str or Path, optional
+        The file of the weights. By default they are drawn.
+
+    Returns
+    -------
+    Model
+        In training mode.
+
+    Raises
+    ------
+    ValueError, OSError
+        The data do not describe a model, or not that of the weights.
     """
     if not isinstance(data, dict):
-        raise ValueError(f"{where}: expected an object of settings, got {data!r:.60}")
+        raise ValueError(f"{where} must be an object of settings, got {data!r:.60}")
     file = None if path is None else SafetensorsFile(path)
     try:
+        kind, config = config_from_dict(data, where)
         if file is not None:
-            ours = (
-                "model." if "trainer" in file.metadata else ""
-            )  # beside the weights a trainer keeps long flat arrays
-            shapes = {name: entry.shape for name, entry in file.items() if name.startswith(ours)}
-            check_sizes(_flat(data), shapes, file.path.name)
-        model = model_from_dict(data, init=path is None, where=where)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        MemoryError,
-        RecursionError,
-        TypeError,
-        ValueError,
-    ) as error:
+            # a trainer's state has long flat arrays of the optimizer, too
+            prefix = "model." if "trainer" in file.metadata else ""
+            shapes = {name: entry.shape for name, entry in file.items() if name.startswith(prefix)}
+            check_sizes(config, shapes, file.path.name)
+        model = kind(config, init=path is None)
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
         text = str(error.args[0]) if error.args else type(error).__name__
         raise ValueError(text if text.startswith(where) else f"{where}: {text}") from None
     if path is not None:
@@ -157,11 +282,23 @@ def load_model(data: Any, where: str, path: str | Path | None) -> Any:
 
 
 def load_run(path: str | Path) -> Any:
-    """The model of a run directory with its best weights, or of a file of weights, in evaluation
-    mode.
+    """Return the model of a run directory, with its best weights and in evaluation mode.
 
-    It is made from the settings that stand beside the weights of every model of `nn`; weights of
-    other modules (ValueError) go by `load_weights` into one that you have built.
+    Parameters
+    ----------
+    path : str or Path
+        A run directory, or a file of `save_weights`.
+
+    Returns
+    -------
+    Model
+        In evaluation mode.
+
+    Raises
+    ------
+    ValueError
+        The file does not contain the settings of a model of `nn`. For other modules, build one and
+        use `load_weights`.
     """
     path = Path(path)
     path = path / "best.safetensors" if path.is_dir() else path
@@ -175,21 +312,11 @@ def load_run(path: str | Path) -> Any:
 
 
 def _made_with(path: str | Path) -> Any:
-    """The settings in the metadata of a file."""
-    notes = SafetensorsFile(path).metadata
+    """Return the settings in the metadata of a file, or None; `load_weights` refuses wrong ones."""
+    metadata = SafetensorsFile(path).metadata
     try:
-        return (
-            json.loads(notes["trainer"])["model"]
-            if "trainer" in notes
-            else json.loads(notes.get("model", "null"))
-        )
+        if "trainer" in metadata:
+            return json.loads(metadata["trainer"])["model"]
+        return json.loads(metadata.get("model", "null"))
     except (KeyError, TypeError, ValueError, RecursionError):
-        return None  # load_weights tells
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `flat_settings` of plain data of this version or of version 0.2."""
-    kind = settings.get("model")
-    if isinstance(kind, str) and kind in KINDS:
-        settings = KINDS[kind][1].grouped(settings)
-    return flat_settings(settings)
+        return None

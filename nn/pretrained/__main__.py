@@ -8,14 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from minigrad.io.reading import printable
 
-from ..models.config import flat_settings
-from .families import FAMILIES
 from .family import HFConfig
-from .load import load
+from .load import FAMILIES, load
 
 
 def describe(directory: str) -> str:
-    """Return what `nn.load` makes of a directory, as text.
+    """Return a description of the model that `nn.load` makes of a directory.
 
     The text lists the class, each option with the value that takes effect, the keys of config.json
     that were read, those that change nothing, and the arrays that are not used.
@@ -24,7 +22,7 @@ def describe(directory: str) -> str:
     origin, family = model.origin, FAMILIES[model.origin.family]
     hf = HFConfig(origin.settings, "config.json", family.defaults)
     family.config(hf)
-    options = flat_settings(model.config.effective().to_dict())
+    options = model.config.flatten(model.config.effective().to_dict())
     width = max(map(len, options))
     return "\n".join([
         f"{type(model).__name__} ({family.base}{family.suffixes[origin.head]}), "

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..models.config import AttentionConfig, EmbeddingConfig, PositionConfig, TransformerConfig
-from ..models.transformer import Transformer
-from .family import HF_ACTIVATIONS, Family, HFConfig, Names, StoredArray, in_layers, projections
+from ..models.config import TransformerConfig
+from .family import EncoderDecoder, HFConfig, Names, StoredArray, in_layers, projections
 
 __all__ = ["Bart", "M2M100", "MBart", "Marian"]
 
 
-class Bart(Family):
+_LAYER: Names = {
+    **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
+    "self_attn_layer_norm": "norm1",
+    "fc1": "feed_forward.linear1",
+    "fc2": "feed_forward.linear2",
+}
+
+
+class Bart(EncoderDecoder):
     """BART: Lewis et al. (2020), arXiv:1910.13461."""
 
     base = "Bart"
-    models = {"": Transformer}
-    suffixes = {"": "ForConditionalGeneration"}
-    prefix = "model."
     keys = {
         "source_vocab_size": "vocab_size",
         "target_vocab_size": "decoder_vocab_size",
@@ -28,13 +31,16 @@ class Bart(Family):
         "num_decoder_layers": "decoder_layers",
         "d_ff": "encoder_ffn_dim",
         "max_len": "max_position_embeddings",
-    }
-    tokens = {
+        "activation": "activation_function",
+        "dropout": "dropout",
+        "activation_dropout": "activation_dropout",
+        "attention.dropout": "attention_dropout",
         "pad_id": "pad_token_id",
         "bos_id": "decoder_start_token_id",
         "eos_id": "eos_token_id",
     }
     defaults: ClassVar[dict[str, Any]] = {
+        "decoder_vocab_size": None,
         "max_position_embeddings": 1024,
         "activation_function": "gelu",
         "scale_embedding": False,
@@ -65,10 +71,7 @@ class Bart(Family):
             "encoder.layers",
             "encoder.layers",
             {
-                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
-                "self_attn_layer_norm": "norm1",
-                "fc1": "feed_forward.linear1",
-                "fc2": "feed_forward.linear2",
+                **_LAYER,
                 "final_layer_norm": "norm2",
             },
         ),
@@ -80,14 +83,11 @@ class Bart(Family):
             "decoder.layers",
             "decoder.layers",
             {
-                **projections("self_attn.", "q_proj", "k_proj", "v_proj", "out_proj"),
-                "self_attn_layer_norm": "norm1",
+                **_LAYER,
                 **projections(
                     "encoder_attn.", "q_proj", "k_proj", "v_proj", "out_proj", of="cross_attention"
                 ),
                 "encoder_attn_layer_norm": "norm2",
-                "fc1": "feed_forward.linear1",
-                "fc2": "feed_forward.linear2",
                 "final_layer_norm": "norm3",
             },
         ),
@@ -100,24 +100,22 @@ class Bart(Family):
         }
     }
 
-    def config(self, hf: HFConfig) -> TransformerConfig:
-        sizes = hf.integers(self.keys, target_vocab_size=hf.integer("vocab_size"))
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect_equal("encoder_attention_heads", "decoder_attention_heads")
         hf.expect_equal("encoder_ffn_dim", "decoder_ffn_dim")
-        tokens = hf.tokens(self.tokens)
-        if tokens["bos_id"] is None:
-            tokens["bos_id"] = hf.integer("bos_token_id", low=0)
-        return TransformerConfig(
-            **sizes,
-            **tokens,
-            tie="all",
-            activation=hf.activation("activation_function"),
-            dropout=hf.number("dropout"),
-            activation_dropout=hf.number("activation_dropout"),
-            attention=AttentionConfig(dropout=hf.number("attention_dropout")),
-            positions=PositionConfig(kind="learned", offset=2),
-            embeddings=EmbeddingConfig(scale=hf.flag("scale_embedding"), norm=True),
-        )
+        options = hf.options(self.keys)
+        if options["target_vocab_size"] is None:
+            options["target_vocab_size"] = options["source_vocab_size"]
+        if options["bos_id"] is None:
+            options["bos_id"] = hf.integer("bos_token_id", low=0)
+        return options | {
+            "tie": "all",
+            "positions.kind": "learned",
+            "positions.offset": 2,
+            "embeddings.scale": hf.flag("scale_embedding"),
+            "embeddings.norm": True,
+        }
 
 
 class MBart(Bart):
@@ -131,8 +129,9 @@ class MBart(Bart):
         "bos_token_id": 0,
     }
 
-    def config(self, hf: HFConfig) -> TransformerConfig:
-        return replace(super().config(hf), norm_first=True)
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {"norm_first": True}
 
 
 _NO_POSITIONS = {  # some files hold the sines, which are computed here
@@ -162,17 +161,15 @@ class M2M100(Bart):
     }
     head_names = {"": {"lm_head": "output"}}
 
-    def config(self, hf: HFConfig) -> TransformerConfig:
-        config = super().config(hf)
-        if config.pad_id is None:
-            hf.fail("pad_token_id", "an id")
-        return replace(
-            config,
-            norm_first=True,
-            output_bias=False,
-            positions=PositionConfig(kind="sinusoidal_last", offset=(config.pad_id or 0) + 1),
-            embeddings=replace(config.embeddings, norm=False),
-        )
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {
+            "norm_first": True,
+            "output_bias": False,
+            "positions.kind": "sinusoidal_last",
+            "positions.offset": hf.first_position(),
+            "embeddings.norm": False,
+        }
 
 
 class Marian(Bart):
@@ -195,32 +192,28 @@ class Marian(Bart):
         **_NO_POSITIONS,
     }
 
-    def config(self, hf: HFConfig) -> TransformerConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         shared, tied = hf.flag("share_encoder_decoder_embeddings"), hf.flag("tie_word_embeddings")
-        config = super().config(hf)
-        return replace(
-            config,
-            tie="all" if shared else "target" if tied else "none",
-            positions="sinusoidal_halves",
-            embeddings=replace(config.embeddings, norm=False),
-        )
+        return super().config(hf) | {
+            "tie": "all" if shared else "target" if tied else "none",
+            "positions.kind": "sinusoidal_halves",
+            "positions.offset": 0,
+            "embeddings.norm": False,
+        }
 
     def names_of(self, config: TransformerConfig) -> Names:
         """Return the names: `shared` is there if both languages have one vocabulary."""
         if config.tie in ("all", "embeddings"):
             return self.names
-        return {name: ours for name, ours in self.names.items() if name != "shared"}
+        return {name: target for name, target in self.names.items() if name != "shared"}
 
     def hf_config(self, config: TransformerConfig) -> dict[str, Any]:
+        """Return keys of config.json beside `keys`, for a model that was trained here."""
         return {
-            **{key: getattr(config, ours) for ours, key in self.keys.items()},
             "decoder_attention_heads": config.num_heads,
             "decoder_ffn_dim": config.d_ff,
-            "activation_function": HF_ACTIVATIONS.get(config.activation),
-            "dropout": config.dropout,
-            "attention_dropout": config.attention.dropout,
-            "activation_dropout": config.activation_dropout,
-            "scale_embedding": bool(config.embeddings.scale),
+            "scale_embedding": config.embeddings.scale != 1,
             "share_encoder_decoder_embeddings": config.tie == "all",
             "tie_word_embeddings": config.tie in ("all", "target"),
             "forced_eos_token_id": None,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..models.config import AttentionConfig, EmbeddingConfig, EncoderConfig, PositionConfig
+from ..models.config import EncoderConfig
 from ..models.encoder import EncoderClassifier, EncoderModel
-from .family import ENCODERS, HF_ACTIVATIONS, Family, HFConfig, StoredArray, in_layers, projections
+from .family import ENCODERS, Family, HFConfig, Names, StoredArray, in_layers, projections
 
 __all__ = [
     "Albert",
@@ -19,6 +18,27 @@ __all__ = [
     "ViT",
     "XLMRoberta",
 ]
+
+_OPTIONS: dict[str, Any] = {
+    "activation_dropout": 0.0,
+    "positions.kind": "learned",
+    "embeddings.scale": False,
+    "embeddings.norm": True,
+}
+"""Options that all these encoders have, but for ViT's norm."""
+
+_EMBEDDINGS: Names = {
+    "embeddings.word_embeddings": "embedding.tokens",
+    "embeddings.position_embeddings": "embedding.positions",
+    "embeddings.token_type_embeddings": "embedding.types",
+    "embeddings.LayerNorm": "embedding.norm",
+    "embeddings.position_ids": None,
+    "pooler.dense": None,
+}
+_FEED_FORWARD: Names = {
+    "intermediate.dense": "feed_forward.linear1",
+    "output.dense": "feed_forward.linear2",
+}
 
 
 class Bert(Family):
@@ -32,6 +52,7 @@ class Bert(Family):
         "classes": "ForSequenceClassification",
         "tokens": "ForTokenClassification",
     }
+    config_class = EncoderConfig
     prefix = "bert."
     keys = {
         "vocab_size": "vocab_size",
@@ -41,8 +62,13 @@ class Bert(Family):
         "d_ff": "intermediate_size",
         "max_len": "max_position_embeddings",
         "num_types": "type_vocab_size",
+        "activation": "hidden_act",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout_prob",
+        "attention.dropout": "attention_probs_dropout_prob",
+        "head_dropout": "classifier_dropout",
+        "pad_id": "pad_token_id",
     }
-    tokens = {"pad_id": "pad_token_id"}
     defaults: ClassVar[dict[str, Any]] = {
         "max_position_embeddings": 512,
         "type_vocab_size": 2,
@@ -56,27 +82,21 @@ class Bert(Family):
         "pad_token_id": 0,
     }
     harmless = {
-        "directionality", "eos_token_id", "pooler_fc_size", "pooler_num_attention_heads",
-        "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "tie_word_embeddings",
+        "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+        "pooler_size_per_head", "pooler_type", "tie_word_embeddings",
     }  # fmt: skip
     names = {
-        "embeddings.word_embeddings": "embedding.tokens",
-        "embeddings.position_embeddings": "embedding.positions",
-        "embeddings.token_type_embeddings": "embedding.types",
-        "embeddings.LayerNorm": "embedding.norm",
+        **_EMBEDDINGS,
         **in_layers(
             "encoder.layer",
             "encoder.layers",
             {
                 **projections("attention.", "self.query", "self.key", "self.value", "output.dense"),
                 "attention.output.LayerNorm": "norm1",
-                "intermediate.dense": "feed_forward.linear1",
-                "output.dense": "feed_forward.linear2",
+                **_FEED_FORWARD,
                 "output.LayerNorm": "norm2",
             },
         ),
-        "embeddings.position_ids": None,
-        "pooler.dense": None,
     }
     head_names = {
         "mlm": {
@@ -93,36 +113,23 @@ class Bert(Family):
     classifier = {"pool": "first", "head_activation": "tanh"}
     pooler = "pooler.dense"
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect("position_embedding_type", "absolute", None)
         if "num_types" in self.keys:
             hf.integer("type_vocab_size", low=1)
-        return EncoderConfig(
-            **hf.integers(self.keys),
-            **hf.tokens(self.tokens),
-            activation=hf.activation("hidden_act"),
-            norm_eps=hf.number("layer_norm_eps"),
-            dropout=hf.number("hidden_dropout_prob"),
-            activation_dropout=0.0,
-            head_dropout=hf.number("classifier_dropout"),
-            attention=AttentionConfig(dropout=hf.number("attention_probs_dropout_prob")),
-            positions="learned",
-            embeddings=EmbeddingConfig(scale=False, norm=True),
-        )
+        return hf.options(self.keys) | _OPTIONS
 
-    def hf_config(self, config: EncoderConfig) -> dict[str, Any]:
-        return {
-            **{key: getattr(config, ours) for ours, key in self.keys.items()},
-            "hidden_act": HF_ACTIVATIONS.get(config.activation),
-            "layer_norm_eps": config.norm_eps,
-            "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.attention.dropout,
-            "classifier_dropout": config.head_dropout,
-        }
+
+_TWO_LAYERS = {
+    "classes": {"classifier.dense": "dense", "classifier.out_proj": "output"},
+    "tokens": {"classifier": "output"},
+}
+"""Heads with two linear layers for the class of a sequence."""
 
 
 class Roberta(Bert):
-    """RoBERTa: Liu et al. (2019), arXiv:1907.11692. Positions begin behind the padding's row."""
+    """RoBERTa: Liu et al. (2019), arXiv:1907.11692. Positions begin after the row of padding."""
 
     base = "Roberta"
     prefix = "roberta."
@@ -134,24 +141,17 @@ class Roberta(Bert):
             "lm_head.bias": "output.bias",
             "lm_head.decoder": "output",
         },
-        "classes": {"classifier.dense": "dense", "classifier.out_proj": "output"},
-        "tokens": {"classifier": "output"},
+        **_TWO_LAYERS,
     }
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect("hidden_act", "gelu")  # the heads have no other, whatever config.json says
-        return self.after_padding(hf, super().config(hf))
-
-    def after_padding(self, hf: HFConfig, config: EncoderConfig) -> EncoderConfig:
-        """Return the configuration with the rows of `max_position_embeddings` that are used."""
-        if config.pad_id is None:
-            hf.fail("pad_token_id", "an id")
-        first = (config.pad_id or 0) + 1
-        if config.max_len <= first:
+        first = hf.first_position()
+        rows = hf.integer("max_position_embeddings")
+        if rows <= first:
             hf.fail("max_position_embeddings", f"more than {first}, the first row that is used")
-        kind = config.positions.kind  # type: ignore[union-attr]
-        positions = PositionConfig(kind=kind, offset=first)
-        return replace(config, positions=positions, max_len=config.max_len - first)
+        return super().config(hf) | {"positions.offset": first, "max_len": rows - first}
 
 
 class XLMRoberta(Roberta):
@@ -165,13 +165,11 @@ class MPNet(Roberta):
 
     base = "MPNet"
     prefix = "mpnet."
-    keys = {ours: key for ours, key in Bert.keys.items() if ours != "num_types"}
+    keys = {option: key for option, key in Bert.keys.items() if option != "num_types"}
     defaults = Roberta.defaults | {"relative_attention_num_buckets": 32}
     harmless = Bert.harmless | {"type_vocab_size"}
     names = {
-        "embeddings.word_embeddings": "embedding.tokens",
-        "embeddings.position_embeddings": "embedding.positions",
-        "embeddings.LayerNorm": "embedding.norm",
+        **_EMBEDDINGS,
         "encoder.relative_attention_bias": "encoder.layers.0.self_attention.position_bias",
         **in_layers(
             "encoder.layer",
@@ -179,21 +177,16 @@ class MPNet(Roberta):
             {
                 **projections("attention.attn.", "q", "k", "v", "o"),
                 "attention.LayerNorm": "norm1",
-                "intermediate.dense": "feed_forward.linear1",
-                "output.dense": "feed_forward.linear2",
+                **_FEED_FORWARD,
                 "output.LayerNorm": "norm2",
             },
         ),
-        "embeddings.position_ids": None,
-        "pooler.dense": None,
     }
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect("pad_token_id", 1)
-        config = Bert.config(self, hf)
-        hf.expect("hidden_act", "gelu")
-        kind = PositionConfig(kind="learned_relative")
-        return self.after_padding(hf, replace(config, positions=kind, head_dropout=None))
+        return super().config(hf) | {"positions.kind": "learned_relative", "head_dropout": None}
 
 
 class Electra(Bert):
@@ -201,6 +194,7 @@ class Electra(Bert):
 
     base = "Electra"
     prefix = "electra."
+    keys = Bert.keys | {"embeddings.size": "embedding_size"}
     defaults = Bert.defaults | {"embedding_size": 128}
     harmless = Bert.harmless | {
         "summary_activation", "summary_last_dropout", "summary_type", "summary_use_proj",
@@ -215,8 +209,7 @@ class Electra(Bert):
             "generator_predictions.LayerNorm": "norm",
             "generator_lm_head": "output",
         },
-        "classes": {"classifier.dense": "dense", "classifier.out_proj": "output"},
-        "tokens": {"classifier": "output"},
+        **_TWO_LAYERS,
         "none": {
             "discriminator_predictions.dense": None,
             "discriminator_predictions.dense_prediction": None,
@@ -225,10 +218,10 @@ class Electra(Bert):
     classifier = {"pool": "first", "head_activation": "gelu"}
     pooler = ""
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect("hidden_act", "gelu")
-        size = EmbeddingConfig(scale=False, norm=True, size=hf.integer("embedding_size"))
-        return replace(super().config(hf), embeddings=size)
+        return super().config(hf)
 
 
 class DistilBert(Bert):
@@ -243,6 +236,11 @@ class DistilBert(Bert):
         "num_layers": "n_layers",
         "d_ff": "hidden_dim",
         "max_len": "max_position_embeddings",
+        "activation": "activation",
+        "dropout": "dropout",
+        "attention.dropout": "attention_dropout",
+        "head_dropout": "seq_classif_dropout",
+        "pad_id": "pad_token_id",
     }
     defaults = {
         "max_position_embeddings": 512,
@@ -253,12 +251,10 @@ class DistilBert(Bert):
         "pad_token_id": 0,
     }
     harmless = {
-        "eos_token_id", "qa_dropout", "sinusoidal_pos_embds", "tie_weights_", "tie_word_embeddings",
+        "qa_dropout", "sinusoidal_pos_embds", "tie_weights_", "tie_word_embeddings",
     }  # fmt: skip
     names = {
-        "embeddings.word_embeddings": "embedding.tokens",
-        "embeddings.position_embeddings": "embedding.positions",
-        "embeddings.LayerNorm": "embedding.norm",
+        **_EMBEDDINGS,
         **in_layers(
             "transformer.layer",
             "encoder.layers",
@@ -270,7 +266,6 @@ class DistilBert(Bert):
                 "output_layer_norm": "norm2",
             },
         ),
-        "embeddings.position_ids": None,
     }
     head_names = {
         "mlm": {
@@ -285,26 +280,20 @@ class DistilBert(Bert):
     token_classifier = {"head_dropout": None}
     pooler = ""
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
-        return EncoderConfig(
-            **hf.integers(self.keys),
-            **hf.tokens(self.tokens),
-            activation=hf.activation("activation"),
-            norm_eps=1e-12,
-            dropout=hf.number("dropout"),
-            activation_dropout=0.0,
-            head_dropout=hf.number("seq_classif_dropout"),
-            attention=AttentionConfig(dropout=hf.number("attention_dropout")),
-            positions="learned",
-            embeddings=EmbeddingConfig(scale=False, norm=True),
-        )
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return hf.options(self.keys) | _OPTIONS | {"norm_eps": 1e-12}
 
 
 class Albert(Bert):
-    """ALBERT: Lan et al. (2020), arXiv:1909.11942. All layers are one."""
+    """ALBERT: Lan et al. (2020), arXiv:1909.11942. One layer is used `num_hidden_layers` times."""
 
     base = "Albert"
     prefix = "albert."
+    keys = Bert.keys | {
+        "head_dropout": "classifier_dropout_prob",
+        "embeddings.size": "embedding_size",
+    }
     defaults = {
         "max_position_embeddings": 512,
         "type_vocab_size": 2,
@@ -320,14 +309,11 @@ class Albert(Bert):
         "pad_token_id": 0,
     }
     harmless = {
-        "down_scale_factor", "eos_token_id", "gap_size", "net_structure_type", "num_memory_blocks",
+        "down_scale_factor", "gap_size", "net_structure_type", "num_memory_blocks",
         "tie_word_embeddings",
     }  # fmt: skip
     names = {
-        "embeddings.word_embeddings": "embedding.tokens",
-        "embeddings.position_embeddings": "embedding.positions",
-        "embeddings.token_type_embeddings": "embedding.types",
-        "embeddings.LayerNorm": "embedding.norm",
+        **_EMBEDDINGS,
         "encoder.embedding_hidden_mapping_in": "embedding.projection",
         **in_layers(
             "encoder.albert_layer_groups",
@@ -340,7 +326,6 @@ class Albert(Bert):
                 "albert_layers.0.full_layer_layer_norm": "norm2",
             },
         ),
-        "embeddings.position_ids": None,
         "pooler": None,
     }
     head_names = {
@@ -357,21 +342,9 @@ class Albert(Bert):
     }
     pooler = "pooler"
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
-        hf.expect("position_embedding_type", "absolute", None)
-        return EncoderConfig(
-            **hf.integers(self.keys),
-            **hf.tokens(self.tokens),
-            shared_layers=True,
-            activation=hf.activation("hidden_act"),
-            norm_eps=hf.number("layer_norm_eps"),
-            dropout=hf.number("hidden_dropout_prob"),
-            activation_dropout=0.0,
-            head_dropout=hf.number("classifier_dropout_prob"),
-            attention=AttentionConfig(dropout=hf.number("attention_probs_dropout_prob")),
-            positions="learned",
-            embeddings=EmbeddingConfig(scale=False, norm=True, size=hf.integer("embedding_size")),
-        )
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {"shared_layers": True}
 
 
 class ViT(Family):
@@ -380,6 +353,7 @@ class ViT(Family):
     base = "ViT"
     models = {"none": EncoderModel, "classes": EncoderClassifier}
     suffixes = {"none": "Model", "classes": "ForImageClassification"}
+    config_class = EncoderConfig
     prefix = "vit."
     keys = {
         "d_model": "hidden_size",
@@ -389,8 +363,11 @@ class ViT(Family):
         "image_size": "image_size",
         "patch_size": "patch_size",
         "num_channels": "num_channels",
+        "activation": "hidden_act",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout_prob",
+        "attention.dropout": "attention_probs_dropout_prob",
     }
-    tokens = {}
     defaults = {
         "image_size": 224,
         "patch_size": 16,
@@ -407,8 +384,7 @@ class ViT(Family):
         "embeddings.position_embeddings": StoredArray(
             ("embedding.positions.weight",), extra_axis=True
         ),
-        "embeddings.patch_embeddings.projection.weight": "embedding.weight",
-        "embeddings.patch_embeddings.projection.bias": "embedding.bias",
+        "embeddings.patch_embeddings.projection": "embedding",
         **in_layers(
             "encoder.layer",
             "encoder.layers",
@@ -422,8 +398,7 @@ class ViT(Family):
                     "output.dense",
                 ),
                 "layernorm_after": "norm2",
-                "intermediate.dense": "feed_forward.linear1",
-                "output.dense": "feed_forward.linear2",
+                **_FEED_FORWARD,
             },
         ),
         "layernorm": "encoder.norm",
@@ -434,16 +409,7 @@ class ViT(Family):
     classifier = {"pool": "first", "head_activation": "none"}
     pooler = "pooler.dense"
 
-    def config(self, hf: HFConfig) -> EncoderConfig:
-        return EncoderConfig(
-            **hf.integers(self.keys),
-            activation=hf.activation("hidden_act"),
-            norm_eps=hf.number("layer_norm_eps"),
-            norm_first=True,
-            dropout=hf.number("hidden_dropout_prob"),
-            activation_dropout=0.0,
-            head_dropout=0.0,
-            attention=AttentionConfig(dropout=hf.number("attention_probs_dropout_prob")),
-            positions="learned",
-            embeddings=EmbeddingConfig(scale=False),
-        )
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        options = {"norm_first": True, "head_dropout": 0.0, "embeddings.norm": False}
+        return hf.options(self.keys) | _OPTIONS | options

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..models.config import AttentionConfig, LanguageModelConfig, PositionConfig
-from ..models.language_model import LanguageModel
-from .family import (
-    HF_ACTIVATIONS,
-    QKV,
-    Family,
-    HFConfig,
-    Names,
-    StoredArray,
-    in_layers,
-    projections,
-)
+from ..models.config import LanguageModelConfig
+from .family import QKV, DecoderOnly, HFConfig, Names, StoredArray, in_layers, projections
 from .llama import rotary_positions
 
 __all__ = ["GPT2", "OPT", "GPTNeoX"]
 
 
-class GPT2(Family):
+class GPT2(DecoderOnly):
     """GPT-2: Radford et al. (2019)."""
 
     base = "GPT2"
-    models = {"": LanguageModel}
     suffixes = {"": "LMHeadModel"}
     prefix = "transformer."
-    keys = {
-        "vocab_size": "vocab_size",
+    keys = DecoderOnly.keys | {
         "d_model": "n_embd",
         "num_heads": "n_head",
         "num_layers": "n_layer",
         "d_ff": "n_inner",
         "max_len": "n_positions",
+        "activation": "activation_function",
+        "norm_eps": "layer_norm_epsilon",
+        "dropout": "resid_pdrop",
+        "attention.dropout": "attn_pdrop",
     }
     defaults = {
         "n_positions": 1024,
+        "n_inner": None,
         "activation_function": "gelu_new",
         "layer_norm_epsilon": 1e-5,
         "resid_pdrop": 0.1,
@@ -73,46 +66,27 @@ class GPT2(Family):
         ),
         "ln_f": "layers.norm",
     }
-    head_names = {"": {"lm_head": "output"}}
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect_causal()
-        return LanguageModelConfig(
-            **hf.integers(self.keys, d_ff=4 * hf.integer("n_embd")),
-            **hf.tokens(self.tokens),
-            tie=hf.flag("tie_word_embeddings"),
-            activation=hf.activation("activation_function"),
-            norm_eps=hf.number("layer_norm_epsilon"),
-            dropout=hf.number("resid_pdrop"),
-            activation_dropout=0.0,
-            attention=AttentionConfig(dropout=hf.number("attn_pdrop")),
-        )
-
-    def hf_config(self, config: LanguageModelConfig) -> dict[str, Any]:
-        return {
-            **{key: getattr(config, ours) for ours, key in self.keys.items()},
-            "activation_function": HF_ACTIVATIONS.get(config.activation),
-            "layer_norm_epsilon": config.norm_eps,
-            "resid_pdrop": config.dropout,
-            "attn_pdrop": config.attention.dropout,
-            "tie_word_embeddings": config.tie,
-        }
+        options = hf.options(self.keys) | {"activation_dropout": 0.0}
+        if options["d_ff"] is None:
+            options["d_ff"] = 4 * hf.integer("n_embd")
+        return options
 
 
-class GPTNeoX(Family):
+class GPTNeoX(DecoderOnly):
     """GPT-NeoX and Pythia: Black et al. (2022), arXiv:2204.06745."""
 
     base = "GPTNeoX"
-    models = {"": LanguageModel}
-    suffixes = {"": "ForCausalLM"}
     prefix = "gpt_neox."
-    keys = {
-        "vocab_size": "vocab_size",
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-        "d_ff": "intermediate_size",
-        "max_len": "max_position_embeddings",
+    keys = DecoderOnly.keys | {
+        "parallel": "use_parallel_residual",
+        "activation": "hidden_act",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout",
+        "attention.dropout": "attention_dropout",
     }
     defaults = {
         "max_position_embeddings": 2048,
@@ -150,25 +124,17 @@ class GPTNeoX(Family):
     }
     head_names = {"": {"embed_out": "output"}}
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect_causal()
-        sizes = hf.integers(self.keys)
         base, part = hf.number("rotary_emb_base"), hf.number("rotary_pct", low=0, high=1)
-        size_of_head = sizes["d_model"] // max(sizes["num_heads"], 1)
-        return LanguageModelConfig(
-            **sizes,
-            **hf.tokens(self.tokens),
-            tie=hf.flag("tie_word_embeddings"),
-            parallel=hf.flag("use_parallel_residual"),
-            activation=hf.activation("hidden_act"),
-            norm_eps=hf.number("layer_norm_eps"),
-            dropout=hf.number("hidden_dropout"),
-            activation_dropout=0.0,
-            attention=AttentionConfig(
-                bias=hf.flag("attention_bias"), dropout=hf.number("attention_dropout")
-            ),
-            positions=rotary_positions(hf, sizes["max_len"], base, part=part, head=size_of_head),
-        )
+        head_dim = hf.integer("hidden_size") // hf.integer("num_attention_heads")
+        return {
+            **hf.options(self.keys),
+            "activation_dropout": 0.0,
+            "attention.bias": hf.flag("attention_bias"),
+            **rotary_positions(hf, base, part=part, head_dim=head_dim),
+        }
 
     def names_of(self, config: LanguageModelConfig) -> Names:
         """Return the names; query, key and value are stored head by head."""
@@ -178,14 +144,16 @@ class GPTNeoX(Family):
         return {**self.names, "layers.{i}.attention.query_key_value": array}
 
 
-class OPT(Family):
+class OPT(DecoderOnly):
     """OPT: Zhang et al. (2022), arXiv:2205.01068."""
 
     base = "OPT"
-    models = {"": LanguageModel}
-    suffixes = {"": "ForCausalLM"}
-    prefix = "model."
-    keys = GPTNeoX.keys | {"d_ff": "ffn_dim"}
+    keys = DecoderOnly.keys | {
+        "d_ff": "ffn_dim",
+        "activation": "activation_function",
+        "dropout": "dropout",
+        "attention.dropout": "attention_dropout",
+    }
     defaults = {
         "activation_function": "relu",
         "dropout": 0.1,
@@ -216,18 +184,10 @@ class OPT(Family):
         ),
         "decoder.final_layer_norm": "layers.norm",
     }
-    head_names = {"": {"lm_head": "output"}}
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect_causal()
         hf.expect_equal("hidden_size", "word_embed_proj_dim")
-        return LanguageModelConfig(
-            **hf.integers(self.keys),
-            **hf.tokens(self.tokens),
-            tie=hf.flag("tie_word_embeddings"),
-            activation=hf.activation("activation_function"),
-            dropout=hf.number("dropout"),
-            activation_dropout=0.0,
-            attention=AttentionConfig(dropout=hf.number("attention_dropout")),
-            positions=PositionConfig(kind="learned", offset=2),
-        )
+        options = {"activation_dropout": 0.0, "positions.kind": "learned", "positions.offset": 2}
+        return hf.options(self.keys) | options

@@ -13,29 +13,35 @@ __all__ = ["pixels"]
 
 
 def pixels(directory: str | Path, images: Any) -> np.ndarray:
-    """What the model in a folder takes for images: float32 (N, C, H, W), from bytes (N, H, W, C).
+    """Scale and normalize images as `preprocessor_config.json` of a model describes.
 
-    They are scaled and normalised as preprocessor_config.json says. Of the size that the model
-    expects they must be already: resizing is left to what reads image files, such as Pillow.
+    Parameters
+    ----------
+    directory : str or Path
+        The directory of the model.
+    images : array of uint8, shape (N, H, W, C)
+        Values from 0 to 255, already in the size that the model expects. Pillow can resize images.
+
+    Returns
+    -------
+    array of float32, shape (N, C, H, W)
+        Input of a model with `patch_size`.
     """
     settings, images = read_json(Path(directory) / "preprocessor_config.json"), np.asarray(images)
     if images.dtype != np.uint8 or images.ndim != 4:
         raise ValueError(
-            f"pixels: expected bytes (N, H, W, C), from 0 to 255, got {images.dtype} {images.shape}"
+            f"images must be uint8 (N, H, W, C), from 0 to 255, got {images.dtype} {images.shape}"
         )
-    x, most = images.astype(np.float32), 255.0
+    x, largest = images.astype(np.float32), 255.0
     if settings.flag("do_rescale", True):
         factor = settings.number("rescale_factor", 1 / 255, 1e-6, 1)
-        x, most = x * np.float32(factor), most * factor
+        x, largest = x * np.float32(factor), largest * factor
     if settings.flag("do_normalize", True):
-        for name in ("image_mean", "image_std"):
-            values, low = settings.list(name, float), 1e-6 if name == "image_std" else 0
-            if len(values) != x.shape[-1] or not all(
-                low <= value <= most + 1e-6 for value in values
-            ):
+        for name, low in (("image_mean", 0.0), ("image_std", 1e-6)):
+            values, count = settings.list(name, float), x.shape[-1]
+            if len(values) != count or min(values) < low or max(values) > largest + 1e-6:
                 settings.fail(
-                    name,
-                    f"a number for each of the {x.shape[-1]} channels, from {low} to {most:.4g}",
+                    name, f"a number for each of the {count} channels, from {low} to {largest:.4g}"
                 )
         x = (x - np.float32(settings["image_mean"])) / np.float32(settings["image_std"])
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))

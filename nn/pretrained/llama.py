@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
-from ..models.config import AttentionConfig, EmbeddingConfig, LanguageModelConfig, PositionConfig
-from ..models.language_model import LanguageModel
-from .family import HF_ACTIVATIONS, QKV, Family, HFConfig, StoredArray, in_layers, projections
+from .family import QKV, DecoderOnly, HFConfig, StoredArray, in_layers, projections
 
 __all__ = ["Gemma", "Llama", "Mistral", "Phi3", "Qwen2", "Qwen3", "SmolLM3", "rotary_positions"]
 
@@ -27,31 +24,32 @@ _SCALING_NUMBERS = (
 
 def rotary_positions(
     hf: HFConfig,
-    max_len: int,
     base: float,
     *,
     kinds: Sequence[str] = ("default", "linear", "llama3", "yarn"),
     part: float | None = None,
-    head: int = 0,
-    no_rotary_layers: Sequence[int] = (),
-) -> PositionConfig:
-    """Read `rope_scaling`, which counts first, or `rope_parameters`, as newer files have it.
+    head_dim: int = 0,
+) -> dict[str, Any]:
+    """Return the options of positions from `rope_scaling`, or from `rope_parameters`.
 
     Parameters
     ----------
     hf : HFConfig
-        The keys of config.json.
-    max_len : int
-        Length before scaling, if neither key has it.
+        The keys of config.json. `rope_parameters` is the newer name, and counts last.
     base : float
         Base of the frequencies, if neither key has it.
     kinds : sequence of str
         Supported scalings.
     part : float, optional
-        Part of a head of width `head` that rotates, if neither key has it. None: the whole head,
-        and no other part is supported.
-    no_rotary_layers : sequence of int
-        Layers without rotation.
+        Part of a head of width `head_dim` that rotates, if neither key has it. None: the whole
+        head, and no other part is supported.
+    head_dim : int
+        Width of a head.
+
+    Returns
+    -------
+    dict
+        Options such as "positions.rotary_base".
     """
     older, newer = hf.object("rope_scaling", None), hf.object("rope_parameters", None)
     scaling = HFConfig(older or newer or {}, (older or newer or hf).where)
@@ -73,30 +71,29 @@ def rotary_positions(
     } | {"rope_type": kind}
     if kind in ("llama3", "yarn"):
         key = "original_max_position_embeddings"
-        options[key] = length or options.get(key) or max_len
-    return PositionConfig(
-        kind="rotary",
-        rotary_base=base,
-        rotary_scaling=None if kind == "default" else options,
-        rotary_dim=None if part is None else int(head * part),
-        no_rotary_layers=no_rotary_layers,
-    )
+        options[key] = length or options.get(key) or hf.integer("max_position_embeddings")
+    return {
+        "positions.kind": "rotary",
+        "positions.rotary_base": base,
+        "positions.rotary_scaling": None if kind == "default" else options,
+        "positions.rotary_dim": None if part is None else int(head_dim * part),
+    }
 
 
-class Llama(Family):
+class Llama(DecoderOnly):
     """Llama 1 to 3, TinyLlama, SmolLM2: Touvron et al. (2023), arXiv:2302.13971."""
 
     base = "Llama"
-    models = {"": LanguageModel}
-    suffixes = {"": "ForCausalLM"}
-    prefix = "model."
-    keys = {
-        "vocab_size": "vocab_size",
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_layers": "num_hidden_layers",
-        "d_ff": "intermediate_size",
-        "max_len": "max_position_embeddings",
+    keys = DecoderOnly.keys | {
+        "activation": "hidden_act",
+        "norm_eps": "rms_norm_eps",
+        "bias": "mlp_bias",
+        "attention.num_kv_heads": "num_key_value_heads",
+        "attention.head_dim": "head_dim",
+        "attention.bias": "attention_bias",
+        "attention.dropout": "attention_dropout",
+        "positions.rotary_base": "rope_theta",
+        "positions.rotary_scaling": "rope_scaling",
     }
     defaults: ClassVar[dict[str, Any]] = {
         "max_position_embeddings": 2048,
@@ -108,6 +105,7 @@ class Llama(Family):
         "attention_bias": False,
         "attention_dropout": 0.0,
         "rope_theta": 10000.0,
+        "rope_scaling": None,
         "rope_interleaved": False,
         "tie_word_embeddings": False,
         "pad_token_id": None,
@@ -132,79 +130,39 @@ class Llama(Family):
         ),
         "norm": "layers.norm",
     }
-    head_names = {"": {"lm_head": "output"}}
     rope_types: ClassVar[Sequence[str]] = ("default", "linear", "llama3", "yarn")
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect_causal()
         hf.expect("partial_rotary_factor", 1.0, None)
-        sizes = hf.integers(self.keys)
-        return LanguageModelConfig(
-            **sizes,
-            **hf.tokens(self.tokens),
-            tie=hf.flag("tie_word_embeddings"),
-            activation=hf.activation("hidden_act"),
-            gated=True,
-            norm="rms",
-            norm_eps=hf.number("rms_norm_eps"),
-            dropout=0.0,
-            bias=hf.flag("mlp_bias"),
-            attention=AttentionConfig(
-                num_kv_heads=hf.optional("num_key_value_heads"),
-                head_dim=hf.optional("head_dim"),
-                bias=hf.flag("attention_bias"),
-                dropout=hf.number("attention_dropout"),
-            ),
-            positions=rotary_positions(
-                hf, sizes["max_len"], hf.number("rope_theta"), kinds=self.rope_types
-            ),
-        )
-
-    def hf_config(self, config: LanguageModelConfig) -> dict[str, Any]:
-        positions: Any = config.positions
         return {
-            **{key: getattr(config, ours) for ours, key in self.keys.items()},
-            "num_key_value_heads": config.attention.num_kv_heads,
-            "head_dim": config.attention.head_dim,
-            "hidden_act": HF_ACTIVATIONS.get(config.activation),
-            "rms_norm_eps": config.norm_eps,
-            "mlp_bias": config.bias,
-            "attention_bias": config.attention.bias,
-            "attention_dropout": config.attention.dropout,
-            "rope_theta": positions.rotary_base,
-            "rope_scaling": positions.rotary_scaling,
-            "tie_word_embeddings": config.tie,
+            **hf.options(self.keys),
+            "gated": True,
+            "norm": "rms",
+            "dropout": 0.0,
+            "attention.bias": hf.flag("attention_bias"),
+            **rotary_positions(hf, hf.number("rope_theta"), kinds=self.rope_types),
         }
-
-
-def _with_window(
-    config: LanguageModelConfig, window: int | None, layers: Sequence[int] | None = None
-) -> LanguageModelConfig:
-    """Return the configuration with a window in the given layers, if there is a window."""
-    if window is None:
-        return config
-    layers = None if layers is None else tuple(i for i in layers if i < config.num_layers)
-    return replace(config, attention=replace(config.attention, window=window, window_layers=layers))
 
 
 class Mistral(Llama):
     """Mistral 7B: Jiang et al. (2023), arXiv:2310.06825. All layers have the window."""
 
     base = "Mistral"
+    keys = Llama.keys | {"attention.window": "sliding_window"}
     defaults = Llama.defaults | {
         "num_key_value_heads": 8,
         "max_position_embeddings": 131072,
         "sliding_window": 4096,
     }
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
-        return _with_window(super().config(hf), hf.optional("sliding_window"))
-
 
 class Phi3(Llama):
-    """Phi-3: Abdin et al. (2024), arXiv:2404.14219. Some arrays hold several of ours."""
+    """Phi-3: Abdin et al. (2024), arXiv:2404.14219. Some arrays hold several parameters."""
 
     base = "Phi3"
+    keys = Llama.keys | {"attention.window": "sliding_window"}
     defaults = Llama.defaults | {
         "max_position_embeddings": 4096,
         "rms_norm_eps": 1e-5,
@@ -223,10 +181,7 @@ class Phi3(Llama):
             },
         ),
     }
-    rope_types = ("default",)  # by all other names Phi-3 has a scaling of its own
-
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
-        return _with_window(super().config(hf), hf.optional("sliding_window"))
+    rope_types = ("default",)  # the other types of Phi-3 are different scalings
 
 
 class Qwen2(Llama):
@@ -244,20 +199,24 @@ class Qwen2(Llama):
         "eos_token_id": None,
     }
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
-        config = super().config(hf)
-        config = replace(config, attention=replace(config.attention, bias="qkv"))
-        return self.with_window(config, hf)
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return super().config(hf) | {"attention.bias": "qkv"} | self.window(hf)
 
-    def with_window(self, config: LanguageModelConfig, hf: HFConfig) -> LanguageModelConfig:
-        """Return the configuration with the window that `use_sliding_window` turns on."""
-        window, kinds = hf.optional("sliding_window"), hf.list("layer_types", str)
-        layers = self.window_layers(config, hf)
+    def window(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of the window that `use_sliding_window` turns on."""
+        window, kinds = (
+            hf.options({"attention.window": "sliding_window"}),
+            hf.list("layer_types", str),
+        )
+        layers, count = self.window_layers(hf), hf.integer("num_hidden_layers", low=0)
         if kinds is not None:
             layers = [i for i, kind in enumerate(kinds) if kind == "sliding_attention"]
-        return _with_window(config, window if hf.flag("use_sliding_window") else None, layers)
+        if not hf.flag("use_sliding_window") or window["attention.window"] is None:
+            return {}
+        return window | {"attention.window_layers": [i for i in layers if i < count]}
 
-    def window_layers(self, config: LanguageModelConfig, hf: HFConfig) -> Sequence[int]:
+    def window_layers(self, hf: HFConfig) -> Sequence[int]:
         """Return the layers with a window if `layer_types` does not list them."""
         first = hf.integer("max_window_layers", low=0)
         return range(first, hf.integer("num_hidden_layers", low=0, high=10_000))
@@ -280,10 +239,9 @@ class Qwen3(Qwen2):
         ),
     }
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
-        config = Llama.config(self, hf)
-        config = replace(config, attention=replace(config.attention, qk_norm=True))
-        return self.with_window(config, hf)
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        return Llama.config(self, hf) | {"attention.qk_norm": True} | self.window(hf)
 
 
 class SmolLM3(Qwen2):
@@ -302,20 +260,21 @@ class SmolLM3(Qwen2):
         "eos_token_id": 128001,
     }
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
-        hf.integer("num_hidden_layers", low=0, high=10_000)
-        config = Llama.config(self, hf)
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
+        layers = {"positions.no_rotary_layers": self.window_layers(hf)}
+        return Llama.config(self, hf) | layers | self.window(hf)
+
+    def window_layers(self, hf: HFConfig) -> Sequence[int]:
+        """Return the layers without rotary positions."""
+        count, interval = (
+            hf.integer("num_hidden_layers", low=0, high=10_000),
+            hf.integer("no_rope_layer_interval"),
+        )
         rotates = hf.list("no_rope_layers", int)  # 1 if a layer has rotary positions
         if rotates is None:
-            count, interval = config.num_layers, hf.integer("no_rope_layer_interval")
             rotates = [(i + 1) % interval for i in range(count)]
-        layers = tuple(i for i, rotate in enumerate(rotates[: config.num_layers]) if not rotate)
-        positions: Any = replace(config.positions, no_rotary_layers=layers)  # type: ignore[type-var]
-        return self.with_window(replace(config, positions=positions), hf)
-
-    def window_layers(self, config: LanguageModelConfig, hf: HFConfig) -> Sequence[int]:
-        positions: Any = config.positions
-        return positions.no_rotary_layers
+        return tuple(i for i, rotate in enumerate(rotates[:count]) if not rotate)
 
 
 class Gemma(Llama):
@@ -333,9 +292,10 @@ class Gemma(Llama):
         "eos_token_id": 1,
     }
 
-    def config(self, hf: HFConfig) -> LanguageModelConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         hf.expect("hidden_activation", "gelu_pytorch_tanh", None)
-        config = super().config(hf)
-        if config.activation == "gelu":  # the first files say it so
-            config = replace(config, activation="gelu_tanh")
-        return replace(config, norm="rms_zero_centred", embeddings=EmbeddingConfig(scale=True))
+        options = super().config(hf)
+        if options["activation"] == "gelu":  # the first files have this name
+            options["activation"] = "gelu_tanh"
+        return options | {"norm": "rms_zero_centred", "embeddings.scale": True}

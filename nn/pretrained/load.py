@@ -1,9 +1,9 @@
-"""Loading: a directory with config.json and model.safetensors to a model."""
+"""Loading of published models: config.json and model.safetensors to a model."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,30 +14,59 @@ import numpy as np
 
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.reading import FileCopies, listed
+from minigrad.io.reading import FileCopies, listed, printable
 from minigrad.io.safetensors import SafetensorsFolder
 from minigrad.runtime import in_parallel
 
 from ..layers import init
 from ..models.base import Model
-from ..models.config import check_sizes, flat_settings
-from .families import FAMILIES
-from .family import HARMLESS, Family, HFConfig, StoredArray, read_generation_config
+from ..models.config import check_sizes
+from .bart import M2M100, Bart, Marian, MBart
+from .bert import Albert, Bert, DistilBert, Electra, MPNet, Roberta, ViT, XLMRoberta
+from .family import HARMLESS, Family, HFConfig, Names, StoredArray
+from .generation_config import read_generation_config
+from .gpt import GPT2, OPT, GPTNeoX
+from .llama import Gemma, Llama, Mistral, Phi3, Qwen2, Qwen3, SmolLM3
+from .t5 import T5
 
 __all__ = ["load"]
 
-Table = Mapping[str, StoredArray | None]
+FAMILIES: dict[str, Family] = {
+    "albert": Albert(),
+    "bart": Bart(),
+    "bert": Bert(),
+    "distilbert": DistilBert(),
+    "electra": Electra(),
+    "gemma": Gemma(),
+    "gpt2": GPT2(),
+    "gpt_neox": GPTNeoX(),
+    "llama": Llama(),
+    "m2m_100": M2M100(),
+    "marian": Marian(),
+    "mbart": MBart(),
+    "mistral": Mistral(),
+    "mpnet": MPNet(),
+    "opt": OPT(),
+    "phi3": Phi3(),
+    "qwen2": Qwen2(),
+    "qwen3": Qwen3(),
+    "roberta": Roberta(),
+    "smollm3": SmolLM3(),
+    "t5": T5(),
+    "vit": ViT(),
+    "xlm-roberta": XLMRoberta(),
+}
+"""Families of published models by the `model_type` of their config.json."""
 
 HOW = (
-    "expected a folder with config.json and model.safetensors, such as transformers' "
-    "save_pretrained writes, or "
-    "`hf download NAME --local-dir FOLDER`"
+    "expected a directory with config.json and model.safetensors, such as transformers' "
+    "save_pretrained writes, or `hf download NAME --local-dir DIRECTORY`"
 )
 
 
 @dataclass
 class Origin:
-    """The directory that a model was loaded from, as far as saving needs it.
+    """Source of a loaded model, for `nn.save`.
 
     Parameters
     ----------
@@ -47,14 +76,14 @@ class Origin:
         Content of config.json.
     head : str
         A key of the family's `models`.
-    arrays : dict
-        The parameters that each array of the file holds, by the name of the array.
-    kept : dict
+    arrays : dict of StoredArray
+        Parameters in each array of the file, by the name of the array.
+    kept : dict of array
         Arrays that the model does not use.
     files : FileCopies
         Other files.
     generation : Settings, optional
-        The settings that `read_generation_config` returns.
+        The result of `read_generation_config`.
     """
 
     family: str
@@ -74,9 +103,9 @@ def load(
     dtype: Any = "float32",
     generator: np.random.Generator | None = None,
 ) -> Any:
-    """Load a model from files as Hugging Face's transformers writes them, in evaluation mode.
+    """Load a published model, as Hugging Face's transformers writes it.
 
-    Nothing is downloaded, and nothing is unpickled. `model.origin` keeps what `nn.save` needs.
+    Nothing is downloaded, and nothing is unpickled.
 
     Parameters
     ----------
@@ -84,37 +113,52 @@ def load(
         A directory with config.json and model.safetensors, or its shards.
     head : str, optional
         Another head for an encoder: "none", "mlm" (masked tokens), "classes" (of a sequence) or
-        "tokens" (classes of each token). What the directory lacks of it is drawn.
+        "tokens" (classes of each token). Its parameters that the directory lacks are drawn. By
+        default the head of the directory.
     num_classes : int, optional
-        Number of classes of such a head. Default: that of the directory.
+        Number of classes of the heads "classes" and "tokens". By default that of the directory.
     dtype : dtype
-        float32, float64 or float16. Weights of this dtype are mapped: they take memory once they
-        are used. Replace the file at will, but do not write into it.
+        float32, float64 or float16. Weights that have this dtype in the file are mapped: they take
+        memory when they are used. The file may be replaced, but do not write into it.
     generator : numpy.random.Generator, optional
         Draws the parameters of a new head.
 
     Returns
     -------
     LanguageModel, Transformer or EncoderModel
-        The model that config.json describes.
+        The model in evaluation mode. Its attribute `origin` is read by `nn.save`.
 
     Raises
     ------
     ValueError, OSError
-        The message begins with the file that is wrong.
+        A file is missing or wrong, or has a setting that is not supported. The message begins with
+        the file.
     """
     try:
         dtype = np.dtype(dtype).name
     except TypeError:
-        raise ValueError(
-            f"load: dtype: expected float32, float64 or float16, got {dtype!r}"
-        ) from None
+        raise ValueError(f"dtype must be float32, float64 or float16, got {dtype!r}") from None
+    refuse_gguf(Path(directory))
     with read_together(directory, "config.json") as source:
         return _Directory(source).load(head, num_classes, dtype, generator)
 
 
+def refuse_gguf(path: Path) -> None:
+    """Raise a ValueError for a .gguf file, or a directory that has no other model."""
+    files = [path] if path.suffix == ".gguf" else sorted(path.glob("*.gguf"))
+    if files and not (path / "config.json").exists():
+        where, name = str(files[0].parent), files[0].name
+        raise ValueError(
+            f"{printable(files[0], 500)}: GGUF files are not read; convert it with transformers: "
+            f"model = AutoModelForCausalLM.from_pretrained({where!r:.500}, "
+            f"gguf_file={name!r:.200}); "
+            "model.hf_quantizer = None; del model.config.quantization_config; "
+            "model.save_pretrained('converted'); and the same for AutoTokenizer"
+        )
+
+
 class _Directory:
-    """The files of a directory, read but for the arrays."""
+    """Files of a published model; the arrays are read last."""
 
     def __init__(self, directory: Path) -> None:
         self.settings = read_json(directory / "config.json", HOW)
@@ -145,7 +189,9 @@ class _Directory:
             config = self.with_classes(config, head, present, num_classes)
             is_native = config.num_classes == present
         elif num_classes is not None:
-            raise ValueError(f"num_classes is for head='classes' or 'tokens', got {head=}")
+            raise ValueError(
+                f"num_classes must be None without head='classes' or 'tokens', got {head=}"
+            )
         elif not head:
             config = self.with_tokens(self.with_output(config))
         try:
@@ -165,19 +211,17 @@ class _Directory:
         return model.eval()
 
     def choose_head(self, asked: str) -> tuple[str, bool]:
-        """Return the head that is asked for, or the directory's, and whether it is the directory's."""
+        """Return the head that is asked for, and whether it is that of the directory."""
         base, suffixes = self.family.base, self.family.suffixes
         if asked not in ("", *suffixes):
             choices = " or ".join(filter(None, suffixes)) or "nothing"
             raise ValueError(
-                f"{self.settings.where}: head: expected {choices} for {base}, got {asked!r}"
+                f"{self.settings.where}: head must be {choices} for {base}, got {asked!r}"
             )
         heads = {base + suffix: head for head, suffix in suffixes.items()}
         heads["BertForPreTraining"] = "mlm"
-        known = [
-            heads[name] for name in self.settings.list("architectures", str, []) if name in heads
-        ]
-        native = known[0] if known else next(iter(suffixes))
+        names = self.settings.list("architectures", str, [])
+        native = next((heads[name] for name in names if name in heads), next(iter(suffixes)))
         return asked or native, asked in ("", native)
 
     def num_classes(self, head: str) -> int | None:
@@ -188,15 +232,15 @@ class _Directory:
     def output_name(self, head: str) -> str:
         """Return the name of the weight of the output projection."""
         names = self.family.head_names.get(head, {})
-        return next((f"{name}.weight" for name, ours in names.items() if ours == "output"), "")
+        return next((f"{name}.weight" for name, target in names.items() if target == "output"), "")
 
     def with_classes(self, config: Any, head: str, present: int | None, asked: int | None) -> Any:
         """Return the configuration with as many classes as are asked for, or are present."""
         count = present if asked is None else asked
         if count is None:
             raise ValueError(
-                f"{self.settings.where}: the folder has no such head; head={head!r}: expected "
-                "num_classes"
+                f"{self.settings.where}: num_classes must be given for head={head!r}, which the "
+                "directory does not have"
             )
         labels = self.settings.object("id2label", None) if count == present else None
         if labels and len(labels) != count:
@@ -214,12 +258,12 @@ class _Directory:
         if output not in weights:
             tie = "all" if tie == "embeddings" else tie
         elif tie in (True, "all"):
-            names = [
+            embeddings = [
                 f"{name}.weight"
-                for name, stored in body_table(self.family, config, self.prefix).items()
-                if stored is not None and stored.parameters[0].endswith(".tokens")
+                for name, target in with_prefix(self.family.names_of(config), self.prefix).items()
+                if target in ("embedding.tokens", "source_embedding.tokens")
             ]
-            tokens = next((name for name in names if name in weights), output)
+            tokens = next((name for name in embeddings if name in weights), output)
             if not np.array_equal(weights.array(output), weights.array(tokens)):
                 tie = {True: False, "all": "embeddings"}[tie]
         has_bias = config.output_bias and self.is_used("final_logits_bias")
@@ -228,28 +272,28 @@ class _Directory:
     def with_tokens(self, config: Any) -> Any:
         """Return the configuration with the tokens of generation_config.json, which count first."""
         keys = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id"}
-        keys = {ours: key for ours, key in keys.items() if self.generation.get(key) is not None}
-        ids = HFConfig(self.generation, self.generation.where).tokens(keys)
+        keys = {option: key for option, key in keys.items() if self.generation.get(key) is not None}
         with renamed(keys, self.generation.where):
-            return replace(config, **ids)
+            return replace(config, **{option: self.generation[key] for option, key in keys.items()})
 
-    def table(self, config: Any, head: str, is_native: bool) -> Table:
-        """Return the table by which the file is read.
+    def names(self, config: Any, head: str, is_native: bool) -> Names:
+        """Return the names by which the file is read: all that it may have.
 
-        For a head that the directory does not have: without the layers of the directory's head.
+        For another head than the directory's, the layers of the directory's head are not used.
         """
-        family, prefix = self.family, self.prefix
-        body, top = body_table(family, config, prefix), head_table(family, head, prefix)
+        body = with_prefix(self.family.names_of(config), self.prefix)
+        top = self.head_names(head)
         if is_native:
-            return {**body, **top}
-        table: dict[str, StoredArray | None] = {}
-        for other in family.head_names:
-            table |= dict.fromkeys(head_table(family, other, prefix))
-        table |= body
-        pooler = prefix + family.pooler
+            return body | top
+        others = {name: None for other in self.family.head_names for name in self.head_names(other)}
+        pooler = self.prefix + self.family.pooler
         if pooler in top and self.is_used(f"{pooler}.weight"):
-            table[pooler] = top[pooler]
-        return table
+            body[pooler] = top[pooler]
+        return others | body
+
+    def head_names(self, head: str) -> dict[str, Any]:
+        """Return the names of a head."""
+        return head_names(self.family, head, self.prefix)
 
     def is_used(self, name: str) -> bool:
         """Return whether there is such an array, other than zeros: bare models may have them."""
@@ -263,54 +307,44 @@ class _Directory:
         A missing, unknown or misshaped array is a ValueError, before anything is read. Parameters
         of a new head begin by BERT's rule.
         """
-        weights, table = self.weights, self.table(model.config, head, is_native)
-        own, names = dict(model.named_parameters()), parameter_names(model)
-        arrays, unknown = dict[str, StoredArray](), list[str]()
-        for name in weights:
-            stored = look_up(name, table, StoredArray(("",)))
-            if stored is None:
-                continue
-            if names.keys() >= set(stored.parameters):
-                parameters = tuple(names[parameter] for parameter in stored.parameters)
-                arrays[name] = replace(stored, parameters=parameters)
-            elif stored.trained:
-                unknown.append(name)
+        weights, table = self.weights, arrays_of(model, self.names(model.config, head, is_native))
+        parameters = dict(model.named_parameters())
+        arrays = {name: stored for name in weights if (stored := table.get(name)) is not None}
         shapes = {
-            name: [own[parameter].shape for parameter in stored.parameters]
+            name: [parameters[p].shape for p in stored.parameters]
             for name, stored in arrays.items()
         }
-        read = {parameter for stored in arrays.values() for parameter in stored.parameters}
-        drawn = [name for name in own if name not in read]
-        body = body_table(self.family, model.config, self.prefix)
-        whole = {**body, **head_table(self.family, head, self.prefix)}
-        faults = {
-            "missing": {str(file_name(n, whole)) for n in drawn if is_native or file_name(n, body)},
-            "unknown": unknown,
-            "misshaped": [
-                f"{name} (expected {shape}, got {weights[name].shape})"
-                for name, stored in arrays.items()
-                if weights[name].shape != (shape := stored.shape(shapes[name]))
-            ],
-        }
-        if any(faults.values()):
-            text = "; ".join(f"{kind}: {listed(names)}" for kind, names in faults.items() if names)
-            raise ValueError(f"{weights.where}: the weights do not fit config.json: {text}")
-        for name in drawn:
-            mean, std = float(name.endswith("norm.weight")), 0.02 if own[name].ndim > 1 else 0.0
-            init.normal_(own[name], mean, std, generator)
+        unread = set(parameters).difference(*(stored.parameters for stored in arrays.values()))
+        wrong_shapes = [
+            f"{name} (expected {shape}, got {weights[name].shape})"
+            for name, stored in arrays.items()
+            if weights[name].shape != (shape := stored.shape(shapes[name]))
+        ]
+        missing, drawn = first_names(table, unread)
+        check_names(
+            f"{weights.where}: the weights do not fit config.json",
+            missing=[*missing, *drawn] if is_native else missing,
+            unknown=weights.keys() - table.keys(),
+            misshaped=wrong_shapes,
+        )
+        for name in [name for name in parameters if name in drawn]:
+            is_matrix = parameters[name].ndim > 1
+            mean, std = float(name.endswith("norm.weight")), 0.02 if is_matrix else 0.0
+            init.normal_(parameters[name], mean, std, generator)
         dtype = np.dtype(model.config.dtype)
         largest = sorted(arrays, key=lambda name: weights[name].start - weights[name].end)
         read_array = partial(weights.checked, dtype=dtype)
         contents = dict(zip(largest, in_parallel(read_array, largest)))  # by all cores
+        filled = set[str]()
         for name, stored in arrays.items():
             for parameter, part in zip(
                 stored.parameters, stored.split(contents[name], shapes[name])
             ):
-                if parameter in read:
-                    read.remove(parameter)
-                    own[parameter].replace(part)
-                    own[parameter].requires_grad = stored.trained
-                elif not np.array_equal(part, own[parameter].data):
+                if parameter not in filled:
+                    filled.add(parameter)
+                    parameters[parameter].replace(part)
+                    parameters[parameter].requires_grad = stored.trained
+                elif not np.array_equal(part, parameters[parameter].data):
                     raise ValueError(
                         f"{weights.where}: {name} differs from the array that config.json ties it "
                         "to"
@@ -319,6 +353,13 @@ class _Directory:
             return new_origin(self.name, model, head, self.settings)
         kept = {name: weights.array(name) for name in weights if name not in arrays}
         return Origin(self.name, dict(self.settings), head, arrays, kept)
+
+
+def check_names(where: str, **faults: Iterable[str]) -> None:
+    """Raise a ValueError that lists names of arrays by what is wrong with them, if any are."""
+    text = "; ".join(f"{fault}: {listed(names)}" for fault, names in faults.items() if names)
+    if text:
+        raise ValueError(f"{where}: {text}")
 
 
 def read_config(
@@ -333,12 +374,13 @@ def read_config(
         the arrays.
     """
     hf = HFConfig(settings, settings.where, family.defaults)
-    with renamed({**family.keys, **family.tokens}, hf.where):
-        config = family.config(hf)
-        hf.expect_harmless(HARMLESS | family.harmless)
+    options = family.config(hf)
+    hf.expect_harmless(HARMLESS | family.harmless)
+    with renamed(family.keys, hf.where):
+        config = family.config_class.from_dict(options, hf.where)
         if weights is not None:
             shapes = {name: entry.shape for name, entry in weights.items()}
-            check_sizes(flat_settings(config.to_dict()), shapes, weights.where.name)
+            check_sizes(config, shapes, weights.where.name)
     return config
 
 
@@ -348,64 +390,60 @@ def renamed(keys: Mapping[str, str], where: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if str(error).startswith(where):
-            raise
-        text = re.sub(r"\w[\w.]*", lambda word: keys.get(word[0], word[0]), str(error))
+        text = str(error).removeprefix(f"{where}: ")
+        text = re.sub(r"\w[\w.]*", lambda word: keys.get(word[0], word[0]), text)
         raise ValueError(f"{where}: {text}") from None
 
 
-def body_table(family: Family, config: Any, prefix: str) -> Table:
-    """Return the parameters of the arrays below a head, by their names with `prefix`."""
-    return {prefix + name: _stored(ours) for name, ours in family.names_of(config).items()}
+def with_prefix(names: Names, prefix: str) -> dict[str, Any]:
+    """Return names below a head with their prefix."""
+    return {prefix + name: target for name, target in names.items()}
 
 
-def head_table(family: Family, head: str, prefix: str) -> Table:
-    """Return the parameters of the arrays of a head, by their names."""
-    return {
-        name if prefix else name.removeprefix(family.prefix): _stored(ours)
-        for name, ours in family.head_names.get(head, {}).items()
-    }
+def head_names(family: Family, head: str, prefix: str) -> dict[str, Any]:
+    """Return the names of a head; without `prefix`, a file has none of the family's."""
+    names = family.head_names.get(head, {})
+    return {n if prefix else n.removeprefix(family.prefix): target for n, target in names.items()}
 
 
-def _stored(ours: str | StoredArray | None) -> StoredArray | None:
-    return StoredArray((ours,)) if isinstance(ours, str) else ours
+_LEAVES = {"": "", ".weight": ".weight", ".bias": ".bias", ".gamma": ".weight", ".beta": ".bias"}
+"""Ends of names of arrays, and of our parameters: norms once had gamma and beta."""
 
 
-def look_up(name: str, table: Table, default: StoredArray) -> StoredArray | None:
-    """Return the parameters of an array; None if it is not used, `default` if it is unknown."""
-    for key, index, leaf in _keys(name):
-        if key in table:
-            stored = table[key]
-            if stored is None:
-                return None
-            leaf = _LEAVES[leaf] if leaf else ""
-            parameters = tuple(p.replace("{i}", index) + leaf for p in stored.parameters)
-            return replace(stored, parameters=parameters)
-    return default
+def arrays_of(model: Model, names: Names) -> dict[str, StoredArray | None]:
+    """Return all arrays that a file of the model may have, by name.
+
+    None stands for arrays that are not used.
+    """
+    arrays: dict[str, StoredArray | None] = {}
+    present = parameter_names(model)
+    for name, target in names.items():
+        stored = StoredArray((target,)) if isinstance(target, str) else target
+        for i in range(model.config.depth if "{i}" in name else 1):
+            for end, our_end in _LEAVES.items():
+                array = name.replace("{i}", str(i)) + end
+                if stored is None:
+                    arrays[array] = None
+                    continue
+                paths = [p.replace("{i}", str(i)) + our_end for p in stored.parameters]
+                if all(path in present for path in paths):
+                    parameters = tuple(present[path] for path in paths)
+                    arrays[array] = replace(stored, parameters=parameters)
+                elif not stored.trained:
+                    arrays[array] = None
+    return arrays
 
 
-def file_name(parameter: str, table: Table) -> str | None:
-    """Return the name of the array that holds a parameter; the first if there are several."""
-    for key, index, leaf in _keys(parameter):
-        for name, stored in table.items():
-            if stored is not None and key in stored.parameters:
-                return name.replace("{i}", index) + leaf
-    return None
-
-
-_LEAVES = {".weight": ".weight", ".bias": ".bias", ".gamma": ".weight", ".beta": ".bias"}
-"""Our names of the parameters of a module by theirs: norms once had gamma and beta."""
-
-
-def _keys(name: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the keys by which a table may list a name, the index of a layer, and the rest."""
-    stem, dot, leaf = name.rpartition(".")
-    layer = re.search(r"\.(\d+)(?=\.)", name)
-    for key, rest in ((name, ""), (stem, dot + leaf)):
-        if rest in ("", *_LEAVES):
-            yield key, "", rest
-            if layer is not None:
-                yield key[: layer.start()] + ".{i}" + key[layer.end() :], layer[1], rest
+def first_names(
+    arrays: Mapping[str, StoredArray | None], parameters: Iterable[str]
+) -> tuple[list[str], set[str]]:
+    """Return the first arrays that hold these parameters, and the parameters that none holds."""
+    names, left = list[str](), set(parameters)
+    for name, stored in arrays.items():
+        if stored is not None and left.intersection(stored.parameters):
+            names.append(name)
+            left.difference_update(stored.parameters)
+    return names, left
 
 
 def parameter_names(model: Model) -> dict[str, str]:
@@ -430,16 +468,14 @@ def new_origin(name: str, model: Model, head: str, settings: Mapping[str, Any]) 
         settings["id2label"] = {str(i): f"LABEL_{i}" for i in range(config.num_classes)}
         settings["label2id"] = {f"LABEL_{i}": i for i in range(config.num_classes)}
     prefix = "" if head == "none" else family.prefix
-    table = {**body_table(family, config, prefix), **head_table(family, head, prefix)}
+    table = arrays_of(
+        model, with_prefix(family.names_of(config), prefix) | head_names(family, head, prefix)
+    )
     if head == "none" and family.pooler:
         kept[f"{family.pooler}.weight"] = np.zeros((config.d_model, config.d_model), config.dtype)
         kept[f"{family.pooler}.bias"] = np.zeros(config.d_model, config.dtype)
-    arrays, names = dict[str, StoredArray](), parameter_names(model)
-    for parameter, _ in model.named_parameters():
-        if ".lora_" not in parameter:
-            if (array := file_name(parameter, table)) is None:
-                raise ValueError(f"{parameter}: {family.base} has no such parameter")
-            stored = look_up(array, table, StoredArray(()))
-            assert stored is not None
-            arrays[array] = replace(stored, parameters=tuple(names[p] for p in stored.parameters))
-    return Origin(name, settings, head, arrays, kept)
+    parameters = {name for name, _ in model.named_parameters() if ".lora_" not in name}
+    names, left = first_names(table, parameters)
+    if left:
+        raise ValueError(f"{family.base} must have all parameters, but not {listed(left)}")
+    return Origin(name, settings, head, {n: s for n in names if (s := table[n])}, kept)

@@ -1,6 +1,4 @@
-"""Low-rank adaptation: Hu et al. (2022), "LoRA: low-rank adaptation of large language models",
-arXiv:2106.09685.
-"""
+"""Low-rank adaptation (LoRA): Hu et al. (2022), arXiv:2106.09685."""
 
 from __future__ import annotations
 
@@ -16,16 +14,30 @@ from minigrad.optim.settings import checked_count, checked_number
 
 from ..layers import init
 from ..layers.linear import Linear
-from ..layers.module import Module, Parameter
+from ..layers.module import Module, Parameter, as_input
 from ..models.base import Model
 
 __all__ = ["LoRALinear", "lora", "merge_lora"]
 
 
 class LoRALinear(Linear):
-    """x @ (W + scale · B A).T + bias, of which A (rank, in) and B (out, rank) are trained.
+    """A linear layer with an adapter: x @ (weight + scale * B @ A).T + bias.
 
-    B starts as zeros, so that nothing changes at first. W and the bias are those of `linear`.
+    A, (rank, in_features), and B, (out_features, rank), are trained. B is zero at first, so that
+    the adapter changes nothing.
+
+    Parameters
+    ----------
+    linear : Linear
+        The layer whose weight and bias are used.
+    rank : int
+        Rank of the product of B and A.
+    scale : float
+        Factor of the product.
+    dropout : float
+        Dropout of the input of A.
+    generator : numpy.random.Generator, optional
+        Draws A, and the masks of dropout.
     """
 
     def __init__(
@@ -47,37 +59,56 @@ class LoRALinear(Linear):
         self.train(linear.training)
 
     def forward(self, x: Any) -> Tensor:
-        """(..., out_features) from x (..., in_features)."""
-        inside = mg.linear(
-            mg.dropout(x, self.dropout, self.training, generator=self.generator), self.lora_a
-        )
-        return super().forward(x) + mg.linear(inside, self.lora_b) * self.scale
+        """Apply the layer and its adapter.
+
+        Parameters
+        ----------
+        x : array, shape (..., in_features)
+            Input.
+
+        Returns
+        -------
+        Tensor, shape (..., out_features)
+            The output of the layer plus the scaled output of the adapter.
+        """
+        x = as_input(self, x, self.weight.dtype)
+        dropped = mg.dropout(x, self.dropout, self.training, generator=self.generator)
+        change = mg.linear(mg.linear(dropped, self.lora_a), self.lora_b) * self.scale
+        return super().forward(x) + change
 
     def merged(self) -> Linear:
-        """A plain map that does the same, with a weight of its own; copies for inference are made
-        of it.
+        """Return a linear layer whose weight includes the adapter.
+
+        Returns
+        -------
+        Linear
+            It shares the bias with this layer.
         """
         plain = Linear.__new__(Linear)
-        plain.in_features, plain.out_features, plain.bias = (
-            self.in_features,
-            self.out_features,
-            self.bias,
-        )
+        plain.in_features, plain.out_features = self.in_features, self.out_features
+        plain.bias = self.bias
         weight = self.weight.data + self.scale * (self.lora_b.data @ self.lora_a.data)
         plain.weight = Parameter(weight.astype(self.weight.dtype, copy=False))
         return plain
 
     def extra_repr(self) -> str:
+        """Return sizes, rank and scale for `repr`.
+
+        Returns
+        -------
+        str
+            Sizes, rank and scale.
+        """
         return f"{super().extra_repr()}, rank={self.rank}, scale={self.scale:g}"
 
 
 def linears_of(model: Module, kind: type[Linear] = Linear) -> dict[str, Any]:
-    """The linear maps of a model, by name."""
+    """Return the linear layers of a model by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, kind)}
 
 
 def _put(model: Module, linears: Mapping[str, Linear]) -> None:
-    """Other linear maps in the places of these names."""
+    """Replace the linear layers of these names."""
     holders = dict(model.named_modules())
     for name, linear in linears.items():
         holder, _, leaf = name.rpartition(".")
@@ -85,21 +116,21 @@ def _put(model: Module, linears: Mapping[str, Linear]) -> None:
 
 
 def heads_of(model: Model) -> dict[str, Module]:
-    """What is trained whole: the head of a classifier."""
+    """Return the layers of the head of a classifier, which are trained whole."""
     trained = ("dense", "output") if getattr(model.config, "num_classes", 0) else ()
     return {name: child for name, child in model.named_children() if name in trained}
 
 
 def check_plain(model: Model) -> None:
-    """An error for a model that has adapters."""
+    """Raise a ValueError if a model has adapters."""
     if linears_of(model, LoRALinear):
         raise ValueError(
-            "lora: there are adapters already; merge_lora makes them part of the weights"
+            "model must have no adapters; merge_lora adds those that it has to the weights"
         )
 
 
 def adapt(model: Model, adapters: Mapping[str, LoRALinear]) -> Model:
-    """The model with these adapters; nothing else is trained but a classifier's head."""
+    """Put adapters into a model, which trains them and a classifier's head only."""
     check_plain(model)
     model.requires_grad_(False)
     _put(model, adapters)
@@ -117,25 +148,42 @@ def lora(
     dropout: float = 0.0,
     generator: np.random.Generator | None = None,
 ) -> Model:
-    """Add adapters of a rank, times alpha / rank, to the linear maps whose names end in one of
-    `targets`, in place.
+    """Add adapters to linear layers of a model, in place.
 
-    Nothing else is trained but a classifier's head. Names are ours: "q_proj", "k_proj", "v_proj",
-    "out_proj", "linear1", "gate", "linear2", or longer parts such as
-    "decoder.layers.0.self_attention.q_proj". An optimizer is to be made afterwards, of the
-    parameters that require gradients.
+    Only the adapters and the head of a classifier are trained afterwards. Make the optimizer after
+    this call, of the parameters that require gradients.
+
+    Parameters
+    ----------
+    model : Model
+        A model without adapters.
+    rank : int
+        Rank of each adapter.
+    alpha : float
+        The factor of each adapter is alpha / rank.
+    targets : str or sequence of str
+        Ends of the names of linear layers: "q_proj", "k_proj", "v_proj", "out_proj", "linear1",
+        "gate", "linear2", or longer ones, such as "decoder.layers.0.self_attention.q_proj".
+    dropout : float
+        Dropout of the inputs of the adapters.
+    generator : numpy.random.Generator, optional
+        Draws the adapters, and the masks of dropout.
+
+    Returns
+    -------
+    Model
+        The same model.
     """
     checked_count("lora", "rank", rank)
     checked_number("lora", "alpha", alpha)
     checked_number("lora", "dropout", dropout, high=1.0)
     linears, targets = linears_of(model), [targets] if isinstance(targets, str) else list(targets)
-    if (
-        missing := [t for t in targets if not any(ends_in(name, [t]) for name in linears)]
-    ) or not targets:
+    missing = [t for t in targets if not any(ends_in(name, [t]) for name in linears)]
+    if missing or not targets:
         ends = sorted({name.rpartition(".")[2] for name in linears})
         raise ValueError(
-            f"lora: no linear map is named {', '.join(missing) or targets}; there are "
-            f"{', '.join(ends)}"
+            f"targets must be ends of names of linear layers, such as {', '.join(ends)}, got "
+            f"{', '.join(missing) or targets}"
         )
     return adapt(model, {
         name: LoRALinear(linear, rank, alpha / rank, dropout=dropout, generator=generator)
@@ -144,12 +192,23 @@ def lora(
 
 
 def ends_in(name: str, targets: Sequence[str]) -> bool:
-    """Whether one of the targets is the name, or what it ends in behind a dot."""
+    """Return whether a dotted name is one of the targets, or ends in one."""
     return any(f".{name}".endswith(f".{target}") for target in targets)
 
 
 def merge_lora(model: Model) -> Model:
-    """Make the adapters part of the weights, in place; all parameters are trained again."""
+    """Add the adapters to the weights, in place, and train all parameters again.
+
+    Parameters
+    ----------
+    model : Model
+        A model with adapters.
+
+    Returns
+    -------
+    Model
+        The same model, with plain linear layers.
+    """
     _put(model, {name: linear.merged() for name, linear in linears_of(model, LoRALinear).items()})
     model.requires_grad_(True)
     return model

@@ -1,4 +1,4 @@
-"""Saving: a model to a directory that others load."""
+"""Saving of models in the format of Hugging Face's transformers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from minigrad.io.atomic import replace_together
 from minigrad.io.json import Settings, write_json
 from minigrad.io.safetensors import WEIGHT_FILES, write_shards
+from minigrad.ops.axes import check_choice
 
 from ..models.base import Model
-from ..models.config import LanguageModelConfig, TransformerConfig, flat_settings
+from ..models.config import LanguageModelConfig, TransformerConfig
 from ..text.loading import TOKENIZER_FILES
-from .families import FAMILIES
-from .family import ENCODERS
-from .load import Origin, new_origin, read_config
+from .family import ENCODERS, HF_ACTIVATIONS
+from .load import FAMILIES, Origin, new_origin, read_config
 
 __all__ = ["save"]
 
@@ -29,12 +29,12 @@ def save(
     dtype: str | None = None,
     max_shard_size: int | str = "50GB",
 ) -> None:
-    """Write a model into a directory that transformers, and all that read its files, can load.
+    """Write a model to a directory in the format of Hugging Face's transformers.
 
-    A model that `nn.load` gave is saved with the names and the config.json of its directory. One
-    that was trained here is saved as GPT-2, Llama, Marian or BERT, if it has a form of these.
+    A model of `nn.load` is saved with the names and the config.json of its directory. Another one
+    is saved as GPT-2, Llama, Marian or BERT, if one of them has all of its options.
 
-    All files are replaced together: after an error or a kill, `nn.load` finds the old model or the
+    All files are replaced together: after an error or a kill, `nn.load` reads the old model or the
     new one. A kill can leave a directory `.RANDOM.part`, which may be deleted.
 
     Parameters
@@ -42,31 +42,38 @@ def save(
     directory : str or Path
         A directory, which is made if it does not exist.
     model : Model
-        A model of nn.
-    text : optional
-        A tokenizer of `nn.text.load`, whose files are written beside the model.
+        A model of `nn`.
+    text : ModelText, optional
+        A tokenizer of `nn.text.load`, whose files are written too.
     dtype : str, optional
-        Type of the weights in the file, such as "bfloat16". Default: that of the model.
+        Type of the weights in the file: "float16", "bfloat16", "float32" or "float64". By default
+        that of the model.
     max_shard_size : int or str
-        Weights of more bytes, such as "200MB", are written into several files with an index.
+        Bytes of a file, such as "200MB". More weights are written to several files with an index.
+
+    Raises
+    ------
+    TypeError
+        `model` is not a model of `nn`.
+    ValueError
+        No family has the options of the model, or it has adapters or pruned heads.
     """
     if not isinstance(model, Model):
         raise TypeError(
-            f"save: expected a model of nn, got {type(model).__name__}; nn.save_weights keeps any "
-            "module"
+            f"save: model must be a model of nn, got {type(model).__name__}; nn.save_weights keeps "
+            "any module"
         )
-    if dtype not in (None, "float16", "bfloat16", "float32", "float64"):
-        raise ValueError(
-            f"save: dtype: expected float16, bfloat16, float32 or float64, got {dtype!r}"
-        )
+    if dtype is not None:
+        check_choice("save", "dtype", dtype, "float16", "bfloat16", "float32", "float64")
     if model.config.pruned_heads:
         raise ValueError(
-            "save: a model with pruned heads has no form that others read; nn.save_weights keeps it"
+            "model must have all heads, since other libraries read no pruned ones; nn.save_weights "
+            "keeps them"
         )
     if any(name.endswith(".lora_a") for name, _ in model.named_parameters()):
         raise ValueError(
-            "save: the model has adapters; make them part of it by merge_lora, or keep them by "
-            "save_adapter"
+            "save: model must have no adapters; make them part of it by merge_lora, or keep them "
+            "by save_adapter"
         )
     origin = model.origin or origin_of_trained(model)
     stored = dtype or model.config.dtype
@@ -83,16 +90,16 @@ def save(
 
 def _arrays(model: Model, origin: Origin) -> dict[str, np.ndarray]:
     """Return all arrays of the file, by their names."""
-    own = {name: p.data for name, p in model.named_parameters()}
+    parameters = {name: p.data for name, p in model.named_parameters()}
     arrays = {
-        name: stored.join([own[parameter] for parameter in stored.parameters])
+        name: stored.join([parameters[parameter] for parameter in stored.parameters])
         for name, stored in origin.arrays.items()
     }
     return arrays | origin.kept
 
 
 def origin_of_trained(model: Model) -> Origin:
-    """Return the origin of a model that was trained here: as GPT-2, Llama, Marian or BERT.
+    """Return the origin of a model that was not loaded, as GPT-2, Llama, Marian or BERT.
 
     A ValueError lists the options that the family does not have.
     """
@@ -106,16 +113,18 @@ def origin_of_trained(model: Model) -> Origin:
         name = "bert"
         head = next(h for h, kind in reversed(ENCODERS.items()) if isinstance(model, kind))
     family, config = FAMILIES[name], config.effective()
+    options = config.flatten(config.to_dict())
+    options["activation"] = HF_ACTIVATIONS.get(config.activation)
     ends = config.end_ids
     settings = {
         "model_type": name,
-        **family.hf_config(config),
         "bos_token_id": config.bos_id,
-        **{key: getattr(config, ours) for ours, key in family.tokens.items()},
+        **{key: options[option] for option, key in family.keys.items()},
+        **family.hf_config(config),
         "eos_token_id": ends[0] if len(ends) == 1 else list(ends) or None,
     }
     loaded = read_config(Settings(settings, f"save: {family.base}"), family).effective()
-    expected, present = flat_settings(loaded.to_dict()), flat_settings(config.to_dict())
+    expected, present = config.flatten(loaded.to_dict()), config.flatten(config.to_dict())
     if head == "classes":
         expected |= family.classifier
     else:
@@ -136,4 +145,4 @@ def origin_of_trained(model: Model) -> Origin:
 
 
 _FREE = ("dtype", "pruned_heads", "num_classes")
-"""Options that config.json does not have, or has elsewhere."""
+"""Options that are not compared: config.json lacks them, or has them under other keys."""

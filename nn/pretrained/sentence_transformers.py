@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers (Reimers, Gurevych 2019): modules.json, and what it names."""
+"""Directories of sentence-transformers: modules.json, and the directories that it names."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..models.transformer import Transformer
 from ..models.weights import load_weights
 from ..text.huggingface import ModelText
 from ..text.loading import load as load_text
-from .families import FAMILIES
 from .family import expect_values
-from .load import HOW, load
+from .load import FAMILIES, HOW, load, refuse_gguf
 from .sentence_encoder import SIMILARITIES, SentenceEncoder
 
 __all__ = ["sentence_encoder"]
 
 _KINDS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-_POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}  # ours by their names
+_POOLS = {"cls": "first", "mean": "mean", "lasttoken": "last", "max": "max"}
+"""Names of poolings in `SentenceEncoder` by those in the files."""
 _ACTIVATIONS: dict[str, Any] = {"Tanh": mg.tanh, "Identity": Identity(), "ReLU": mg.relu}
 _TRANSFORMER: dict[str, tuple[Any, ...]] = {
     "transformer_task": ("feature-extraction",),
@@ -50,39 +50,46 @@ _AFTER_POOLING = {
 
 
 def sentence_encoder(directory: str | Path) -> SentenceEncoder:
-    """The sentence encoder in a folder: with modules.json as sentence-transformers writes it, or
-    any encoder's.
+    """Load a sentence encoder.
 
-    Without modules.json the vectors are means over the tokens, of length 1. Needs the `tokenizers`
-    package.
+    The `tokenizers` package is needed.
+
+    Parameters
+    ----------
+    directory : str or Path
+        A directory of sentence-transformers, or of any encoder or language model. Without
+        modules.json, vectors are the means over the tokens, divided by their lengths.
+
+    Returns
+    -------
+    SentenceEncoder
+        The encoder, in evaluation mode.
+
+    Raises
+    ------
+    ValueError, OSError
+        A file is missing or wrong, or a setting is not supported. The message begins with the file.
     """
+    refuse_gguf(Path(directory))
     with read_together(directory, "config.json") as source:
-        return _sentence_encoder(Path(directory), source)
+        settings = read_json(source / "config.json", HOW)
+        family = FAMILIES.get(settings.text("model_type", ""))
+        models = {} if family is None else family.models
+        if Transformer in models.values():
+            settings.fail("model_type", "an encoder or a language model")
+        directory = Path(directory)
+        text = load_text(directory)  # first, since it may need a package that is missing
+        model, options = load(directory, "none" if "none" in models else ""), _options(directory)
+        modules = directory / "modules.json"
+        if os.path.lexists(modules):
+            options |= _modules(modules, model.config.d_model)
+        elif (directory / "1_Pooling").exists():
+            raise FileNotFoundError(f"{modules}: no such file, though there is 1_Pooling")
+        return SentenceEncoder(model, text, max_len=_max_len(directory, text), **options)
 
 
-def _sentence_encoder(directory: Path, source: Path) -> SentenceEncoder:
-    settings = read_json(source / "config.json", HOW)
-    family = FAMILIES.get(settings.text("model_type", ""))
-    models = {} if family is None else family.models
-    if Transformer in models.values():
-        settings.fail("model_type", "an encoder or a language model")
-    path, model = (
-        directory / "modules.json",
-        load(directory, "none" if "none" in models else ""),
-    )
-    options = _use(directory)
-    if os.path.lexists(path):
-        options |= _modules(path, model.config.d_model)
-    elif (directory / "1_Pooling").exists():
-        raise FileNotFoundError(
-            f"{path}: no such file, though there is 1_Pooling, which it would tell of"
-        )
-    text = load_text(directory)
-    return SentenceEncoder(model, text, max_len=_transformer(directory, text), **options)
-
-
-def _use(directory: Path) -> dict[str, Any]:
-    """What is put before sentences, and how their vectors are compared."""
+def _options(directory: Path) -> dict[str, Any]:
+    """Return prompts and similarity from `config_sentence_transformers.json`."""
     settings = read_if_any(directory / "config_sentence_transformers.json")
     expect_values(settings, {"model_type": ("SentenceTransformer",)})
     prompts = settings.object("prompts", Settings({}, settings.where))
@@ -94,79 +101,72 @@ def _use(directory: Path) -> dict[str, Any]:
 
 
 def _modules(path: Path, width: int) -> dict[str, Any]:
-    """What follows vectors of this width: how they become one, linear maps, and whether the length
-    is made 1.
-    """
+    """Return pooling, linear layers and normalization from modules.json, for vectors of a width."""
     modules = [Settings(data, str(path)) for data in read_list(path, dict)]
     kinds = [module.text("type").rpartition(".")[2] for module in modules]
     if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
         order = "Transformer, Pooling, Dense (any number) and Normalize (or not), in this order"
-        raise ValueError(f"{path}: expected {order}, got {printable(', '.join(kinds), 200)}")
-    if modules[0].text("path", ""):
-        modules[0].fail("path", "an empty one: the model in the folder itself")
-    for module in modules:
-        if not re.fullmatch(r"[\w. /-]{0,200}", name := module.text("path", "")) or ".." in name:
+        raise ValueError(f"{path} must contain {order}, got {printable(', '.join(kinds), 200)}")
+    names = [module.text("path", "") for module in modules]
+    if names[0]:
+        modules[0].fail("path", "an empty one: the model in the directory itself")
+    for module, name in zip(modules, names):
+        if not re.fullmatch(r"[\w. /-]{0,200}", name) or ".." in name:
             module.fail("path", "a directory in this one")
-    folders = [path.parent / module.text("path", "") for module in modules]
-    pooling, maps = (
-        _pooling(read_json(folders[1] / "config.json"), width),
-        list[tuple[Linear, Any]](),
-    )
-    for folder in folders[2 : 2 + kinds.count("Dense")]:
-        maps.append(_dense(folder, width))
+    directories = [path.parent / name for name in names]
+    maps: list[tuple[Linear, Any]] = []
+    options = _pooling(read_json(directories[1] / "config.json"), width)
+    for directory in directories[2 : 2 + kinds.count("Dense")]:
+        maps.append(_dense(directory, width))
         width = maps[-1][0].out_features
     if kinds[-1] == "Normalize":
-        expect_values(read_if_any(folders[-1] / "config.json"), _AFTER_POOLING)
-    return {**pooling, "maps": maps, "normalize": kinds[-1] == "Normalize"}
+        expect_values(read_if_any(directories[-1] / "config.json"), _AFTER_POOLING)
+    return {**options, "maps": maps, "normalize": kinds[-1] == "Normalize"}
 
 
-def _transformer(directory: Path, text: ModelText) -> int | None:
-    """What is told of the first module beside its model: how many tokens it is given at most, if
-    anything.
-    """
+def _max_len(directory: Path, text: ModelText) -> int | None:
+    """Return `max_seq_length` from `sentence_bert_config.json`, or a file of an older name."""
     paths = [directory / f"sentence_{kind}_config.json" for kind in _KINDS]
     settings = read_if_any(next(filter(os.path.lexists, paths), paths[0]))
     expect_values(settings, _TRANSFORMER)
     if settings.flag("do_lower_case", False):
         normalizer = text.tokenizer.normalizer
         if normalizer is None or "A" in normalizer.normalize_str("A"):
-            settings.fail("do_lower_case", "false, since the tokenizer tells capital letters apart")
+            settings.fail("do_lower_case", "false, since the tokenizer keeps capital letters")
     return settings.integer("max_seq_length", None)
 
 
 def _pooling(settings: Settings, width: int) -> dict[str, Any]:
-    """How vectors of this width become one."""
-    chosen = settings.get("pooling_mode")
-    if chosen is None:  # as files had it before: a flag for each
-        flags = {name: settings.flag(name) for name in settings if name.startswith("pooling_mode_")}
-        names = [name.removeprefix("pooling_mode_") for name in flags if flags[name]]
-        chosen = [name.removesuffix("_token").removesuffix("_tokens") for name in names]
-    chosen = chosen if isinstance(chosen, list) else [chosen]
-    if len(chosen) != 1 or chosen[0] not in list(_POOLS):
+    """Return the options of a pooling of vectors of this width."""
+    modes = settings.get("pooling_mode")
+    if modes is None:  # older files have a flag for each
+        flags = [name for name in settings if name.startswith("pooling_mode_")]
+        modes = [
+            re.sub("^pooling_mode_|_tokens?$", "", name) for name in flags if settings.flag(name)
+        ]
+    modes = modes if isinstance(modes, list) else [modes]
+    if len(modes) != 1 or modes[0] not in list(_POOLS):
         raise ValueError(
-            f"{settings.where}: pooling_mode: expected one of {', '.join(_POOLS)}, got "
-            f"{chosen!r:.60}"
+            f"{settings.where}: pooling_mode must be one of {', '.join(_POOLS)}, got {modes!r:.60}"
         )
     for name in ("embedding_dimension", "word_embedding_dimension"):
         if settings.integer(name, width) != width:
             settings.fail(name, f"{width}, the width of the model")
-    return {"pool": _POOLS[chosen[0]], "include_prompt": settings.flag("include_prompt", True)}
+    return {"pool": _POOLS[modes[0]], "include_prompt": settings.flag("include_prompt", True)}
 
 
-def _dense(folder: Path, width: int) -> tuple[Linear, Any]:
-    """A linear map from vectors of this width, and the function that follows."""
-    settings = read_json(folder / "config.json")
+def _dense(directory: Path, width: int) -> tuple[Linear, Any]:
+    """Load a linear layer for vectors of this width, and its activation."""
+    settings = read_json(directory / "config.json")
     expect_values(settings, _AFTER_POOLING)
-    function = settings.text("activation_function", "torch.nn.modules.activation.Tanh").rpartition(
-        "."
-    )[2]
-    if function not in _ACTIVATIONS:
+    path = settings.text("activation_function", "torch.nn.modules.activation.Tanh")
+    activation = path.rpartition(".")[2]
+    if activation not in _ACTIVATIONS:
         settings.fail("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
     if settings.integer("in_features", width) != width:
         settings.fail("in_features", f"{width}, the width of the vectors before it")
+    size, bias = settings.integer("out_features", high=1 << 16), settings.flag("bias", True)
     with init.skipped():
-        linear = Linear(
-            width, settings.integer("out_features", high=1 << 16), settings.flag("bias", True)
-        )
-    load_weights(folder / "model.safetensors", ModuleDict({"linear": linear}))
-    return linear, _ACTIVATIONS[function]
+        linear = Linear(width, size, bias)
+    load_weights(directory / "model.safetensors", ModuleDict({"linear": linear}))
+    return linear, _ACTIVATIONS[activation]

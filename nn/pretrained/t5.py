@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from ..models.config import AttentionConfig, EmbeddingConfig, PositionConfig, TransformerConfig
-from ..models.transformer import Transformer
-from .family import ACTIVATIONS, Family, HFConfig, in_layers, projections
+from typing import Any
+
+from .family import ACTIVATIONS, EncoderDecoder, HFConfig, Names, in_layers, projections
 
 __all__ = ["T5"]
 
 
-class T5(Family):
+_FEED_FORWARD: Names = {
+    "DenseReluDense.wi": "feed_forward.linear1",
+    "DenseReluDense.wo": "feed_forward.linear2",
+    "DenseReluDense.wi_0": "feed_forward.linear1",
+    "DenseReluDense.wi_1": "feed_forward.gate",
+}
+_SELF_ATTENTION: Names = {
+    "layer.0.layer_norm": "norm1",
+    **projections("layer.0.SelfAttention.", "q", "k", "v", "o"),
+    "layer.0.SelfAttention.relative_attention_bias": "self_attention.position_bias",
+}
+
+
+class T5(EncoderDecoder):
     """T5, T5 v1.1 and Flan-T5. Positions are relative, and scores are not scaled."""
 
     base = "T5"
-    models = {"": Transformer}
-    suffixes = {"": "ForConditionalGeneration"}
     prefix = ""
     keys = {
         "source_vocab_size": "vocab_size",
@@ -24,9 +35,16 @@ class T5(Family):
         "num_encoder_layers": "num_layers",
         "num_decoder_layers": "num_decoder_layers",
         "d_ff": "d_ff",
+        "norm_eps": "layer_norm_epsilon",
+        "dropout": "dropout_rate",
+        "attention.head_dim": "d_kv",
+        "positions.relative_buckets": "relative_attention_num_buckets",
+        "positions.relative_max_distance": "relative_attention_max_distance",
+        "pad_id": "pad_token_id",
+        "eos_id": "eos_token_id",
     }
-    tokens = {"pad_id": "pad_token_id", "eos_id": "eos_token_id"}
     defaults = {
+        "num_decoder_layers": None,
         "d_kv": 64,
         "layer_norm_epsilon": 1e-6,
         "relative_attention_num_buckets": 32,
@@ -47,14 +65,9 @@ class T5(Family):
             "encoder.block",
             "encoder.layers",
             {
-                "layer.0.layer_norm": "norm1",
-                **projections("layer.0.SelfAttention.", "q", "k", "v", "o"),
-                "layer.0.SelfAttention.relative_attention_bias": "self_attention.position_bias",
+                **_SELF_ATTENTION,
                 "layer.1.layer_norm": "norm2",
-                "layer.1.DenseReluDense.wi": "feed_forward.linear1",
-                "layer.1.DenseReluDense.wo": "feed_forward.linear2",
-                "layer.1.DenseReluDense.wi_0": "feed_forward.linear1",
-                "layer.1.DenseReluDense.wi_1": "feed_forward.gate",
+                **{f"layer.1.{name}": target for name, target in _FEED_FORWARD.items()},
             },
         ),
         "encoder.final_layer_norm": "encoder.norm",
@@ -63,54 +76,39 @@ class T5(Family):
             "decoder.block",
             "decoder.layers",
             {
-                "layer.0.layer_norm": "norm1",
-                **projections("layer.0.SelfAttention.", "q", "k", "v", "o"),
-                "layer.0.SelfAttention.relative_attention_bias": "self_attention.position_bias",
+                **_SELF_ATTENTION,
                 "layer.1.layer_norm": "norm2",
                 **projections("layer.1.EncDecAttention.", "q", "k", "v", "o", of="cross_attention"),
                 "layer.2.layer_norm": "norm3",
-                "layer.2.DenseReluDense.wi": "feed_forward.linear1",
-                "layer.2.DenseReluDense.wo": "feed_forward.linear2",
-                "layer.2.DenseReluDense.wi_0": "feed_forward.linear1",
-                "layer.2.DenseReluDense.wi_1": "feed_forward.gate",
+                **{f"layer.2.{name}": target for name, target in _FEED_FORWARD.items()},
             },
         ),
         "decoder.final_layer_norm": "decoder.norm",
     }
-    head_names = {"": {"lm_head": "output"}}
 
-    def config(self, hf: HFConfig) -> TransformerConfig:
+    def config(self, hf: HFConfig) -> dict[str, Any]:
+        """Return the options of our configuration."""
         form = hf.text("feed_forward_proj")
         name = {"gated-gelu": "gelu_new"}.get(form, form.removeprefix("gated-"))
         if name not in ACTIVATIONS:
             hf.fail(
                 "feed_forward_proj", f"one of {', '.join(ACTIVATIONS)}, or gated- and one of them"
             )
-        # newer files say the same in two more keys
-        activation = hf.text("dense_act_fn", name, choices=tuple(ACTIVATIONS))
-        gated = hf.flag("is_gated_act", form.startswith("gated-"))
-        tied = hf.flag("tie_word_embeddings")
-        sizes = hf.integers(self.keys, num_decoder_layers=hf.integer("num_layers", low=0))
-        scaled = hf.flag("scale_decoder_outputs", tied)
-        return TransformerConfig(
-            **sizes,
-            **hf.tokens(self.tokens),
-            bos_id=hf.integer("decoder_start_token_id", low=0),
-            tie="all" if tied else "embeddings",
-            activation=ACTIVATIONS[activation],
-            gated=gated,
-            norm="rms",
-            norm_eps=hf.number("layer_norm_epsilon"),
-            norm_first=True,
-            dropout=hf.number("dropout_rate"),
-            bias=False,
-            output_bias=False,
-            output_scale=max(sizes["d_model"], 1) ** -0.5 if scaled else 1.0,
-            attention=AttentionConfig(head_dim=hf.integer("d_kv"), scale=1.0),
-            positions=PositionConfig(
-                kind="relative",
-                relative_buckets=hf.integer("relative_attention_num_buckets"),
-                relative_max_distance=hf.integer("relative_attention_max_distance"),
-            ),
-            embeddings=EmbeddingConfig(scale=False),
-        )
+        tied, options = hf.flag("tie_word_embeddings"), hf.options(self.keys)
+        if options["num_decoder_layers"] is None:
+            options["num_decoder_layers"] = options["num_encoder_layers"]
+        is_scaled = hf.flag("scale_decoder_outputs", tied)
+        return options | {
+            "bos_id": hf.integer("decoder_start_token_id", low=0),
+            "tie": "all" if tied else "embeddings",
+            "activation": hf.activation("dense_act_fn", name),  # a newer key, as is the next
+            "gated": hf.flag("is_gated_act", form.startswith("gated-")),
+            "norm": "rms",
+            "norm_first": True,
+            "bias": False,
+            "output_bias": False,
+            "output_scale": hf.integer("d_model") ** -0.5 if is_scaled else 1.0,
+            "attention.scale": 1.0,
+            "positions.kind": "relative",
+            "embeddings.scale": False,
+        }

@@ -1,4 +1,4 @@
-"""From text to batches of token ids, and back."""
+"""Tokenizers, vocabularies, sentence pairs and batches of token ids."""
 
 from .batches import *
 from .bpe_dropout import *

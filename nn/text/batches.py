@@ -1,22 +1,25 @@
-"""Batches of about equal work: sentences of like length together, as many as a number of tokens
-allows.
-"""
+"""Batches for training, in an order that a seed and the number of the epoch decide."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from minigrad.core.tensor import Tensor, unwrap
 from minigrad.optim.settings import checked_count
+from minigrad.trees import aligned, leaves, rebuilt
 
 from .corpus import IndexedPairs
 from .vocabulary import PAD
 
-__all__ = ["PairBatches", "padded"]
+__all__ = ["Batches", "PairBatches", "WindowBatches", "as_batches", "padded"]
 
 IdPair = tuple[Sequence[int], Sequence[int]]
+Take = Callable[[np.ndarray], Any]
 
 
 def padded(
@@ -25,28 +28,308 @@ def padded(
     length: int | None = None,
     left: bool = False,
 ) -> np.ndarray:
-    """Id lists as one array (N, L), shorter ones filled up with padding at the end, or at the
-    `left`.
+    """Return sequences of ids as one array, filled with padding.
+
+    Parameters
+    ----------
+    sequences : sequence of sequences of int
+        Ids of each row.
+    pad_id : int
+        Id that fills the rows.
+    length : int, optional
+        Columns of the array; the longest sequence by default.
+    left : bool
+        True = padding comes before the ids, False = after them.
+
+    Returns
+    -------
+    array of int64, shape (N, length)
+        A row for each sequence.
     """
-    array = np.full(
-        (len(sequences), length or max(map(len, sequences), default=0)), pad_id, np.int64
-    )
+    length = length or max(map(len, sequences), default=0)
+    array = np.full((len(sequences), length), pad_id, np.int64)
     for row, ids in zip(array, sequences):
-        row[len(row) - len(ids) if left else 0 :][: len(ids)] = ids
+        row[length - len(ids) if left else 0 :][: len(ids)] = ids
     return array
 
 
-class PairBatches:
-    """Batches of (source ids, target ids), two padded arrays, each of at most `max_tokens` padded
-    tokens a side.
+class Batches:
+    """Batches of arrays or of a dataset, in a new order in each epoch.
 
-    Sentences are sorted by length within pools of a hundred batches or so, so that little is
-    padded. With `shuffle`, order and pools are drawn anew in each epoch, from `seed` and the
-    epoch's number alone.
+        for x, y in nn.Batches(inputs, labels, batch_size=32):
+            loss = model.loss(x, y)
 
-    `pairs` are pairs of ids, in memory or `IndexedPairs`. With `encode` they may be anything of
-    which `encode(pair, generator)` makes a pair of ids, anew in each epoch: see `BPEDropout`. Of
-    pairs in a file, memory holds their order, 4 bytes each, and the lengths of one pool.
+    A `for` loop is one epoch and yields Tensors with the dtypes of the data, which should be those
+    of the model (`inputs.astype(np.float32)`). A `Trainer` reads NumPy arrays, and layers convert
+    them.
+    The order depends on `seed` and the number of the epoch alone, so a `Trainer` resumes exactly in
+    mid-epoch. A subclass overrides `take`, and `rows` or `plan`.
+
+    Parameters
+    ----------
+    *data : arrays, dict of arrays, or dataset
+        Arrays of one length give tuples with some rows of each. A dict of arrays gives dicts. A
+        dataset is any other object with a length and integer indices; its items are samples.
+    batch_size : int
+        Rows of a batch. The last batch of an epoch may have fewer.
+    shuffle : bool
+        True = draw a new order for each epoch.
+    seed : int
+        Seed of the orders, at least 0.
+    drop_last : bool
+        True = leave out a last batch with fewer than `batch_size` rows.
+    collate : function, optional
+        Takes a list of samples and returns a batch. By default numbers and arrays are stacked, in
+        tuples, lists and dicts too, and strings are listed.
+
+    Attributes
+    ----------
+    dataset : object
+        The samples, with a length and indices.
+    """
+
+    shuffle = drop_last = False
+    _passes = 0
+
+    def __init__(
+        self,
+        *data: Any,
+        batch_size: int,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        name = type(self).__name__
+        self.batch_size = checked_count(name, "batch_size", batch_size)
+        self.seed = checked_count(name, "seed", seed, 0)
+        self.shuffle, self.drop_last, self.collate = shuffle, drop_last, collate
+        is_dataset = len(data) == 1 and not isinstance(data[0], (dict, np.ndarray, Tensor))
+        self.dataset = data[0] if is_dataset else _Arrays(name, *data)
+        if not hasattr(self.dataset, "__len__") or not hasattr(self.dataset, "__getitem__"):
+            raise TypeError(
+                f"{name}: data must be arrays, a dict of arrays, or an object with a length and "
+                f"indices, got {self.dataset!r:.60}; make a list of it"
+            )
+
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        """Return the rows of an epoch before they are shuffled; `generator` may draw them.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Seeded by `seed` and the number of the epoch.
+
+        Returns
+        -------
+        array of int
+            Indices of rows; an index may occur several times.
+        """
+        return np.arange(len(self.dataset))
+
+    def plan(self, epoch: int = 0) -> Sequence[Any]:
+        """Return the rows of each batch of an epoch, as a list of arrays (rows,).
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+
+        Returns
+        -------
+        sequence of arrays of int
+            An array for each batch.
+        """
+        generator = np.random.default_rng([self.seed, epoch])
+        rows = self.rows(generator)
+        rows = generator.permutation(rows) if self.shuffle else rows
+        end = len(rows) - len(rows) % self.batch_size if self.drop_last else len(rows)
+        return [rows[i : i + self.batch_size] for i in range(0, end, self.batch_size)]
+
+    def take(self, rows: Any) -> Any:
+        """Return the batch of these rows.
+
+        Parameters
+        ----------
+        rows : array of int, shape (rows,)
+            An item of `plan`, or some of its rows.
+
+        Returns
+        -------
+        batch
+            Arrays in the structure of the data, or the result of `collate`.
+        """
+        if self.collate is None and isinstance(self.dataset, _Arrays):
+            return self.dataset[rows]
+        return (self.collate or _stack)([self.dataset[i] for i in rows.tolist()])
+
+    def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
+        """Yield the batches of an epoch, of NumPy arrays.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+        start : int
+            Index of the first batch that is returned.
+        rank, ranks : int
+            The rows `rank::ranks` of each batch are read.
+
+        Yields
+        ------
+        batch
+            None if there are no such rows.
+        """
+        for rows, take in itertools.islice(self._planned(epoch), start, None):
+            shard = rows if ranks == 1 else rows[rank::ranks]
+            yield take(shard) if ranks == 1 or len(shard) else None
+
+    def __iter__(self) -> Iterator[Any]:
+        self._passes += 1
+        for batch in self.epoch(self._passes - 1):
+            arrays = leaves(batch)
+            yield rebuilt(batch, [Tensor(a) if _is_numeric(a) else a for a in arrays])
+
+    def __len__(self) -> int:
+        """Return the number of batches of the first epoch."""
+        return len(self.plan())
+
+    def _planned(self, epoch: int) -> Iterator[tuple[Any, Take]]:
+        """Return the rows of each batch, and the function that makes the batch of them."""
+        return ((rows, self.take) for rows in self.plan(epoch))
+
+
+class _Arrays:
+    """Dataset of arrays of one length, in a tuple or dict."""
+
+    def __init__(self, name: str, *data: Any) -> None:
+        tree = data[0] if len(data) == 1 and isinstance(data[0], dict) else data
+        values = list(tree.values() if isinstance(tree, dict) else tree)
+        arrays = [np.asarray(unwrap(value)) for value in values]
+        shapes = [array.shape for array in arrays]
+        if len({shape[:1] for shape in shapes}) != 1 or not shapes[0]:
+            raise ValueError(f"{name}: data must be arrays of one length, got shapes {shapes}")
+        self.arrays = dict(zip(tree, arrays)) if isinstance(tree, dict) else tuple(arrays)
+
+    def __len__(self) -> int:
+        return len(leaves(self.arrays)[0])
+
+    def __getitem__(self, rows: Any) -> Any:
+        return rebuilt(self.arrays, [array[rows] for array in leaves(self.arrays)])
+
+    def fingerprint(self) -> list[Any]:
+        """Return the shapes, and some rows of arrays above 64 MB."""
+        return [[a.shape, a[:: 1 + (a.nbytes >> 26)]] for a in leaves(self.arrays)]
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biufc"
+
+
+def _stack(samples: list[Any]) -> Any:
+    """Return one array for each number or array of the samples, and lists of strings."""
+    try:
+        columns = list(zip(*[aligned(samples[0], sample) for sample in samples]))
+        stacked = [np.stack([np.asarray(unwrap(x)) for x in column]) for column in columns]
+    except ValueError as error:
+        raise ValueError(
+            f"Batches: samples must have one structure and shape, got {error}; pass collate="
+        ) from None
+    values = [a if _is_numeric(a) else list(column) for a, column in zip(stacked, columns)]
+    return rebuilt(samples[0], values)
+
+
+class WindowBatches(Batches):
+    """Batches (ids,) of windows from one long sequence of token ids, for a language model.
+
+    A window has `length` + 1 tokens: `length` inputs and, shifted by one, `length` targets. Windows
+    lie side by side. With `shuffle`, the first window of each epoch begins at another token.
+
+    Parameters
+    ----------
+    ids : array of int, shape (L,)
+        The sequence.
+    length : int
+        Tokens that a window predicts; less than L.
+    batch_size : int
+        Windows of a batch.
+    shuffle : bool
+        True = draw a new order for each epoch.
+    seed : int
+        Seed of the orders, at least 0.
+    """
+
+    def __init__(
+        self, ids: Any, length: int, batch_size: int, shuffle: bool = True, seed: int = 0
+    ) -> None:
+        self.ids = np.asarray(unwrap(ids))
+        if self.ids.ndim != 1 or self.ids.dtype.kind not in "iu":
+            raise ValueError(
+                "WindowBatches: ids must be integers of shape (L,), got "
+                f"{self.ids.dtype} {self.ids.shape}"
+            )
+        super().__init__(self.ids, batch_size=batch_size, shuffle=shuffle, seed=seed)
+        self.length = checked_count("WindowBatches", "length", length)
+        if len(self.ids) <= length:
+            raise ValueError(
+                f"WindowBatches: length must be less than the {len(self.ids)} ids, got {length}"
+            )
+
+    def rows(self, generator: np.random.Generator) -> np.ndarray:
+        """Return the first tokens of the windows of an epoch.
+
+        Parameters
+        ----------
+        generator : numpy.random.Generator
+            Draws the first window.
+
+        Returns
+        -------
+        array of int
+            Indices of tokens.
+        """
+        last = len(self.ids) - 1 - self.length  # first token of the last possible window
+        first = int(generator.integers(min(self.length, last + 1))) if self.shuffle else 0
+        return np.arange(first, last + 1, self.length)
+
+    def take(self, rows: np.ndarray) -> tuple[np.ndarray]:
+        """Return the windows that begin at these tokens.
+
+        Parameters
+        ----------
+        rows : array of int, shape (rows,)
+            Indices of tokens.
+
+        Returns
+        -------
+        tuple of one array of int, shape (rows, length)
+            Ids of the windows.
+        """
+        return (self.ids[rows[:, None] + np.arange(self.length + 1)],)
+
+
+class PairBatches(Batches):
+    """Batches (source ids, target ids) of about equal work: two padded arrays.
+
+    Pairs are sorted by length within pools of about a hundred batches, so little is padded. With
+    `shuffle`, pools and the order of batches are drawn anew in each epoch.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids), or IndexedPairs
+        With `encode`, a sequence of any objects. Of `IndexedPairs` in a file, memory holds 4 bytes
+        a pair and the lengths of one pool.
+    max_tokens : int
+        Most tokens of a batch on each side, padding included.
+    shuffle : bool
+        True = draw a new order for each epoch.
+    seed : int
+        Seed of the orders, at least 0.
+    pad_id : int
+        Id that fills shorter rows.
+    encode : function, optional
+        Takes an item of `pairs` and a generator and returns a pair of ids, anew in each epoch (see
+        `BPEDropout`).
     """
 
     def __init__(
@@ -59,38 +342,43 @@ class PairBatches:
         encode: Callable[[Any, np.random.Generator], IdPair] | None = None,
     ) -> None:
         if not len(pairs):
-            raise ValueError("PairBatches: no pairs")
-        self.pairs, self.encode = pairs, encode
+            raise ValueError("PairBatches: pairs must contain at least one pair, got none")
+        self.pairs, self.encode, self.shuffle, self.pad_id = pairs, encode, shuffle, pad_id
         self.max_tokens = checked_count("PairBatches", "max_tokens", max_tokens)
-        self.shuffle, self.seed, self.pad_id = (
-            shuffle,
-            checked_count("PairBatches", "seed", seed, 0),
-            pad_id,
-        )
-        self._lengths: np.ndarray | None = None  # where they are all in memory
+        self.seed = checked_count("PairBatches", "seed", seed, 0)
         if isinstance(pairs, IndexedPairs):
+            self._lengths: Callable[[np.ndarray], np.ndarray] = pairs.lengths
             self._mean = pairs.mean_length()
             self._check(pairs.longest)
         elif encode is None:
             sizes = _sizes(pairs)
             if not sizes.all():
-                raise ValueError(f"PairBatches: pair {sizes.all(1).argmin()} has an empty side")
-            self._lengths, self._mean = sizes.max(1), sizes.mean()
+                raise ValueError(
+                    f"PairBatches: both sides of pair {sizes.all(1).argmin()} must have at least "
+                    "one id"
+                )
+            self._lengths, self._mean = sizes.max(1).__getitem__, sizes.mean()
             self._check(sizes.max())
         else:
             generator = np.random.default_rng(seed)
             self._mean = _sizes([encode(pair, generator) for pair in pairs[:1000]]).mean()
 
-    def _check(self, longest: int) -> None:
-        if longest > self.max_tokens:
-            raise ValueError(
-                f"PairBatches: a sentence of {longest} tokens exceeds max_tokens={self.max_tokens}"
-            )
+    def plan(self, epoch: int = 0) -> list[np.ndarray]:
+        """Return the indices of the pairs of each batch of an epoch.
 
-    def _pools(self, epoch: int) -> Iterator[tuple[Any, list[np.ndarray]]]:
-        """For each pool of an epoch: where to look up pairs of ids by number, and the numbers of
-        each batch.
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, from 0.
+
+        Returns
+        -------
+        list of arrays of int
+            An array for each batch.
         """
+        return [rows for rows, _ in self._planned(epoch)]
+
+    def _planned(self, epoch: int) -> Iterator[tuple[np.ndarray, Take]]:
         rng = np.random.default_rng([self.seed, epoch])
         n = len(self.pairs)
         order = np.arange(n, dtype=np.uint32)
@@ -98,64 +386,92 @@ class PairBatches:
             rng.shuffle(order)
         size = max(1, int(100 * self.max_tokens / self._mean)) if self.shuffle else n
         for start in range(0, n, size):
-            numbers = order[start : start + size]
-            ids, lengths = self._encoded(numbers, [self.seed, epoch, start])
+            rows = order[start : start + size]
+            ids: Any = self.pairs
+            if self.encode is None:
+                lengths = self._lengths(rows)
+            else:
+                generator = np.random.default_rng([self.seed, epoch, start])
+                ids = {i: self.encode(self.pairs[i], generator) for i in rows.tolist()}
+                lengths = _sizes(ids.values()).max(1)
+                self._check(lengths.max())
             by_length = np.argsort(lengths, kind="stable")
-            numbers, lengths = numbers[by_length], lengths[by_length]
-            groups = [numbers[part] for part in _cut(lengths, self.max_tokens)]
-            if self.shuffle:
-                groups = [groups[i] for i in rng.permutation(len(groups))]
-            yield ids, groups
+            batches = list(_cut(rows[by_length], lengths[by_length], self.max_tokens))
+            for i in rng.permutation(len(batches)) if self.shuffle else range(len(batches)):
+                yield batches[i], partial(self._padded, ids)
 
-    def _encoded(self, numbers: np.ndarray, seed: list[int]) -> tuple[Any, np.ndarray]:
-        """Where to look up these pairs of ids, and their lengths."""
-        if self._lengths is not None:
-            return self.pairs, self._lengths[numbers]
-        if self.encode is None:
-            return self.pairs, self.pairs.lengths(numbers)  # type: ignore[attr-defined]
-        generator = np.random.default_rng(seed)
-        ids = {i: self.encode(self.pairs[i], generator) for i in numbers.tolist()}
-        lengths = _sizes(ids.values()).max(1)
-        self._check(lengths.max())
-        return ids, lengths
+    def _padded(self, ids: Any, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sources, targets = zip(*[ids[i] for i in rows.tolist()])
+        return padded(sources, self.pad_id), padded(targets, self.pad_id)
 
-    def plan(self, epoch: int = 0) -> list[np.ndarray]:
-        """Which pairs make up each batch of an epoch."""
-        return [group for _, groups in self._pools(epoch) for group in groups]
-
-    def epoch(self, epoch: int = 0, start: int = 0, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
-        """The batches of an epoch, from number `start` on.
-
-        A rank of a parallel run reads of each the rows `rank::ranks`; where there is none, its
-        batch is None.
-        """
-        for ids, groups in self._pools(epoch):
-            for group in groups[start:]:
-                own = group[rank::ranks].tolist()
-                sources, targets = zip(*[ids[i] for i in own]) if own else ((), ())
-                yield (padded(sources, self.pad_id), padded(targets, self.pad_id)) if own else None
-            start = max(0, start - len(groups))
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        return self.epoch()
-
-    def __len__(self) -> int:
-        """How many batches the first epoch has; others may differ by a few."""
-        return sum(len(groups) for _, groups in self._pools(0))
+    def _check(self, longest: int) -> None:
+        if longest > self.max_tokens:
+            raise ValueError(
+                f"PairBatches: max_tokens must be at least {longest}, the length of the longest "
+                f"sentence, got {self.max_tokens}; leave out or truncate longer sentences"
+            )
 
 
 def _sizes(pairs: Iterable[IdPair]) -> np.ndarray:
-    """The lengths of both sides, (pairs, 2)."""
+    """Return the lengths of both sides, (pairs, 2)."""
     return np.array([[len(a), len(b)] for a, b in pairs])
 
 
-def _cut(lengths: np.ndarray, max_tokens: int) -> list[slice]:
-    """Rising lengths cut into stretches, each as long as its last length lets it be."""
-    parts = []
-    first = 0
-    while first < len(lengths):
-        some = lengths[first : first + max_tokens // lengths[first]]
-        count = int(np.searchsorted(some * np.arange(1, len(some) + 1), max_tokens, side="right"))
-        parts.append(slice(first, first + count))
-        first += count
-    return parts
+def _cut(rows: np.ndarray, lengths: np.ndarray, max_tokens: int) -> Iterator[np.ndarray]:
+    """Yield slices of rows, each as long as its last (largest) length allows."""
+    while len(rows):
+        most = lengths[: max_tokens // lengths[0]]
+        padded_sizes = most * np.arange(1, len(most) + 1)
+        count = int(np.searchsorted(padded_sizes, max_tokens, side="right"))
+        yield rows[:count]
+        rows, lengths = rows[count:], lengths[count:]
+
+
+class _Source:
+    """Batches of a sequence, an iterable, or a function of the number of an epoch."""
+
+    def __init__(self, batches: Any, shuffle: bool) -> None:
+        self.batches, self.shuffle = batches, shuffle
+
+    def epoch(self, epoch: int = 0, start: int = 0) -> Iterator[Any]:
+        batches = self.batches
+        if isinstance(batches, Sequence):
+            rows = np.arange(len(batches))
+            order = np.random.default_rng([0, epoch]).permutation(rows) if self.shuffle else rows
+            return (batches[i] for i in order[start:].tolist())
+        return itertools.islice(batches(epoch) if callable(batches) else batches, start, None)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def as_batches(batches: Any, shuffle: bool = True) -> Any:
+    """Return an object with `epoch(number, start)`, as a `Trainer` reads batches.
+
+    Parameters
+    ----------
+    batches : object, sequence, iterable or function
+        An object with that method is returned unchanged. A function takes the number of an epoch
+        and returns an iterable.
+    shuffle : bool
+        True = a sequence is shuffled in each epoch. Other sources keep their order.
+
+    Returns
+    -------
+    object
+        Its method `epoch(number, start)` returns an iterator of batches.
+    """
+    if callable(getattr(batches, "epoch", None)):
+        return batches
+    if isinstance(batches, Iterator):
+        raise TypeError(
+            "batches must be a list, or a function epoch -> generator, got a generator, which "
+            "runs once only"
+        )
+    is_text = isinstance(batches, (str, bytes))
+    if is_text or not (callable(batches) or isinstance(batches, (Sequence, Iterable))):
+        raise TypeError(
+            "batches must be an iterable of batches, or a function epoch -> iterable, got "
+            f"{batches!r:.80}"
+        )
+    return _Source(batches, shuffle)

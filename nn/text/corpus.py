@@ -1,8 +1,8 @@
-"""Pairs of token ids in a file, for corpora that do not fit into memory.
+"""Files of pairs of token ids, for corpora larger than memory.
 
-The file is a safetensors file with three arrays: `ids`, the source and the target of one pair after
-another; `starts`, where each pair begins in `ids`, and where the last one ends; `source_lengths`.
-Its metadata contains the length of the longest side and a CRC-32 of all but the ids.
+A safetensors file has three arrays: `ids`, source and target of one pair after another; `starts`,
+the start of each pair in `ids`, and the end of the last one; `source_lengths`. Its metadata
+contains the length of the longest side and a CRC-32 of the other two arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from minigrad.io.reading import found_file
+from minigrad.io.reading import require_file
 from minigrad.io.safetensors import SafetensorsFile, write_safetensors
 
 __all__ = ["IndexedPairs"]
@@ -25,26 +25,32 @@ __all__ = ["IndexedPairs"]
 FORMER_MAGIC = b"MGPAIRS2"
 BLOCK = 1 << 12  # pairs to write at a time
 SLICE = 1 << 20  # bytes
+DTYPES = {"ids": "<u4", "starts": "<i8", "source_lengths": "<i4"}
 
 Ids = Sequence[int]
 
 
 class IndexedPairs:
-    """The pairs (source ids, target ids) of a file that `write` made.
+    """Sequence of pairs (source ids, target ids) in a file, which is mapped into memory.
 
     Parameters
     ----------
     path : str or Path
-        It is mapped into memory: the system reads the pages that are used, and drops them when it
-        needs the memory. A file that is incomplete, or whose index was changed, is a ValueError.
+        A file that `write` made.
+
+    Raises
+    ------
+    ValueError
+        If the file is incomplete or its index was changed.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = found_file(path)
+        self.path = require_file(path)
         try:
             file = SafetensorsFile(path)
-            arrays = [file.map(name) for name in ("ids", "starts", "source_lengths")]
-            longest, checksum = (int(file.metadata[name]) for name in ("longest", "index_crc32"))
+            self._ids, self._starts, self._source_lengths = map(file.map, DTYPES)
+            self.longest = int(file.metadata["longest"])
+            checksum = int(file.metadata["index_crc32"])
         except (KeyError, ValueError) as error:
             with self.path.open("rb") as data:
                 former = data.read(len(FORMER_MAGIC)) == FORMER_MAGIC
@@ -52,34 +58,37 @@ class IndexedPairs:
             raise ValueError(
                 f"{path}: not a file of indexed pairs, as IndexedPairs.write makes one ({why})"
             ) from None
-        self._ids, self._starts, self._source_lengths = arrays
-        if checksum != _index_checksum(longest, *arrays[1:]):
+        if checksum != _index_checksum(self.longest, self._starts, self._source_lengths):
             raise ValueError(
                 f"{path}: the index of pairs was changed since it was written; write the file again"
             )
-        self.longest, self.num_ids = longest, len(self._ids)
+        self.num_ids = len(self._ids)
 
     @classmethod
     def write(
         cls, path: str | Path, pairs: Iterable[tuple[Ids, Ids]], vocab_size: int
     ) -> IndexedPairs:
-        """Write pairs one by one as they come, and open the file.
+        """Write pairs one by one, and open the file.
 
         Parameters
         ----------
         path : str or Path
-            Beside it, temporary files take as much room again while it is written.
+            Temporary files of the same size are needed beside it while it is written.
         pairs : iterable of (source ids, target ids)
-            A pair with an empty side, or an id out of range, is a ValueError.
+            Both sides must have at least one id.
         vocab_size : int
-            All ids are less.
+            All ids must be from 0 to `vocab_size` - 1.
+
+        Returns
+        -------
+        IndexedPairs
+            The pairs in the new file.
         """
         directory = Path(path).parent
         directory.mkdir(parents=True, exist_ok=True)
-        names = ("ids", "starts", "source_lengths")
+        dtypes = {**DTYPES, "ids": "<u2"} if vocab_size <= 1 << 16 else DTYPES
         with ExitStack() as stack:
-            files = {name: stack.enter_context(TemporaryFile(dir=directory)) for name in names}
-            dtypes = dict(zip(names, ("<u2" if vocab_size <= 1 << 16 else "<u4", "<i8", "<i4")))
+            files = {name: stack.enter_context(TemporaryFile(dir=directory)) for name in dtypes}
             count = end = longest = 0
             files["starts"].write(np.zeros(1, "<i8").tobytes())
             rest = iter(pairs)
@@ -88,14 +97,16 @@ class IndexedPairs:
                 ids = np.concatenate(
                     [np.asarray(side, np.int64) for pair in block for side in pair]
                 )
-                _check(block, sizes, ids, vocab_size, count)
+                _check(sizes, ids, vocab_size, count)
                 starts = end + np.cumsum(sizes.sum(1))
-                for name, values in zip(names, (ids, starts, sizes[:, 0])):
+                for name, values in zip(dtypes, (ids, starts, sizes[:, 0])):
                     files[name].write(values.astype(dtypes[name]).tobytes())
                 count, end = count + len(block), int(starts[-1])
                 longest = max(longest, int(sizes.max()))
             if count == 0:
-                raise ValueError("IndexedPairs.write: no pairs")
+                raise ValueError(
+                    "IndexedPairs.write: pairs must contain at least one pair, got none"
+                )
             for file in files.values():
                 file.flush()
             arrays = {name: np.memmap(file, dtypes[name], "r") for name, file in files.items()}
@@ -110,7 +121,7 @@ class IndexedPairs:
     def __getitem__(self, i: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the source ids (L_s,) and target ids (L_t,) of pair i, as read-only views."""
         if not 0 <= i < len(self):
-            raise IndexError(f"{self.path}: expected a pair from 0 to {len(self) - 1}, got {i}")
+            raise IndexError(f"{self.path}: the pair must be from 0 to {len(self) - 1}, got {i}")
         start, end = self._starts[i], self._starts[i + 1]
         middle = start + self._source_lengths[i]
         return self._ids[start:middle], self._ids[middle:end]
@@ -119,7 +130,13 @@ class IndexedPairs:
         return (self[i] for i in range(len(self)))
 
     def fingerprint(self) -> tuple[int, int]:
-        """Return the file's size and checksum; for files over 64 MB of 64 slices of 1 MB."""
+        """Return the file's size and checksum. For files over 64 MB, 64 slices are read.
+
+        Returns
+        -------
+        (int, int)
+            Number of bytes, and CRC-32.
+        """
         data = np.memmap(self.path, np.uint8, "r")
         starts: Any = range(0, len(data), SLICE)
         if len(data) > 64 * SLICE:
@@ -129,13 +146,30 @@ class IndexedPairs:
             checksum = zlib.crc32(data[start : start + SLICE].data, checksum)
         return len(data), checksum
 
-    def lengths(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the length of the longer side of each of these pairs."""
-        sources = self._source_lengths[numbers]
-        return np.maximum(sources, self._starts[numbers + 1] - self._starts[numbers] - sources)
+    def lengths(self, indices: np.ndarray) -> np.ndarray:
+        """Return the length of the longer side of each pair.
+
+        Parameters
+        ----------
+        indices : array of int
+            Indices of pairs.
+
+        Returns
+        -------
+        array of int
+            Numbers of ids.
+        """
+        sources = self._source_lengths[indices]
+        return np.maximum(sources, self._starts[indices + 1] - self._starts[indices] - sources)
 
     def mean_length(self) -> float:
-        """Return the mean length of a side."""
+        """Return the mean length of a side.
+
+        Returns
+        -------
+        float
+            Number of ids of a side, on average.
+        """
         return self.num_ids / (2 * len(self))
 
 
@@ -143,19 +177,17 @@ def _index_checksum(longest: int, starts: np.ndarray, source_lengths: np.ndarray
     return zlib.crc32(source_lengths.data, zlib.crc32(starts.data, longest))
 
 
-def _check(
-    block: list[tuple[Ids, Ids]], sizes: np.ndarray, ids: np.ndarray, vocab_size: int, before: int
-) -> None:
-    """Raise an error about the first pair that has an empty side or an id out of range."""
+def _check(sizes: np.ndarray, ids: np.ndarray, vocab_size: int, before: int) -> None:
+    """Raise an error that names the first pair with an empty side or an id out of range."""
     if (empty := (sizes == 0).any(1)).any():
         raise ValueError(
-            f"IndexedPairs.write: pair {before + int(empty.argmax())} has an empty side"
+            f"IndexedPairs.write: both sides of pair {before + empty.argmax()} must have at least "
+            "one id"
         )
-    wrong = (ids < 0) | (ids >= vocab_size)
-    if wrong.any():
-        place = int(wrong.argmax())
-        pair = before + int(np.searchsorted(sizes.sum(1).cumsum(), place, side="right"))
+    if (wrong := (ids < 0) | (ids >= vocab_size)).any():
+        i = int(wrong.argmax())
+        pair = before + np.searchsorted(sizes.sum(1).cumsum(), i, side="right")
         raise ValueError(
-            f"IndexedPairs.write: pair {pair}: expected ids from 0 to {vocab_size - 1}, got "
-            f"{int(ids[place])}"
+            f"IndexedPairs.write: ids of pair {pair} must be from 0 to {vocab_size - 1}, got "
+            f"{ids[i]}"
         )

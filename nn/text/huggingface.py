@@ -1,4 +1,4 @@
-"""The tokenizer of a published model. Needs the `tokenizers` package, and `jinja2` for chats."""
+"""Tokenizers of published models. Needs the `tokenizers` package, and `jinja2` for chats."""
 
 from __future__ import annotations
 
@@ -46,30 +46,40 @@ _NO_VARIABLES = (
 
 
 class ModelText:
-    """The tokenizer of a published model: converts text to token ids, and back.
+    """Tokenizer of a published model, which `nn.text.load` creates.
 
-    Truncation and padding depend on the calls alone, not on the settings in the file.
+    Truncation and padding depend on the arguments of each call only, not on settings in the file.
+
+    Parameters
+    ----------
+    tokenizer : tokenizers.Tokenizer
+    settings : Settings
+        Contents of tokenizer_config.json.
+    files : FileCopies
+        Files that `save` writes.
 
     Attributes
     ----------
     bos_id, eos_id, pad_id : int or None
-        The ids of special tokens.
+        Ids of special tokens.
+    vocab_size : int or None
+        Number of tokens of the model, by config.json. It can be larger than `len(self)`.
     max_len : int or None
-        The tokens of the longest text that the model takes, if the directory contains it.
+        Number of tokens of the longest input of the model, by tokenizer_config.json.
     """
 
     def __init__(self, tokenizer: Any, settings: Settings, files: FileCopies) -> None:
         self.tokenizer, self.settings, self.files = tokenizer, settings, files
         self._lock = threading.Lock()
         tokenizer.no_padding()
-        self.bos_id, self.eos_id, self.pad_id = map(
-            self._special, ("bos_token", "eos_token", "pad_token")
-        )
-        self.vocab_size = settings.integer("vocab_size", None)  # of the model: may be rounded up
+        self.bos_id = self._special_id("bos_token")
+        self.eos_id = self._special_id("eos_token")
+        self.pad_id = self._special_id("pad_token")
+        self.vocab_size = settings.integer("vocab_size", None)
         if self.vocab_size is not None and len(self) < 0.9 * self.vocab_size:
             raise ValueError(
-                f"{settings.where}: the tokenizer knows {len(self):,} tokens, but the model, by "
-                f"config.json, {self.vocab_size:,}; is its vocabulary whole?"
+                f"{settings.where}: the tokenizer must have about as many tokens as the model by "
+                f"config.json ({self.vocab_size:,}), got {len(self):,}; is its vocabulary complete?"
             )
         longest = settings.number("model_max_length", None)
         self.max_len = int(longest) if longest and longest < 1 << 30 else None  # 1e30: no limit
@@ -90,19 +100,38 @@ class ModelText:
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
 
-    def _special(self, name: str) -> Any:
-        """Return the id of a special token, or None without one."""
-        found = self.id(token := self.settings.text(name, None))
-        if token is not None and found is None:
+    def _special_id(self, name: str) -> Any:
+        token = self.settings.text(name, None)
+        if token is not None and self.id(token) is None:
             self.settings.fail(name, "a token of the vocabulary")
-        return found
+        return self.id(token)
 
     def id(self, token: str | None) -> Any:
-        """Return the id of a token, or None for a token that the vocabulary does not have."""
+        """Return the id of a token, or None if the vocabulary does not have it.
+
+        Parameters
+        ----------
+        token : str or None
+
+        Returns
+        -------
+        int or None
+            None if the vocabulary does not have the token.
+        """
         return None if token is None else self.tokenizer.token_to_id(token)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the tokens of ids."""
+        """Return the tokens of ids. An id that is not in the vocabulary becomes "".
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Returns
+        -------
+        list of str
+            A token for each id.
+        """
         return [self.tokenizer.id_to_token(int(i)) or "" for i in ids]
 
     def encode(
@@ -114,48 +143,48 @@ class ModelText:
         max_len: int | None = None,
         language: str | None = None,
     ) -> Any:
-        """Return the ids of a text.
+        """Return the ids of a string.
 
         Parameters
         ----------
         text : str or list of str
+            One string or several.
         pair : str or list of str, optional
-            A second text for each text, in the same sequence.
-        special : bool
+            A second string for each string, in the same sequence.
+        special : bool, default True
             Add the special tokens that the model expects around a text.
         max_len : int, optional
-            Cut off the text after this many ids, including special tokens.
+            Truncate to this many ids, including special tokens.
         language : str, optional
-            The code of the source language, for models with a special token for it.
+            Code of the source language, for models with a special token for it.
 
         Returns
         -------
         list of int, or list of lists of int if `text` is a list
+            Ids of each string, with special tokens if `special` is True.
         """
-        rows, _ = self._encoded(text, pair, special, max_len, language)
+        rows, _ = self._encode(text, pair, special, max_len, language)
         return rows[0] if isinstance(text, str) else rows
 
-    def _encoded(
+    def _encode(
         self, texts: Any, pairs: Any, special: bool, max_len: int | None, language: str | None
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Return the ids and the token types of each text."""
         texts, pairs = ([texts], [pairs]) if isinstance(texts, str) else (texts, pairs)
         if isinstance(pairs, str):
-            raise TypeError(
-                f"encode: expected a list of second texts, one for each, got {pairs!r:.60}"
-            )
+            raise TypeError(f"encode: pair must be a list, as text, got {pairs!r:.60}")
         check_texts([*texts, *(b for b in pairs or () if b is not None)])
         if pairs is not None and len(texts) != len(pairs):
             raise ValueError(
-                f"encode: expected a second text for each of {len(texts)}, got {len(pairs)}"
+                f"encode: pair must have as many texts as text ({len(texts)}), got {len(pairs)}"
             )
         inputs = [a if b is None else (a, b) for a, b in zip(texts, pairs or [None] * len(texts))]
         is_pair = any(isinstance(text, tuple) for text in inputs)
         around = self.tokenizer.num_special_tokens_to_add(is_pair) if special else 0
         if max_len is not None and max_len <= around:
             raise ValueError(
-                f"encode: expected max_len above {around}, the special tokens of a text, got "
-                f"{max_len}"
+                f"encode: max_len must be greater than the number of special tokens ({around}), "
+                f"got {max_len}"
             )
         with self._lock:  # truncation is a setting of the tokenizer
             if max_len is None:
@@ -165,30 +194,35 @@ class ModelText:
             with library_errors(f"{self.settings.where}: the tokenizer cannot encode this text"):
                 encodings = self.tokenizer.encode_batch(inputs, add_special_tokens=special)
         rows = [e.ids if language is None else self._from(language, e) for e in encodings]
-        largest = max((max(ids) for ids in rows if ids), default=0)
-        if self.vocab_size is not None and largest >= self.vocab_size:
-            told = f"{self.tokens([largest])[0]!r:.60} has the id {largest}, but the model, by config.json,"
-            raise ValueError(f"{self.settings.where}: {told} {self.vocab_size:,} tokens")
         types = [e.type_ids for e in encodings]
-        if (highest := max(map(max, filter(None, types)), default=0)) > 1:
+        largest, highest = (max(map(max, filter(None, ids)), default=0) for ids in (rows, types))
+        if self.vocab_size is not None and largest >= self.vocab_size:
+            token = self.tokens([largest])[0]
             raise ValueError(
-                f"{self.settings.where}: post_processor: expected type_id 0 or 1, got {highest}"
+                f"{self.settings.where}: {token!r:.60} has the id {largest}, but the model, by "
+                f"config.json, {self.vocab_size:,} tokens"
+            )
+        if highest > 1:
+            raise ValueError(
+                f"{self.settings.where}: post_processor: type_id must be 0 or 1, got {highest}"
             )
         return rows, types
 
     def _from(self, language: str, encoding: Any) -> list[int]:
-        """Return the ids of an encoding, with the token of this language for that of another."""
-        if (wanted := self.id(language)) is None:
-            raise ValueError(f"language: no token {language!r} in the vocabulary")
+        """Return the ids of an encoding with the token of this language instead of another one."""
+        if (language_id := self.id(language)) is None:
+            raise ValueError(f"language must be a token of the vocabulary, got {language!r}")
         shape = lambda code: re.sub("[a-z]+", "a", re.sub("[A-Z]+", "A", code))  # of eng_Latn: a_Aa
         tokens = zip(encoding.ids, encoding.tokens, encoding.special_tokens_mask)
         ids = [
-            wanted if special and shape(token) == shape(language) else i
+            language_id if special and shape(token) == shape(language) else i
             for i, token, special in tokens
         ]
-        if wanted not in ids:
-            told = "the model puts no such token around a text; one such as '>>fra<<' is written before it"
-            raise ValueError(f"language={language!r}: {told}")
+        if language_id not in ids:
+            raise ValueError(
+                f"language must be a token that the model puts around a text, got {language!r}; "
+                "write one such as '>>fra<<' before the text"
+            )
         return ids
 
     def batch(
@@ -200,23 +234,52 @@ class ModelText:
         language: str | None = None,
         pad_left: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the ids, the padding mask (True = a token) and the types of texts, each (N, L).
+        """Return the padded ids of texts, with a mask.
 
-        See `encode` for the parameters; `pad_left` puts the padding before the texts.
+        Parameters
+        ----------
+        texts : list of str
+        pairs : list of str, optional
+            A second string for each string, in the same sequence.
+        max_len : int, optional
+            Truncate to this many ids, including special tokens.
+        language : str, optional
+            Code of the source language, for models with a special token for it.
+        pad_left : bool, default False
+            Put the padding before the texts.
+
+        Returns
+        -------
+        ids : array of int, shape (N, L)
+            Token ids.
+        padding_mask : array of bool, shape (N, L)
+            True = a token.
+        types : array of int, shape (N, L)
+            0 in the first text, 1 in the second.
         """
-        rows, types = self._encoded(texts, pairs, True, max_len, language)
+        rows, types = self._encode(texts, pairs, True, max_len, language)
         texts = [texts] if isinstance(texts, str) else texts
         if empty := [text for text, row in zip(texts, rows) if text.strip() and not row]:
             raise ValueError(
-                f"{self.settings.where}: the tokenizer makes no tokens of {empty[0]!r:.60}"
+                f"{self.settings.where}: texts must have at least one token each, got "
+                f"{empty[0]!r:.60}"
             )
-        real = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
-        return padded(rows, self.pad_id or 0, left=pad_left), real, padded(types, 0, left=pad_left)
+        mask = padded([[1] * len(row) for row in rows], 0, left=pad_left) > 0
+        return padded(rows, self.pad_id or 0, left=pad_left), mask, padded(types, 0, left=pad_left)
 
     def decode(self, ids: Any, special: bool = False) -> Any:
-        """Return the text of ids, or a list of texts for several lists of ids.
+        """Return the string of ids.
 
-        Special tokens are left out unless `special`.
+        Parameters
+        ----------
+        ids : sequence of int, or of sequences of int
+        special : bool, default False
+            Include special tokens.
+
+        Returns
+        -------
+        str, or list of str for several sequences
+            The text of each sequence.
         """
         if len(ids) and np.ndim(ids[0]):
             return [self.decode(row, special) for row in ids]
@@ -225,42 +288,59 @@ class ModelText:
         return str(text)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """Yield the text of ids in pieces, each as soon as its characters are complete."""
-        seen, said = list[int](), ""
+        """Yield the string of ids in pieces, each as soon as its characters are complete.
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Yields
+        ------
+        str
+            A piece of the text.
+        """
+        recent, sent = list[int](), ""
         for i in ids:
-            seen.append(int(i))
-            text = self.decode(seen)
-            if text.startswith(said) and len(text) > len(said) and not text.endswith("\ufffd"):
-                yield text[len(said) :]
-                before = self.decode(seen[-8:])
-                seen, said = (seen[-8:], before) if text.endswith(before) else (seen, text)
-        text = self.decode(seen)
-        if len(text) > len(said):
-            yield text[len(said) :]
+            recent.append(int(i))
+            text = self.decode(recent)
+            if text.startswith(sent) and len(text) > len(sent) and not text.endswith("\ufffd"):
+                yield text[len(sent) :]
+                sent = text
+                tail = self.decode(recent[-8:])
+                if text.endswith(tail):
+                    recent, sent = recent[-8:], tail
+        yield from filter(None, [self.decode(recent)[len(sent) :]])
 
     def chat(
         self, messages: Sequence[Mapping[str, Any]], *, reply: bool = True, **variables: Any
     ) -> str:
         """Return the text that a chat model expects, to be encoded with `special=False`.
 
-        Needs `jinja2`; the template runs in its sandbox, with bounds of work and size.
+        Needs `jinja2`. The template runs in its sandbox, with bounds of work and size.
 
         Parameters
         ----------
         messages : list of dict
             Such as `{"role": "user", "content": "Hello"}`.
-        reply : bool
+        reply : bool, default True
             End the text where the model is to answer.
         **variables
             Variables of the template, such as `tools=` (JSON schemas). With tools, the template
             "tool_use" is used if there is one.
+
+        Returns
+        -------
+        str
+            The messages in the format of the model.
         """
         if not all(isinstance(message, Mapping) for message in messages):
-            expected = 'messages such as {"role": "user", "content": ...}'
-            raise ValueError(f"chat: expected {expected}, got {messages!r:.60}")
+            raise ValueError(
+                f'chat: messages must be dicts such as {{"role": "user", "content": ...}}, got '
+                f"{messages!r:.60}"
+            )
         if others := [name for name in _NO_VARIABLES if variables.get(name)]:
             raise TypeError(
-                f"chat: {others[0]} is not supported: it returns a text, for encode(text, "
+                f"chat: {others[0]} must not be given, since chat returns a text, for encode(text, "
                 "special=False)"
             )
         templates = self.settings.get("chat_templates", {})
@@ -278,5 +358,11 @@ class ModelText:
         return render(source, where, {"messages": [*messages], **defaults, **special, **variables})
 
     def save(self, directory: str | Path) -> None:
-        """Write copies of the files that it was loaded from."""
+        """Write copies of the files that the tokenizer was loaded from.
+
+        Parameters
+        ----------
+        directory : str or Path
+            Directory in which the files are written.
+        """
         self.files.write(directory)

@@ -1,17 +1,22 @@
-"""Tokenizers of directories without tokenizer.json: vocab.txt, or vocab.json and merges.txt.
+"""Tokenizers without tokenizer.json: vocab.txt, or vocab.json with merges.txt or source.spm.
 
-The steps and special tokens that these files do not contain are those of transformers' classes.
+These files do not contain all steps and special tokens. The rest follows transformers' classes.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from minigrad.extras import require
-from minigrad.io.json import Settings, read_if_any
+from minigrad.io.json import Settings, read_if_any, read_json
+from minigrad.io.reading import read_bytes
 
-__all__ = ["byte_level_tokenizer", "wordpiece_tokenizer"]
+from .tokenize import library_errors
+
+__all__ = ["byte_level_tokenizer", "marian_tokenizer", "wordpiece_tokenizer"]
 
 _BERT = {
     "unk_token": "[UNK]",
@@ -22,14 +27,32 @@ _BERT = {
 }
 _GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 _ROBERTA = {
-    "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "sep_token": "</s>", "pad_token": "<pad>",
-    "cls_token": "<s>", "mask_token": "<mask>",
-}  # fmt: skip
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "cls_token": "<s>",
+    "mask_token": "<mask>",
+}
 
 
-def wordpiece_tokenizer(directory: Path, settings: Settings) -> Any:
-    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings."""
-    library = require("tokenizers", "the tokenizer of a published model")
+def wordpiece_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
+    """Return BERT's tokenizer from vocab.txt; add its special tokens to the settings.
+
+    Parameters
+    ----------
+    library : module
+        The package `tokenizers`.
+    directory : Path
+    settings : Settings
+        Contents of tokenizer_config.json.
+
+    Returns
+    -------
+    tokenizers.Tokenizer
+        The tokenizer.
+    """
     tokenizer = library.BertWordPieceTokenizer(
         str(directory / "vocab.txt"),
         lowercase=settings.flag("do_lower_case", True),
@@ -40,25 +63,35 @@ def wordpiece_tokenizer(directory: Path, settings: Settings) -> Any:
     return tokenizer
 
 
-def byte_level_tokenizer(directory: Path, settings: Settings) -> Any:
+def byte_level_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
     """Return the tokenizer of GPT-2, RoBERTa or BART from vocab.json and merges.txt.
 
     Its special tokens are added to the settings.
+
+    Parameters
+    ----------
+    library : module
+        The package `tokenizers`.
+    directory : Path
+    settings : Settings
+        Contents of tokenizer_config.json.
+
+    Returns
+    -------
+    tokenizers.Tokenizer
+        The tokenizer.
     """
-    library = require("tokenizers", "the tokenizer of a published model")
     tokenizer = library.ByteLevelBPETokenizer(
         str(directory / "vocab.json"),
         str(directory / "merges.txt"),
         add_prefix_space=settings.flag("add_prefix_space", False),
     )._tokenizer
-    model = read_if_any(directory / "config.json").text("model_type", "")
-    kind = settings.text("tokenizer_class", model).lower()
-    marks = kind.startswith(("roberta", "bart", "longformer", "led"))
-    ids = _add_tokens(tokenizer, directory, settings, _ROBERTA if marks else _GPT2)
-    if marks:
-        sep, cls = (
-            (settings.text(name), ids[settings.text(name)]) for name in ("sep_token", "cls_token")
-        )
+    model_type = read_if_any(directory / "config.json").text("model_type", "")
+    kind = settings.text("tokenizer_class", model_type).lower()
+    is_roberta = kind.startswith(("roberta", "bart", "longformer", "led"))
+    ids = _add_tokens(tokenizer, directory, settings, _ROBERTA if is_roberta else _GPT2)
+    if is_roberta:
+        sep, cls = [(token, ids[token]) for token in map(settings.text, ("sep_token", "cls_token"))]
         tokenizer.post_processor = library.processors.RobertaProcessing(
             sep, cls, add_prefix_space=False
         )
@@ -71,19 +104,86 @@ def byte_level_tokenizer(directory: Path, settings: Settings) -> Any:
 
 
 def _add_tokens(
-    tokenizer: Any, directory: Path, settings: Settings, usual: dict[str, str]
+    tokenizer: Any, directory: Path, settings: Settings, defaults: dict[str, str]
 ) -> dict[str, int]:
     """Add the tokens of added_tokens.json, mark the special ones, and return their ids."""
     added = read_if_any(directory / "added_tokens.json")
     for token in sorted(added, key=lambda token: added.integer(token)):
         tokenizer.add_tokens([token])
         if tokenizer.token_to_id(token) != added[token]:
-            added.fail(token, f"{tokenizer.token_to_id(token)}, its place behind the vocabulary")
-    for name, token in usual.items():
+            added.fail(token, f"{tokenizer.token_to_id(token)}, its id after the vocabulary")
+    for name, token in defaults.items():
         if settings.get(name) is None and tokenizer.token_to_id(token) is not None:
             settings[name] = token
     special = dict.fromkeys(settings.text(name) for name in _ROBERTA if settings.get(name))
-    ids = {token: tokenizer.token_to_id(token) for token in special}
-    ids = {token: i for token, i in ids.items() if i is not None}
+    vocab = tokenizer.get_vocab()
+    ids = {token: vocab[token] for token in special if token in vocab}
     tokenizer.add_special_tokens(list(ids))
     return ids
+
+
+def _model_in(path: Path) -> Any:
+    """Return the SentencePiece model of a file."""
+    library = require("sentencepiece", "a tokenizer with source.spm")
+    data = read_bytes(path)
+    with library_errors(f"{path}: not a SentencePiece model"):
+        model = library.SentencePieceProcessor(model_proto=data)
+        model.encode("one")
+    if any(map(model.is_byte, range(model.get_piece_size()))):
+        raise ValueError(
+            f"{path}: pieces for bytes are not supported; use a model without byte_fallback"
+        )
+    return model
+
+
+def marian_tokenizer(library: Any, directory: Path, settings: Settings) -> Any:
+    """Return the tokenizer of Marian models: pieces by source.spm, ids by vocab.json, then EOS.
+
+    A text can begin with a token of the target language, such as ">>fra<<". Needs the package
+    `sentencepiece`. Special tokens are added to `settings`.
+
+    Parameters
+    ----------
+    library : module
+        The package `tokenizers`.
+    directory : Path
+    settings : Settings
+        Contents of tokenizer_config.json.
+
+    Returns
+    -------
+    tokenizers.Tokenizer
+        The tokenizer.
+
+    References
+    ----------
+    Kudo, Richardson (2018), arXiv:1808.06226.
+    """
+    for name, token in {"eos_token": "</s>", "pad_token": "<pad>"}.items():
+        settings[name] = settings.text(name, token)
+    vocabulary, special = read_json(directory / "vocab.json"), ["</s>", "<unk>", "<pad>"]
+    ids = {token: vocabulary.integer(token, low=0) for token in vocabulary}
+    if sorted(ids.values()) != list(range(len(ids))) or not ids.keys() >= set(special):
+        raise ValueError(
+            f"{vocabulary.where}: ids must be 0 to {len(ids) - 1}, and tokens include "
+            f"{', '.join(special)}"
+        )
+    model = _model_in(directory / "source.spm")
+
+    def cut(_: int, text: Any) -> list[Any]:
+        language, rest = re.findall("(?s)^(>>.*?<<)?(.*)", str(text))[0]
+        pieces = model.encode(rest, out_type=str)
+        return [library.NormalizedString(piece) for piece in (language, *pieces) if piece]
+
+    step = SimpleNamespace(pre_tokenize=lambda text: text.split(cut))
+    tokenizer = library.Tokenizer(library.models.WordLevel(ids, "<unk>"))
+    tokenizer.pre_tokenizer = library.pre_tokenizers.PreTokenizer.custom(step)
+    tokenizer.post_processor = library.processors.TemplateProcessing(
+        "$A </s>", "$A $B </s>", [("</s>", ids["</s>"])]
+    )
+    tokenizer.add_special_tokens(special)
+    steps = library.decoders
+    tokenizer.decoder = steps.Sequence([
+        steps.Fuse(), steps.Replace("▁", " "), steps.Replace(library.Regex("^ +| +$"), ""),
+    ])  # fmt: skip
+    return tokenizer

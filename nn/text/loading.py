@@ -1,4 +1,4 @@
-"""Loading the tokenizer of a published model."""
+"""Load tokenizers of published models."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 from minigrad.extras import require
 from minigrad.io.atomic import read_together
 from minigrad.io.json import Settings, read_if_any, read_json
-from minigrad.io.reading import FileCopies, found_file, listed, printable, read_text
+from minigrad.io.reading import FileCopies, listed, printable, read_text, require_file
 
 from .huggingface import SPECIAL, ModelText
-from .legacy_tokenizers import byte_level_tokenizer, wordpiece_tokenizer
-from .sentencepiece import marian_tokenizer
+from .legacy_tokenizers import byte_level_tokenizer, marian_tokenizer, wordpiece_tokenizer
 from .tokenize import library_errors
 
 __all__ = ["load"]
@@ -48,16 +47,17 @@ MOST_STEPS, LARGEST_GROWTH = 100, 16
 def load(directory: str | Path) -> ModelText:
     """Load the tokenizer of a published model.
 
+    Needs the package `tokenizers`, and `sentencepiece` for source.spm.
+
     Parameters
     ----------
     directory : str or Path
-        It contains tokenizer.json, or as older ones vocab.txt, vocab.json and merges.txt, or
-        source.spm and vocab.json.
+        It contains tokenizer.json, or vocab.txt, or vocab.json with merges.txt or source.spm.
 
     Returns
     -------
     ModelText
-        Needs the `tokenizers` package, and `sentencepiece` for source.spm.
+        The tokenizer with its special tokens and chat templates.
     """
     with read_together(directory, "config.json", TOKENIZER_FILES) as source:
         return _load(source)
@@ -72,7 +72,7 @@ def _load(directory: Path) -> ModelText:
     files = FileCopies(directory, names)
     for name in {"vocab.txt", "merges.txt"} & files.keys():
         read_text(directory / name)  # the library would accept files that are no text
-    require("tokenizers", "the tokenizer of a published model")
+    library = require("tokenizers", "the tokenizer of a published model")
     makers = {
         ("tokenizer.json",): _fast_tokenizer,
         ("source.spm", "vocab.json"): marian_tokenizer,
@@ -80,19 +80,18 @@ def _load(directory: Path) -> ModelText:
         ("vocab.json", "merges.txt"): byte_level_tokenizer,
     }
     needed = next((names for names in makers if files.keys() >= set(names)), ("tokenizer.json",))
-    path = found_file(directory / needed[0], HOW)
+    path = require_file(directory / needed[0], HOW)
     settings = _settings(directory, names)
     with library_errors(f"{path}: not the file of a tokenizer", directory):
-        tokenizer = makers[needed](directory, settings)
+        tokenizer = makers[needed](library, directory, settings)
     return ModelText(tokenizer, settings, files)
 
 
-def _fast_tokenizer(directory: Path, _: Settings) -> Any:
-    """Return the tokenizer in tokenizer.json.
+def _fast_tokenizer(library: Any, directory: Path, _: Settings) -> Any:
+    """Return the tokenizer in tokenizer.json, if its tokens and ids are consistent.
 
-    The library accepts one id for two tokens, and special tokens with wrong ids; this does not.
+    The library accepts one id for two tokens, and special tokens with wrong ids.
     """
-    library = require("tokenizers", "the tokenizer of a published model")
     path = directory / "tokenizer.json"
     tokenizer, settings = library.Tokenizer.from_file(str(path)), read_json(path)
     for part in ("normalizer", "decoder"):
@@ -105,21 +104,20 @@ def _fast_tokenizer(directory: Path, _: Settings) -> Any:
     for encoding in (tokenizer.encode(""), tokenizer.encode("", "")):
         if encoding.ids != [tokenizer.token_to_id(token) for token in encoding.tokens]:
             raise ValueError(
-                f"{path}: post_processor: special_tokens: expected the tokens "
+                f"{path}: post_processor: special_tokens must be the tokens "
                 f"{listed(encoding.tokens)} with their ids of the vocabulary"
             )
     return tokenizer
 
 
 def _check_growth(settings: Settings, part: str) -> None:
-    """Check that a normalizer or decoder has few steps that multiply the length of a text."""
+    """Raise an error if the steps of a normalizer or decoder can make a text too long."""
     steps = _steps(settings.get(part))
-    growth = math.prod(max(1.0, _growth(step)) for step in steps[:MOST_STEPS])
+    growth = math.prod(max(1.0, _growth(step)) for step in steps)
     if len(steps) > MOST_STEPS or growth > LARGEST_GROWTH:
         raise ValueError(
-            f"{settings.where}: {part}: expected at most {MOST_STEPS} steps that make a text at "
-            f"most {LARGEST_GROWTH} times as long, got {len(steps)} that make it "
-            f"{printable(growth, 10)} times as long"
+            f"{settings.where}: {part}: there must be at most {MOST_STEPS} steps that make a text "
+            f"at most {LARGEST_GROWTH} times as long, got {len(steps)} and {printable(growth, 10)}"
         )
 
 
@@ -127,14 +125,12 @@ def _steps(step: Any) -> list[dict[str, Any]]:
     """Return the steps of nested sequences in one list."""
     if not isinstance(step, dict):
         return []
-    if step.get("type") != "Sequence":
-        return [step]
-    inner = step.get("normalizers") or step.get("decoders") or ()
-    return [one for part in inner for one in _steps(part)]
+    inner = step.get("normalizers") or step.get("decoders")
+    return [step for part in inner for step in _steps(part)] if inner else [step]
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """Return how many characters of the file's choice can replace one character of a text."""
+    """Return how many characters can replace one character of a text."""
     kind = step.get("type")
     if kind == "Replace":
         replaced, content = step["pattern"].get("String"), len(step["content"])
@@ -144,7 +140,7 @@ def _growth(step: dict[str, Any]) -> float:
     if kind == "Precompiled":
         charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
         texts = charsmap[4 + int.from_bytes(charsmap[:4], "little") :].split(b"\0")
-        return max(map(len, texts)) / 32  # that of NFKC has 33 bytes
+        return max(map(len, texts)) / 32  # the longest text of NFKC has 33 bytes
     return 1
 
 

@@ -1,4 +1,4 @@
-"""Sentence pairs from files."""
+"""Sentence pairs from text files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,39 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad.io.reading import found_file
+from minigrad.io.reading import require_file
 
 __all__ = ["filter_pairs", "iter_pairs", "read_lines", "read_pairs", "split_pairs"]
 
 Pair = tuple[str, str]
 
+_HEADINGS = {
+    "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences",
+    "translation", "text", "english", "chinese", "german", "french", "spanish", "en", "zh", "de",
+    "fr", "es", "eng", "cmn", "源", "目标", "英文", "中文",
+}  # fmt: skip
+"""Names of columns in the first row of a table of sentences."""
 
-def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, plain or .gz, with their numbers."""
-    path = found_file(path)
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file without their ends.
+
+    Parameters
+    ----------
+    path : str or Path
+        A plain or .gz file.
+
+    Yields
+    ------
+    str
+        A line without its end.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file is empty, damaged or not UTF-8. The message names the file and line.
+    """
+    path = require_file(path)
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
         number = 0
         try:
@@ -28,7 +51,7 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
                 if b"\0" in line:
                     raise ValueError(f"{path}, line {number}: a zero byte; this is no text")
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-                yield number, text.rstrip("\r\n")
+                yield text.rstrip("\r\n")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{path}, line {number}: not UTF-8 ({error.reason} at byte {error.start})"
@@ -39,23 +62,8 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
         raise ValueError(f"{path}: the file is empty")
 
 
-def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, plain or .gz, without their ends; errors (ValueError, OSError)
-    name the file.
-    """
-    return (line for _, line in _lines(path))
-
-
-# What the columns of a table of sentences are called where its first row names them.
-_HEADINGS = {
-    "source", "target", "src", "tgt", "trg", "input", "output", "sentence", "sentences", "translation", "text",
-    "english", "chinese", "german", "french", "spanish", "en", "zh", "de", "fr", "es", "eng", "cmn",
-    "源", "目标", "英文", "中文",
-}  # fmt: skip
-
-
 def is_heading(pair: Pair) -> bool:
-    """Whether a row names its columns: both are single known words, such as source and target."""
+    """Return whether a row names its columns: both are names such as source and target."""
     return all(side.strip().lower() in _HEADINGS for side in pair)
 
 
@@ -66,36 +74,63 @@ def read_pairs(
     left_out: Counter[str] | None = None,
     keep_repeated: bool = False,
 ) -> list[Pair]:
-    """(source, target) sentences, from one file of tab-separated columns or from two parallel
-    files.
+    """Read sentence pairs from one file of columns, or from two parallel files.
 
-    Of a tab-separated file the first two columns are taken, and others ignored. Files are UTF-8,
-    plain or .gz. Blank lines of one file, pairs with an empty side, a first row that names the
-    columns, and pairs that were there before (unless `keep_repeated`, for test sets) are left out,
-    and counted in `left_out`. `reverse` exchanges the sides.
+    Pairs with an empty side, a first row that names the columns, and repeated pairs are left out.
+
+    Parameters
+    ----------
+    source : str or Path
+        A UTF-8 file, plain or .gz. Without `target`, its first two tab-separated columns are read.
+    target : str or Path, optional
+        A file with a translation of each line of `source`.
+    reverse : bool, default False
+        Exchange the sides.
+    left_out : Counter, optional
+        Count here what is left out, by reason.
+    keep_repeated : bool, default False
+        Keep repeated pairs, for test sets.
+
+    Returns
+    -------
+    list of (str, str)
+        Source and target sentences.
     """
     pairs = list(_rows(source, target))
     count = Counter[str]() if left_out is None else left_out
     if pairs and is_heading(pairs[0]):
         count["a row of headings"] += 1
         pairs = pairs[1:]
-    whole = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
-    count["with an empty side"] += len(pairs) - len(whole)
-    distinct = whole if keep_repeated else list(dict.fromkeys(whole))
-    count["there before"] += len(whole) - len(distinct)
+    complete = [(b, a) if reverse else (a, b) for a, b in pairs if a and b]
+    count["with an empty side"] += len(pairs) - len(complete)
+    distinct = complete if keep_repeated else list(dict.fromkeys(complete))
+    count["there before"] += len(complete) - len(distinct)
     if not distinct:
-        raise ValueError(f"{source}: no pair of sentences found")
+        raise ValueError(f"{source} must have at least one pair of sentences, got none")
     return distinct
 
 
 def iter_pairs(
     source: str | Path, target: str | Path | None = None, reverse: bool = False
 ) -> Iterator[Pair]:
-    """The pairs that `read_pairs` reads, one by one, repeated ones too: for files that memory does
-    not hold.
+    """Yield the pairs that `read_pairs` reads, and repeated ones, for files larger than memory.
 
-    IndexedPairs.write("train.pairs", (encode(a, b) for a, b in iter_pairs("train.en.gz",
-    "train.de.gz")), 32_000)
+    Parameters
+    ----------
+    source, target, reverse
+        See `read_pairs`.
+
+    Yields
+    ------
+    (str, str)
+        Source and target sentence.
+
+    Examples
+    --------
+    Write token ids to a file without reading all sentences into memory::
+
+        pairs = ((encode(a), encode(b)) for a, b in iter_pairs("train.en.gz", "train.de.gz"))
+        IndexedPairs.write("train.pairs", pairs, 32_000)
     """
     for number, (a, b) in enumerate(_rows(source, target)):
         if a and b and not (number == 0 and is_heading((a, b))):
@@ -103,25 +138,27 @@ def iter_pairs(
 
 
 def _rows(source: str | Path, target: str | Path | None) -> Iterator[Pair]:
-    """The two sides of each line, either of which may be empty."""
+    """Yield the two sides of each line, either of which may be empty."""
     if target is None:
-        for number, line in _lines(source):
+        for number, line in enumerate(read_lines(source), 1):
             if not line.strip():
                 continue
             columns = line.split("\t")
             if len(columns) < 2:
                 raise ValueError(
-                    f"{source}, line {number}: expected two columns separated by a tab, got one"
+                    f"{source}, line {number} must have two columns separated by a tab, got one"
                 )
             yield columns[0].strip(), columns[1].strip()
         return
     counts = [0, 0]
-    for left, right in itertools.zip_longest(_lines(source), _lines(target)):
-        counts = [count + (side is not None) for count, side in zip(counts, (left, right))]
+    for left, right in itertools.zip_longest(read_lines(source), read_lines(target)):
+        counts = [counts[0] + (left is not None), counts[1] + (right is not None)]
         if left is not None and right is not None:
-            yield left[1].strip(), right[1].strip()
+            yield left.strip(), right.strip()
     if counts[0] != counts[1]:
-        raise ValueError(f"{source} has {counts[0]} lines, but {target} has {counts[1]}")
+        raise ValueError(
+            f"{target} must have as many lines as {source} ({counts[0]}), got {counts[1]}"
+        )
 
 
 def filter_pairs(
@@ -129,37 +166,57 @@ def filter_pairs(
     max_len: int,
     max_ratio: float | None = None,
 ) -> list[tuple[Sequence[str], Sequence[str]]]:
-    """The pairs of token lists that have 1 to `max_len` tokens a side, one at most `max_ratio`
-    times the other.
+    """Return the pairs of tokenized sentences that have suitable lengths.
+
+    Parameters
+    ----------
+    pairs : sequence of (tokens, tokens)
+    max_len : int
+        Keep pairs with 1 to `max_len` tokens on each side.
+    max_ratio : float, optional
+        Keep pairs whose longer side has at most `max_ratio` times the tokens of the shorter side.
+
+    Returns
+    -------
+    list of (tokens, tokens)
+        The pairs that are kept, in the same order.
     """
-
-    def fits(shorter: int, longer: int) -> bool:
-        return (
-            shorter >= 1
-            and longer <= max_len
-            and (max_ratio is None or longer <= max_ratio * shorter)
-        )
-
-    return [(a, b) for a, b in pairs if fits(*sorted((len(a), len(b))))]
+    kept = []
+    for a, b in pairs:
+        short, long = sorted((len(a), len(b)))
+        if short >= 1 and long <= max_len and (max_ratio is None or long <= max_ratio * short):
+            kept.append((a, b))
+    return kept
 
 
 def split_pairs(pairs: Sequence[Pair], *sizes: int, seed: int = 0) -> list[list[Pair]]:
-    """The pairs in parts, by source sentence: about `sizes` pairs in the first parts, the rest in
-    the last.
+    """Split pairs at random into parts that have no source sentence in common.
 
-    No source sentence is in two parts, so that what is held out is new.
+    Parameters
+    ----------
+    pairs : sequence of (str, str)
+    *sizes : int
+        About how many pairs the first parts have. The rest is one more part.
+    seed : int, default 0
+        Seed of the random split.
+
+    Returns
+    -------
+    list of lists of (str, str)
+        One list more than there are `sizes`.
     """
     by_source: dict[str, list[Pair]] = {}
     for pair in pairs:
         by_source.setdefault(pair[0], []).append(pair)
-    sources = list(by_source)
-    order = np.random.default_rng(seed).permutation(len(sources))
+    groups = list(by_source.values())
     parts: list[list[Pair]] = [[] for _ in range(len(sizes) + 1)]
     part = 0
-    for i in order:
+    for i in np.random.default_rng(seed).permutation(len(groups)):
         while part < len(sizes) and len(parts[part]) >= sizes[part]:
             part += 1
-        parts[part] += by_source[sources[i]]
+        parts[part] += groups[i]
     if not parts[-1]:
-        raise ValueError(f"split_pairs: {len(pairs)} pairs are too few to hold out {sum(sizes)}")
+        raise ValueError(
+            f"split_pairs: pairs must be more than the {sum(sizes)} to hold out, got {len(pairs)}"
+        )
     return parts

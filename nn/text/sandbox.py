@@ -1,8 +1,8 @@
-"""The jinja2 environment of chat templates: transformers' names, and bounds of work and size.
+"""jinja2 environment of chat templates, which are programs that come with a published model.
 
-Needs jinja2. A template is a program of a stranger. jinja2's sandbox keeps it from files and from
-Python's internals. `BoundedSandbox` also counts its work: each iteration, call, operator and
-character costs a unit or more, and an operation whose result may be huge is refused before it runs.
+Needs jinja2. Its sandbox keeps a template from files and from Python's internals, but does not
+bound its work. `BoundedSandbox` refuses a template that makes too many steps, builds too large
+values or takes too long.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime
 import functools
 import json
-import math
 import re
+import time
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
 from typing import Any
 
@@ -23,40 +23,36 @@ from jinja2.visitor import NodeTransformer
 __all__ = ["BoundedSandbox"]
 
 STEP = 300
-"""Units of an iteration, a call or an operator; a character that is read or written is one."""
+"""Units of work of an iteration, a call or an operator. A new character is one unit."""
+SECONDS = 10
 TOO_MUCH = "it takes too much work (loops, or repeated text, without a bound)"
-FORMATS = {"%", "format", "format_map", "strftime_now"}
 SIZED_BY_NUMBERS = {
-    "batch", "center", "expandtabs", "generate_lorem_ipsum", "indent", "ljust", "repeat", "rjust", "round", "slice",
+    "batch", "center", "expandtabs", "indent", "ljust", "repeat", "rjust", "round", "slice",
     "to_bytes", "tojson", "truncate", "wordwrap", "zfill",
 }  # fmt: skip
-"""Functions for which an integer argument is a width or a count."""
-SQUARING = {"round", "striptags", "sum", "urlize"}
-"""Functions whose work is at most the square of the product of the sizes of their arguments."""
-MULTIPLYING = FORMATS | SIZED_BY_NUMBERS | SQUARING | {
-    "*", "join", "lstrip", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "string", "strip",
-    "translate", "trim",
-}  # fmt: skip
-"""Functions whose work is at most that product."""
+"""Filters and methods for which an integer argument is a width or a count."""
+SQUARING = {"striptags", "sum", "urlize"}
+"""Filters whose work can be the square of the size of their argument."""
 WIDE_FORMAT = re.compile(r"%[-+ #.0-9]*?(\d{6}|\*)|\{[^{}:]*:[^{}]*?(\d{6}|\{)")
-"""Formats with a width of 100,000 or more, or with one that comes from an argument."""
-
+"""Formats with a width of 100,000 or more, or with a width that is an argument."""
 SIZED = (list, tuple, dict, set, KeysView, ValuesView, ItemsView)
 
 
 class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """Render one template, with the filters and functions of transformers, within bounds.
+    """jinja2 environment with the filters and functions of transformers, and bounded work.
+
+    An instance renders one template.
 
     Parameters
     ----------
-    given : object
-        The template's variables: strings, numbers, None, lists and dicts. The bounds grow with
+    variables : dict
+        Variables of the template: strings, numbers, None, lists and dicts. The bounds grow with
         their size.
     """
 
     intercepted_binops = frozenset({"+", "*", "**", "%"})
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, variables: dict[str, Any]) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -64,11 +60,15 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
             extensions=[Generation, "jinja2.ext.loopcontrols"],
         )
         self._sizes: dict[int, tuple[Any, int]] = {}
-        size = self._size(given)
-        self._work_left, self._largest = 3 * 10**7 + 2000 * size, 10**7 + 200 * size
-        self.filters |= {"tojson": tojson}
-        self.filters = {name: self._bounded(name, f) for name, f in self.filters.items()}
-        self.filters |= {"_measure": self._measure, "_iterate": self._iterate}
+        self._units_left = 3 * 10**7 + 2000 * self._size(variables)
+        self._end = time.monotonic() + SECONDS
+        self.filters = {
+            **{name: self._bounded(name, f) for name, f in self.filters.items()},
+            "tojson": self._bounded("tojson", tojson),
+            "_step": self._step,
+            "_measure": self._measure,
+        }
+        del self.globals["lipsum"]
         self.globals |= {
             "namespace": Namespace,
             "raise_exception": raise_exception,
@@ -79,67 +79,100 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return Measured().visit(super()._parse(source, name, filename))
 
     def concat(self, parts: Iterable[str]) -> str:
-        result = []
+        """Join the parts of an output, if they are not too large.
+
+        Parameters
+        ----------
+        parts : iterable of str
+
+        Returns
+        -------
+        str
+            The whole output.
+        """
+        strings = []
         for part in parts:
-            self._spend(len(part))
-            result.append(part)
-        return "".join(result)
+            self._step(size=len(part))
+            strings.append(part)
+        return "".join(strings)
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(function, jinja2.runtime.LoopContext) and args:
-            args = (self._iterate(args[0]), *args[1:])
-        bound = getattr(getattr(function, "__wrapped__", function), "__self__", None)
-        self._check(getattr(function, "__name__", ""), bound, *args, *kwargs.values())
+        """Call a function or method of the template, if the result is not too large.
+
+        Parameters
+        ----------
+        context : jinja2.runtime.Context
+        function : callable
+        *args, **kwargs
+            Arguments of the function.
+
+        Returns
+        -------
+        object
+            The result of the function.
+        """
+        owner = getattr(getattr(function, "__wrapped__", function), "__self__", None)
+        if isinstance(owner, (str, bytes, int, *SIZED)) or function is strftime_now:
+            self._check(function.__name__, owner, *args, *kwargs.values())
         return self._measure(super().call(context, function, *args, **kwargs))
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        numbers = isinstance(left, int) and isinstance(right, int)
-        if operator == "**" and numbers:
-            self._spend(left.bit_length() * abs(right) * 100)
+        """Compute an arithmetic operation, if the result is not too large.
+
+        Parameters
+        ----------
+        context : jinja2.runtime.Context
+        operator : str
+            "+", "*", "**" or "%".
+        left, right : object
+
+        Returns
+        -------
+        object
+            The result of the operation.
+        """
+        if isinstance(left, int) and isinstance(right, int):
+            if operator == "**":
+                self._step(size=left.bit_length() * abs(right) * 100)
+            elif operator == "*":
+                self._check("*", left, right)
         elif operator == "*" and not isinstance(left, float) and not isinstance(right, float):
-            self._check("*" if numbers else "repeat", left, right)
+            self._check("repeat", *((right, left) if isinstance(left, int) else (left, right)))
         elif operator == "%" and isinstance(left, str):
-            self._check("%", left, right)
+            self._check("format", left, right)
         return self._measure(super().call_binop(context, operator, left, right))
 
     def _bounded(self, name: str, function: Any) -> Any:
-        """Return a filter that checks its arguments first."""
+        """Return a filter that checks the sizes of its arguments, and of its result."""
 
         @functools.wraps(function)  # with jinja2's marks
         def bounded(*args: Any, **kwargs: Any) -> Any:
+            args = tuple([list(x) if isinstance(x, Iterator) else x for x in args])
             self._check(name, *args, *kwargs.values())
-            return function(*args, **kwargs)
+            return self._measure(function(*args, **kwargs))
 
         return bounded
 
-    def _check(self, name: str, *values: Any) -> None:
-        """Count a call, and refuse it if its work may be too large."""
-        self._spend(STEP + sum(map(_length, values)))
-        if name in FORMATS and any(
-            isinstance(value, str) and WIDE_FORMAT.search(value) for value in values
-        ):
+    def _check(self, name: str, owner: Any, *values: Any) -> None:
+        """Refuse a call whose work may be too large: at most the product of two sizes."""
+        is_format = "format" in name or name == "strftime_now"
+        strings = [x for x in (owner, *values) if isinstance(x, str)]
+        if is_format and any(map(WIDE_FORMAT.search, strings)):
             raise OverflowError(TOO_MUCH)
-        if name in MULTIPLYING:
-            sizes = [
-                abs(value)
-                if isinstance(value, int) and name in SIZED_BY_NUMBERS
-                else self._size(value)
-                for value in values[name == "round" :]
-            ]
-            product = math.prod(max(1, size) for size in sizes)
-            self._refuse_above(product**2 if name in SQUARING else product)
+        counts = [abs(x) for x in values if isinstance(x, int) and name in SIZED_BY_NUMBERS]
+        work = self._size(owner) * max([1, *map(self._size, values), *counts])
+        if (work**2 if name in SQUARING else work) > self._units_left:
+            raise OverflowError(TOO_MUCH)
 
-    def _iterate(self, values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            self._spend(STEP)
-            yield value
+    def _step(self, value: Any = None, size: int = 0) -> Any:
+        """Count a step, and the size of what it makes."""
+        self._units_left -= STEP + size
+        if self._units_left < 0 or time.monotonic() > self._end:
+            raise OverflowError(TOO_MUCH)
+        return value
 
     def _measure(self, value: Any) -> Any:
-        """Return a value that is not too large."""
-        size = self._size(value)
-        self._refuse_above(size)
-        self._spend(STEP + size)
-        return value
+        return self._step(value, self._size(value))
 
     def _size(self, value: Any) -> int:
         """Return the number of characters and elements, counted as often as they would be shown."""
@@ -154,33 +187,15 @@ class BoundedSandbox(jinja2.sandbox.ImmutableSandboxedEnvironment):
             self._sizes[id(value)] = value, 1 + sum(map(self._size, parts))
         return self._sizes[id(value)][1]
 
-    def _spend(self, units: int) -> None:
-        self._work_left -= units
-        if self._work_left < 0:
-            raise OverflowError(TOO_MUCH)
-
-    def _refuse_above(self, size: int) -> None:
-        if size > self._largest:
-            raise OverflowError(TOO_MUCH)
-
-
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, (str, bytes, list, tuple, dict)) else 1
-
 
 class Measured(NodeTransformer):
-    """Pass what a template iterates over, compares, slices and builds through filters."""
+    """Count the iterations of a template, and measure the values that it builds."""
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         super().visit(node)
         if isinstance(node, nodes.For):
-            node.iter = _filtered(node.iter, "_iterate")
-        elif isinstance(node, (nodes.Compare, nodes.Operand)):
-            node.expr = _filtered(node.expr, "_measure")
-        elif isinstance(node, nodes.Test) or (
-            isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
-        ):
-            node.node = _filtered(node.node, "_measure")
+            step = _filtered(nodes.Const(None, lineno=node.lineno), "_step")
+            node.body.insert(0, nodes.ExprStmt(step, lineno=node.lineno))
         elif isinstance(node, nodes.Concat):
             strings = nodes.List(node.nodes, lineno=node.lineno)
             return _filtered(_filtered(strings, "_measure"), "join")
@@ -197,7 +212,7 @@ def _filtered(node: Any, name: str) -> nodes.Filter:
 
 
 class Generation(jinja2.ext.Extension):
-    """`{% generation %}`, which marks the text of the model for a trainer: shows its content."""
+    """Block `{% generation %}`, which marks the text of the model for a trainer."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -208,7 +223,7 @@ class Generation(jinja2.ext.Extension):
 
 
 class Namespace(jinja2.utils.Namespace):
-    """A namespace without names that Python calls, such as `__call__`."""
+    """Namespace without names that Python calls, such as `__call__`."""
 
     def __init__(self, /, *values: Any, **named: Any) -> None:
         super().__init__()
@@ -218,7 +233,7 @@ class Namespace(jinja2.utils.Namespace):
     def __setitem__(self, name: str, value: Any) -> None:
         if str(name).startswith("_"):
             raise jinja2.sandbox.SecurityError(
-                f"a namespace has no names that begin with _, got {name!r}"
+                f"a name in a namespace must not begin with _, got {name!r}"
             )
         super().__setitem__(name, value)
 
@@ -241,10 +256,7 @@ def tojson(
     separators: Any = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return JSON as transformers' filter of this name does.
-
-    There are no other options: `default` would call what the sandbox has not seen.
-    """
+    """Return JSON, as the filter of transformers; `default` would call a function of the file."""
     return json.dumps(
         x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

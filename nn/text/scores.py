@@ -1,9 +1,10 @@
-"""How near translations come to their references: BLEU and chrF, by sacrebleu."""
+"""Translation scores: BLEU and chrF, by sacrebleu."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from minigrad.extras import require
 
@@ -12,8 +13,18 @@ __all__ = ["Scores", "translation_scores"]
 
 @dataclass(frozen=True)
 class Scores:
-    """BLEU (Papineni et al. 2002) and chrF (Popović 2015), 0 to 100, each with sacrebleu's
-    signature.
+    """Scores from 0 to 100, each with sacrebleu's signature.
+
+    Parameters
+    ----------
+    bleu : float
+        Papineni et al. (2002).
+    bleu_signature : str
+        Version and settings of sacrebleu's BLEU.
+    chrf : float
+        Popović (2015).
+    chrf_signature : str
+        Version and settings of sacrebleu's chrF.
     """
 
     bleu: float
@@ -29,27 +40,41 @@ def translation_scores(
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Scores:
-    """The scores of translations, each with one reference or several.
+    """Compute the BLEU and chrF of translations.
 
-    `tokenize` is sacrebleu's: "13a" for the text of European languages, "zh" for Chinese, "none"
-    where both sides are tokenized already (published figures on tokenized text are to be compared
-    with these alone). `lowercase` ignores case.
+    Parameters
+    ----------
+    translations : sequence of str
+    references : sequence of str, or of sequences of str
+        One reference for each translation, or several.
+    tokenize : str, default "13a"
+        Tokenizer of sacrebleu: "13a" for European languages, "zh" for Chinese, "none" if both sides
+        are tokenized already. Published figures on tokenized text compare with the latter only.
+    lowercase : bool, default False
+        Ignore case.
+
+    Returns
+    -------
+    Scores
+        Both scores with their signatures.
     """
     metrics = require("sacrebleu.metrics", "BLEU")
     if not translations:
-        raise ValueError("translation_scores: no translations")
+        raise ValueError("translation_scores: translations must not be empty")
     if len(translations) != len(references):
         raise ValueError(
-            f"translation_scores: {len(translations)} translations, but {len(references)} "
-            "references"
+            f"translation_scores: references must be as many as translations "
+            f"({len(translations)}), got {len(references)}"
         )
-    lists = [[r] if isinstance(r, str) else list(r) for r in references]
-    if empty := [i for i, some in enumerate(lists) if not some]:
-        raise ValueError(f"translation_scores: translation {empty[0]} has no reference")
-    columns = [[r[i] if i < len(r) else None for r in lists] for i in range(max(map(len, lists)))]
-    bleu = metrics.BLEU(
-        tokenize=tokenize, lowercase=lowercase, force=True
-    )  # force: no warning about tokenized text
+    rows = [[r] if isinstance(r, str) else list(r) for r in references]
+    if [] in rows:
+        raise ValueError(
+            "translation_scores: references must have at least one for each translation, got none "
+            f"for translation {rows.index([])}"
+        )
+    columns = [list(column) for column in zip_longest(*rows)]
+    # force: no warning about tokenized text
+    bleu = metrics.BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
     chrf = metrics.CHRF(lowercase=lowercase)
     scores = [metric.corpus_score(list(translations), columns).score for metric in (bleu, chrf)]
     return Scores(scores[0], str(bleu.get_signature()), scores[1], str(chrf.get_signature()))

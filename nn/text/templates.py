@@ -1,4 +1,4 @@
-"""Chat templates: programs that come with a published model, rendered in jinja2's sandbox."""
+"""Chat templates of published models, rendered in jinja2's sandbox."""
 
 from __future__ import annotations
 
@@ -11,29 +11,36 @@ from minigrad.io.reading import printable
 
 __all__ = ["render"]
 
-LONGEST = 100_000  # characters of a template
+LONGEST = 100_000
+"""Number of characters of a template."""
 
 
 def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
-    """Return the text that a chat template makes of its variables.
+    """Render a chat template.
 
     Parameters
     ----------
     source : str
-        The template, of at most 100,000 characters.
+        Template of at most 100,000 characters.
     where : str
-        The file of the template: the beginning of every message about it.
+        File of the template, with which error messages begin.
     variables : mapping
         Strings, numbers, None, lists and dicts.
+
+    Returns
+    -------
+    str
+        The output of the template.
 
     Raises
     ------
     ValueError
-        If the template raises an exception, or works or grows without end.
+        If the template raises an exception, or exceeds the bounds of `BoundedSandbox`.
     """
     if len(source) > LONGEST:
         raise ValueError(
-            f"{where}: chat_template: expected at most {LONGEST:,} characters, got {len(source):,}"
+            f"{where}: chat_template: a template must have at most {LONGEST:,} characters, got "
+            f"{len(source):,}"
         )
     require("jinja2.sandbox", "a chat template", "3.1.6")  # older sandboxes can be left
     try:
@@ -53,12 +60,14 @@ def render(source: str, where: str, variables: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """Return a value without tuples and other types that JSON would change."""
+    """Return a value, or raise an error for tuples and other types that JSON would change."""
     if isinstance(value, list):
         return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(item, f"{name}.{key}") for key, item in value.items()}
     if value is None or isinstance(value, (str, int, float)):
         return value
-    expected = "a text, a number, None, a list or a dict whose keys are texts"
-    raise TypeError(f"{name}: expected {expected}, got {type(value).__name__}: {value!r:.60}")
+    raise TypeError(
+        f"{name} must be a string, a number, None, a list or a dict with strings as keys, got "
+        f"{type(value).__name__}: {value!r:.60}"
+    )

@@ -1,4 +1,4 @@
-"""Tokenizers: text to tokens, and tokens back to text."""
+"""Tokenizers, which convert text to tokens and back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 from minigrad.core.errors import MissingExtraError
 from minigrad.extras import require
 from minigrad.io.reading import printable
+from minigrad.ops.axes import check_choice
 
 __all__ = [
     "BPETokenizer",
@@ -30,7 +31,16 @@ _OPENING, _CLOSING = "([{“‘«¿¡$£€#", ".,;:!?)]}%”’»…。，！�
 
 
 class Tokenizer:
-    """Splits text into tokens, and joins tokens to text. Subclasses define both."""
+    """Base of tokenizers. Subclasses define `split` and `join`.
+
+    Parameters
+    ----------
+    lowercase : bool, default False
+        Convert strings to lower case first.
+    simplified : bool, default False
+        Convert traditional Chinese characters to simplified ones first. Needs the package
+        `opencc-python-reimplemented`.
+    """
 
     name = ""
 
@@ -38,25 +48,62 @@ class Tokenizer:
         self.lowercase, self.simplified = lowercase, simplified
 
     def __call__(self, text: str) -> list[str]:
-        """The tokens of a text."""
+        """Return the tokens of a string, after the conversions that were chosen."""
         return self.split(self.normal(text))
 
     def normal(self, text: str) -> str:
-        """The text that is split: in lower case, or with simplified for traditional Chinese
-        characters, if so made.
+        """Return a string after the conversions that were chosen.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        str
+            The converted string.
         """
         text = text.lower() if self.lowercase else text
         return _simplifier().convert(text) if self.simplified else text
 
     def split(self, text: str) -> list[str]:
+        """Return the tokens of a string.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the string.
+        """
         raise NotImplementedError
 
     def join(self, tokens: Sequence[str]) -> str:
-        """The text that these tokens make."""
+        """Return the string that consists of these tokens.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data from which `tokenizer_named` makes this tokenizer again."""
+        """Return the arguments with which `tokenizer_named` creates an equal tokenizer.
+
+        Returns
+        -------
+        dict
+            Name and options, as plain data.
+        """
         return {"name": self.name, "lowercase": self.lowercase, "simplified": self.simplified}
 
 
@@ -66,31 +113,93 @@ def _simplifier() -> Any:
 
 
 class SpaceTokenizer(Tokenizer):
-    """For text that is tokenized already: splits at white space only."""
+    """Tokenizer of text that is tokenized already: splits at white space only.
+
+    Parameters
+    ----------
+    lowercase, simplified : bool, default False
+        See `Tokenizer`.
+    """
 
     name = "space"
 
     def split(self, text: str) -> list[str]:
+        """Return the parts of a string between white space.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the string.
+        """
         return text.split()
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Return the tokens with a space between each two.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         return " ".join(tokens)
 
 
 class WordTokenizer(Tokenizer):
-    """Words (with the apostrophes inside them) and single punctuation marks."""
+    """Tokenizer of words, with the apostrophes inside them, and single punctuation marks.
+
+    Parameters
+    ----------
+    lowercase, simplified : bool, default False
+        See `Tokenizer`.
+    """
 
     name = "word"
 
     def split(self, text: str) -> list[str]:
+        """Return the words and punctuation marks of a string.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the string.
+        """
         return _WORD.findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Return the tokens with spaces between words, and none before a comma or full stop.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         text, quotes = "", 0
         for token in tokens:
-            closing = token[0] in _CLOSING or (token == '"' and quotes % 2 == 1)
+            is_quoted = quotes % 2 == 1
             glued = (
-                not text or closing or text[-1] in _OPENING or (text[-1] == '"' and quotes % 2 == 1)
+                not text
+                or token[0] in _CLOSING
+                or (token == '"' and is_quoted)
+                or text[-1] in _OPENING
+                or (text[-1] == '"' and is_quoted)
             )
             text += token if glued or text[-1] in "-/" or token in "-/" else " " + token
             quotes += token == '"'
@@ -98,16 +207,43 @@ class WordTokenizer(Tokenizer):
 
 
 class CharTokenizer(Tokenizer):
-    """Chinese and other characters that words are not spaced by, one by one; other words and
-    numbers whole.
+    """Tokenizer of single Chinese and Japanese characters. Other words and numbers stay whole.
+
+    Parameters
+    ----------
+    lowercase, simplified : bool, default False
+        See `Tokenizer`.
     """
 
     name = "char"
 
     def split(self, text: str) -> list[str]:
+        """Return the characters and words of a string.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the string.
+        """
         return _CHAR.findall(text)
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Return the tokens with a space between each two words of ASCII letters and digits.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         text = ""
         for token in tokens:
             spaced = all(c.isascii() and c.isalnum() for c in (text[-1:], token[0]))
@@ -116,16 +252,25 @@ class CharTokenizer(Tokenizer):
 
 
 class BPETokenizer(Tokenizer):
-    """Byte-level byte-pair encoding, learned from text; needs the package tokenizers.
+    """Tokenizer by byte-level byte-pair encoding. Needs the package `tokenizers`.
 
-    Sennrich, Haddow, Birch (2016), arXiv:1508.07909, by the `tokenizers` library.
+    Parameters
+    ----------
+    model : str
+        JSON of the `tokenizers` library. `train` learns one from texts.
+    lowercase, simplified : bool, default False
+        See `Tokenizer`.
+
+    References
+    ----------
+    Sennrich, Haddow, Birch (2016), arXiv:1508.07909.
     """
 
     name = "bpe"
 
     def __init__(self, model: str, lowercase: bool = False, simplified: bool = False) -> None:
         super().__init__(lowercase, simplified)
-        self.model = model  # the library's JSON
+        self.model = model
         self._tokenizer = require("tokenizers", "BPETokenizer").Tokenizer.from_str(model)
 
     @classmethod
@@ -137,20 +282,34 @@ class BPETokenizer(Tokenizer):
         whole_words: bool = False,
         simplified: bool = False,
     ) -> BPETokenizer:
-        """Learn `vocab_size` pieces from texts: the 256 bytes, and a piece for each merge.
+        """Learn pieces from texts: the 256 bytes, and a piece for each merge.
 
-        Letters, digits and punctuation are never merged with one another, unless `whole_words` says
-        that words are what white space separates: for text that is tokenized already.
+        Parameters
+        ----------
+        texts : iterable of str
+        vocab_size : int, default 8000
+            Number of pieces.
+        lowercase : bool, default False
+            See `Tokenizer`.
+        whole_words : bool, default False
+            Merge anything between white space, for text that is tokenized already. Otherwise
+            letters, digits and punctuation are never merged with each other.
+        simplified : bool, default False
+            See `Tokenizer`.
+
+        Returns
+        -------
+        BPETokenizer
+            A tokenizer with the learned merges.
         """
         lib = require("tokenizers", "BPETokenizer")
         tokenizer = lib.Tokenizer(lib.models.BPE())
-        bytes_of = lib.pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=not whole_words)
+        byte_level = lib.pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=not whole_words)
         spaces = [lib.pre_tokenizers.WhitespaceSplit()] if whole_words else []
-        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*spaces, bytes_of])
+        tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([*spaces, byte_level])
         tokenizer.decoder = lib.decoders.ByteLevel()
-        alphabet = bytes_of.alphabet()
         trainer = lib.trainers.BpeTrainer(
-            vocab_size=vocab_size, initial_alphabet=alphabet, show_progress=False
+            vocab_size=vocab_size, initial_alphabet=byte_level.alphabet(), show_progress=False
         )
         normal = Tokenizer(lowercase, simplified).normal
         tokenizer.train_from_iterator(map(normal, texts), trainer)
@@ -158,40 +317,81 @@ class BPETokenizer(Tokenizer):
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces, by number: with a vocabulary of these, no text has an unknown token."""
-        by_piece = self._tokenizer.get_vocab()
-        return sorted(by_piece, key=by_piece.__getitem__)
+        """All pieces, by id. With a vocabulary of these, no string has an unknown token."""
+        ids = self._tokenizer.get_vocab()
+        return sorted(ids, key=ids.__getitem__)
 
     def words(self, text: str) -> list[str]:
-        """The stretches of a text that merges do not cross, in the characters that stand for bytes."""
-        text = self.normal(text)
-        if self._tokenizer.normalizer is not None:
-            text = self._tokenizer.normalizer.normalize_str(text)
-        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+        """Return the parts of a string that merges do not cross, with a character for each byte.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Parts in the order of the string.
+        """
+        return [
+            word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(self.normal(text))
+        ]
 
     def split(self, text: str) -> list[str]:
+        """Return the pieces of a string.
+
+        Parameters
+        ----------
+        text : str
+            A sentence.
+
+        Returns
+        -------
+        list of str
+            Tokens in the order of the string.
+        """
         check_texts([text])
         with library_errors("the tokenizer cannot split this text"):
             return list(self._tokenizer.encode(text).tokens)
 
     def join(self, tokens: Sequence[str]) -> str:
+        """Return the string that consists of these pieces.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+            Tokens, as `split` returns them.
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
         return self._tokenizer.decoder.decode(list(tokens)).strip()
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the arguments with which `tokenizer_named` creates an equal tokenizer.
+
+        Returns
+        -------
+        dict
+            Name, options and merges, as plain data.
+        """
         return {**super().to_dict(), "model": json.loads(self.model)}
 
 
 def check_texts(texts: Iterable[Any]) -> None:
-    """An error for what is no text, or one that UTF-8 cannot hold, as of an argument in another
-    encoding.
-    """
+    """Raise an error if an element is not a string, or has surrogates, which UTF-8 excludes."""
     for text in texts:
         if not isinstance(text, str):
-            raise TypeError(f"expected texts, got {text!r:.60}")
+            raise TypeError(f"a text must be a string, got {text!r:.60}")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise ValueError(f"{text!r:.60} is no text in UTF-8 ({error.reason})") from None
+            raise ValueError(
+                f"a text must be valid UTF-8, got {text!r:.60} ({error.reason})"
+            ) from None
 
 
 @contextmanager
@@ -218,12 +418,24 @@ def library_errors(message: str, directory: Path | None = None) -> Iterator[None
 
 
 def tokenizer_named(name: str, **options: Any) -> Tokenizer:
-    """The tokenizer of this name: "word", "char", "space", or "bpe" (with its model)."""
-    kinds = {
+    """Return a new tokenizer.
+
+    Parameters
+    ----------
+    name : str
+        "word", "char", "space" or "bpe".
+    **options
+        Arguments of the class: `lowercase`, `simplified`, and for "bpe" the `model`.
+
+    Returns
+    -------
+    Tokenizer
+        A tokenizer of the class with this name.
+    """
+    classes = {
         kind.name: kind for kind in (WordTokenizer, CharTokenizer, SpaceTokenizer, BPETokenizer)
     }
-    if name not in kinds:
-        raise ValueError(f"unknown tokenizer {name!r:.60}; expected one of {', '.join(kinds)}")
+    check_choice("", "tokenizer", name, *classes)
     if "model" in options:
         options["model"] = json.dumps(options["model"])
-    return kinds[name](**options)
+    return classes[name](**options)

@@ -1,4 +1,4 @@
-"""Tokens by number."""
+"""Vocabularies: tokens and their ids."""
 
 from __future__ import annotations
 
@@ -10,42 +10,53 @@ __all__ = ["EOS", "PAD", "BOS", "SPECIALS", "UNK", "Vocabulary"]
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
-"""The first four tokens of every vocabulary: padding, start, end, and any token that is not in it.
-"""
+"""First four tokens of every vocabulary: padding, start, end, and unknown tokens."""
 
 
 class Vocabulary:
-    """The tokens that a model knows, each with its number; the first four are `SPECIALS`."""
+    """Bidirectional mapping of tokens and ids.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        Tokens by id. The first four must be `SPECIALS`.
+    """
 
     def __init__(self, tokens: Sequence[str]) -> None:
-        if tuple(tokens[:4]) != SPECIALS:
-            raise ValueError(
-                f"Vocabulary: expected {', '.join(SPECIALS)} first, got {list(tokens[:4])}"
-            )
         self.tokens = list(tokens)
-        self._index = {token: i for i, token in enumerate(self.tokens)}
-        if len(self._index) != len(self.tokens):
-            twice = [token for token, count in Counter(tokens).items() if count > 1]
-            raise ValueError(f"Vocabulary: tokens given twice: {twice[:5]}")
+        if tuple(self.tokens[:4]) != SPECIALS:
+            raise ValueError(
+                f"Vocabulary: tokens must begin with {', '.join(SPECIALS)}, got {self.tokens[:4]}"
+            )
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
+        if len(self._ids) != len(self.tokens):
+            repeated = [token for token, count in Counter(tokens).items() if count > 1]
+            raise ValueError(f"Vocabulary: tokens must be distinct, got twice: {repeated[:5]}")
 
     @classmethod
     def build(
         cls, sentences: Iterable[Sequence[str]], min_count: int = 1, max_size: int | None = None
     ) -> Vocabulary:
-        """The tokens of these sentences, most frequent first (equal ones in order of the alphabet).
+        """Build the vocabulary of tokenized training sentences.
 
-        Give it training text only. Tokens rarer than `min_count`, or past `max_size`, become
-        `<unk>`.
+        Parameters
+        ----------
+        sentences : iterable of sequences of str
+            Pass training data only.
+        min_count : int, default 1
+            Tokens that occur less often become `<unk>`.
+        max_size : int, optional
+            Keep at most this many tokens, including `SPECIALS`. Rarer tokens become `<unk>`.
+
+        Returns
+        -------
+        Vocabulary
+            The most frequent tokens come first, equally frequent ones in alphabetical order.
         """
         counts = Counter(token for sentence in sentences for token in sentence)
-        for special in SPECIALS:
-            counts.pop(special, None)
-        listed = sorted(
-            (token for token, n in counts.items() if n >= min_count), key=lambda t: (-counts[t], t)
-        )
-        return cls(
-            [*SPECIALS, *listed[: None if max_size is None else max(0, max_size - len(SPECIALS))]]
-        )
+        frequent = [t for t, n in counts.items() if n >= min_count and t not in SPECIALS]
+        frequent.sort(key=lambda token: (-counts[token], token))
+        return cls([*SPECIALS, *frequent][: None if max_size is None else max(4, max_size)])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -54,7 +65,7 @@ class Vocabulary:
         return iter(self.tokens)
 
     def __contains__(self, token: object) -> bool:
-        return token in self._index
+        return token in self._ids
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.tokens == other.tokens
@@ -66,18 +77,41 @@ class Vocabulary:
         return f"Vocabulary({len(self)} tokens)"
 
     def encode(self, tokens: Iterable[str], bos: bool = False, eos: bool = False) -> list[int]:
-        """The numbers of tokens, between BOS and EOS if asked for."""
-        ids = [self._index.get(token, UNK) for token in tokens]
+        """Return the ids of tokens.
+
+        Parameters
+        ----------
+        tokens : iterable of str
+            Tokens that are not in the vocabulary get the id `UNK`.
+        bos, eos : bool, default False
+            Add `BOS` at the start, or `EOS` at the end.
+
+        Returns
+        -------
+        list of int
+            An id for each token, with `BOS` and `EOS` if they are added.
+        """
+        ids = [self._ids.get(token, UNK) for token in tokens]
         return [BOS] * bos + ids + [EOS] * eos
 
     def decode(self, ids: Iterable[Any]) -> list[str]:
-        """The tokens of numbers, up to the first EOS, without BOS and padding."""
+        """Return the tokens of ids up to the first `EOS`, without `BOS` and padding.
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Returns
+        -------
+        list of str
+            Tokens without padding, `BOS` and `EOS`.
+        """
         tokens = []
         for i in ids:
             if i == EOS:
                 break
             if not 0 <= i < len(self.tokens):
-                raise IndexError(f"Vocabulary: expected numbers from 0 to {len(self) - 1}, got {i}")
+                raise IndexError(f"Vocabulary: ids must be from 0 to {len(self) - 1}, got {i}")
             if i not in (PAD, BOS):
                 tokens.append(self.tokens[i])
         return tokens

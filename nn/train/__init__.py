@@ -1,7 +1,7 @@
 """Training: the trainer, its objectives, its batches, its checkpoints."""
 
+from ..text.batches import Batches, WindowBatches, as_batches
 from .averaging import *
-from .batches import *
 from .checkpoint import *
 from .interrupts import *
 from .objectives import *

@@ -1,10 +1,9 @@
-"""The directory of a run: its last state, its best weights, its metrics, and the lock that keeps
-others out.
+"""Run directories: the last state, the best weights, the metrics, and a lock.
 
-`last.safetensors` holds weights, optimizer and where the run stands, in one file that is replaced
-in one step; `best.safetensors` the weights of the best validation; `weights-0000123.safetensors`
-those after a step beside it; `metrics.jsonl` a line for each entry of the history; `facts.json`
-what else is to stay.
+- `last.safetensors`: weights, optimizer, random states and counters, replaced in one step.
+- `best.safetensors`: weights of the best validation.
+- `weights-0000123.safetensors`: weights after a step.
+- `metrics.jsonl`: a line for each entry of the history.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ import numpy as np
 
 from minigrad.io import load_arrays, save_arrays, write_atomically
 from minigrad.io.atomic import write_bytes
-from minigrad.io.json import checksum, read_json, write_json
-from minigrad.io.reading import found_file
+from minigrad.io.reading import require_file
 from minigrad.launcher import launched
 
 from ..layers.module import Module
@@ -33,23 +31,26 @@ from ..models.weights import save_weights
 
 try:
     import fcntl
-except ImportError:  # not a Unix: runs are not locked there
+except ImportError:  # not a Unix
     fcntl = None  # type: ignore[assignment]
+try:
+    import msvcrt
+except ImportError:  # not Windows
+    msvcrt = None  # type: ignore[assignment]
 
 __all__ = ["RunDirectory"]
 
 FORMAT = 1
 _CHECKPOINT = r"weights-(\d{7}|[1-9]\d{7,})\.safetensors"
 _PART = (
-    rf"\.(last\.safetensors|best\.safetensors|metrics\.jsonl|facts\.json|{_CHECKPOINT})"
-    r"\.[0-9a-f]{12}\.part"
+    rf"\.(last\.safetensors|best\.safetensors|metrics\.jsonl|{_CHECKPOINT})\.[0-9a-f]{{12}}\.part"
 )
 """Names of files that a run writes and deletes; files with other names are never touched."""
 _locked: set[int] = set()  # descriptors of locks that this process holds
 
 
 def _forget_locks() -> None:
-    """A forked process gives its copies back: else it would hold the lock when the run is dead."""
+    """Close a forked process's copies: else it would hold the lock after the run has died."""
     for descriptor in _locked:
         with suppress(OSError):
             os.close(descriptor)
@@ -61,11 +62,18 @@ if hasattr(os, "register_at_fork"):
 
 
 class RunDirectory:
-    """The directory of a run; `with` locks it, so that a second run in it is refused.
+    """Directory of a run. `with` locks it, so that a second run in it is refused.
 
     The system releases the lock when the process ends, however that happens. Of the ranks of a job
-    the first locks it, and `writes`. `facts` are what weights do not tell, such as the letters that
-    ids stand for: they are noted at first, and others are a ValueError later.
+    the first one locks the directory and writes.
+
+    Parameters
+    ----------
+    path : str or Path
+        Made if it does not exist.
+    **facts : plain data
+        What must stay as it was when the run began but is not in the weights, such as the letters
+        that ids stand for. A run with other facts is not resumed.
     """
 
     def __init__(self, path: str | Path, **facts: Any) -> None:
@@ -73,8 +81,8 @@ class RunDirectory:
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.jsonl"
-        place = launched()
-        self.writes = place is None or place.rank == 0  # a Trainer knows better
+        job = launched()
+        self.writes = job is None or job.rank == 0  # a Trainer sets it by its ranks
         self._lock: int | None = None
         self._entered = 0
 
@@ -85,93 +93,99 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = _lock(self.path / ".lock")
             for part in self.path.iterdir():
-                if re.fullmatch(_PART, part.name):  # left by a run that was killed while it wrote
+                if re.fullmatch(_PART, part.name):  # of a run that was killed while it wrote
                     with suppress(OSError):
                         part.unlink()
-            try:
-                self._check_facts()
-            except BaseException:
-                self._unlock()
-                raise
         self._entered += 1
         return self
 
     def __exit__(self, *error: object) -> None:
         self._entered -= 1
-        if self._entered == 0:
-            self._unlock()
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
+        if self._entered == 0 and self._lock is not None:
             _locked.discard(self._lock)
-            fcntl.flock(self._lock, fcntl.LOCK_UN)  # in forked processes too
+            if fcntl is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)  # in forked processes too
             os.close(self._lock)
             self._lock = None
 
     def check(self) -> None:
-        """An error if the directory is no longer the one that was locked."""
+        """Raise FileNotFoundError if the directory is no longer the one that was locked."""
         if self._lock is None:
             return
-        try:
-            same = os.path.samestat(os.fstat(self._lock), os.stat(self.path / ".lock"))
-        except FileNotFoundError:
-            same = False
-        if not same:
-            raise FileNotFoundError(
-                errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path)
-            )
-
-    def _check_facts(self) -> None:
-        path = self.path / "facts.json"
-        if self.facts and not os.path.lexists(path):
-            write_json(path, self.facts)
-        found = read_json(path) if self.facts else {}
-        for name, fact in self.facts.items():
-            if checksum(found.get(name)) != checksum(fact):
-                raise ValueError(
-                    f"{path}: the run began with other {name}; give it the same, or take another "
-                    "folder"
-                )
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._lock), os.stat(self.path / ".lock")):
+                return
+        raise FileNotFoundError(
+            errno.ENOENT, "the directory was removed or replaced in mid-run", str(self.path)
+        )
 
     # -- the state -------------------------------------------------------------------------------
 
     def save_state(self, arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Replace the last state."""
+        """Replace the last state.
+
+        Parameters
+        ----------
+        arrays : mapping of str to ndarray
+            Named `part.name`.
+        state : mapping
+            Everything else, as plain data.
+        """
         self.check()
         save_arrays(self.last, arrays, {"trainer": {"format": FORMAT, **state}})
 
     def load_state(self) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-        """The arrays of the last state, by part ("model", "optimizer", "average") and name, and its
-        numbers.
+        """Return the last state.
+
+        Returns
+        -------
+        arrays : dict of dict of ndarray
+            Arrays by part ("model", "optimizer" or "average") and name.
+        state : dict
+            Everything else, as plain data.
         """
         arrays, metadata = load_arrays(self.last)
         state = metadata.get("trainer")
         if not isinstance(state, dict):
             raise ValueError(f"{self.last}: not the state of a run, which holds an optimizer too")
-        if (found := state.get("format")) != FORMAT:
+        if (version := state.get("format")) != FORMAT:
             raise ValueError(
-                f"{self.last}: the state of another version: expected format {FORMAT}, got "
-                f"{found!r}"
+                f"{self.last}: format must be {FORMAT}, got {version!r}; the state was written by "
+                "another version"
             )
         parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}, "average": {}}
         for name, array in arrays.items():
             part, _, rest = name.partition(".")
-            if part not in parts:
-                raise ValueError(
-                    f"{self.last}: {name} belongs to no part of a state ({', '.join(parts)})"
-                )
-            parts[part][rest] = array
+            parts.setdefault(part, {})[rest] = array
         return parts, state
 
     # -- weights ---------------------------------------------------------------------------------
 
     def save_best(self, model: Module, **metadata: Any) -> None:
-        """Replace the best weights."""
+        """Replace the best weights.
+
+        Parameters
+        ----------
+        model : Module
+            The model whose weights are written.
+        **metadata : plain data
+            Written beside the weights.
+        """
         self.check()
         save_weights(self.best, model, **metadata)
 
     def save_checkpoint(self, model: Module, step: int, most: int) -> None:
-        """Write the weights of this step, and keep those of `most` steps up to it."""
+        """Write the weights of this step, and keep those of `most` steps up to it.
+
+        Parameters
+        ----------
+        model : Module
+            The model whose weights are written.
+        step : int
+            Steps done.
+        most : int
+            Number of files that are kept.
+        """
         self.check()
         save_weights(self.path / f"weights-{step:07}.safetensors", model, step=step)
         steps = self._checkpoints()
@@ -184,17 +198,35 @@ class RunDirectory:
         return {int(match[1]): path for match, path in matches if match}
 
     def checkpoints(self) -> list[Path]:
-        """Return the files with the weights of single steps, the oldest first."""
+        """Return the files with the weights of single steps.
+
+        Returns
+        -------
+        list of Path
+            The oldest file comes first.
+        """
         return [path for _, path in sorted(self._checkpoints().items())]
 
     def forget_after(self, step: int) -> None:
-        """Delete checkpoints of later steps, which a run that goes on from `step` writes again."""
+        """Delete checkpoints of later steps, which a run that goes on from `step` writes again.
+
+        Parameters
+        ----------
+        step : int
+            Steps done.
+        """
         for later, path in self._checkpoints().items():
             if later > step:
                 path.unlink()
 
     def earlier_files(self) -> list[Path]:
-        """Return the files of an earlier run in this directory that a new run would replace."""
+        """Return the files of an earlier run that a new run would replace.
+
+        Returns
+        -------
+        list of Path
+            Metrics, best weights and checkpoints that exist.
+        """
         metrics = [self.metrics] if self.metrics.exists() and self.metrics.stat().st_size else []
         best = [self.best] if self.best.exists() else []
         return [*metrics, *best, *self.checkpoints()]
@@ -202,7 +234,13 @@ class RunDirectory:
     # -- the metrics -----------------------------------------------------------------------------
 
     def log(self, entry: Mapping[str, Any]) -> None:
-        """Add a line to the metrics."""
+        """Add a line to the metrics.
+
+        Parameters
+        ----------
+        entry : mapping
+            Plain data.
+        """
         self.check()
         try:
             with self.metrics.open("a", encoding="utf-8") as file:
@@ -211,18 +249,45 @@ class RunDirectory:
             raise OSError(error.errno, error.strerror, str(self.metrics)) from None
 
     def write_metrics(self, history: list[dict[str, Any]]) -> None:
-        """Replace the metrics."""
+        """Replace the metrics.
+
+        Parameters
+        ----------
+        history : list of dict
+            All entries.
+        """
         text = "".join(json.dumps(entry) + "\n" for entry in history)
         write_atomically(self.metrics, lambda part: part.write_text(text, encoding="utf-8"))
 
     def read_metrics(self, count: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `count` entries (None: all), without lines that cannot be read."""
+        """Return the entries of the metrics, without lines that cannot be read.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of lines that are read; all by default.
+
+        Returns
+        -------
+        list of dict
+            Entries in the order of the file.
+        """
         return [entry for entry in self._metrics(count) if entry is not None]
 
     def cut_metrics(self, count: int) -> list[dict[str, Any]]:
-        """Keep only the first `count` entries in the file, and return them.
+        """Keep only the first entries in the file, and return them.
 
-        A file with lines among them that cannot be read is copied beside first.
+        If lines among them cannot be read, the file is first copied to `metrics-damaged-N.jsonl`.
+
+        Parameters
+        ----------
+        count : int
+            Number of entries that are kept.
+
+        Returns
+        -------
+        list of dict
+            The entries that are kept.
         """
         entries = self._metrics(count)
         history = [entry for entry in entries if entry is not None]
@@ -242,11 +307,13 @@ class RunDirectory:
         """Return the first `count` entries, None for a line that cannot be read."""
         if not os.path.lexists(self.metrics):
             return []
-        return [_entry(line) for line in found_file(self.metrics).read_bytes().splitlines()[:count]]
+        return [
+            _entry(line) for line in require_file(self.metrics).read_bytes().splitlines()[:count]
+        ]
 
 
 def checked_values(values: Any, taken: set[str]) -> dict[str, Any]:
-    """Return what `on_validation` returned, as JSON gives it back; NaN and infinity are None."""
+    """Return the values of `on_validation` as JSON gives them back; NaN and infinity are None."""
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -279,31 +346,32 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """Return the entry in a line of metrics; None if the line contains none."""
     try:
         entry = json.loads(line)
-    except (ValueError, RecursionError):
+        return entry if float(entry["step"]) + float(entry["seconds"]) < 1e15 else None
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict):
-        return None
-    numbers = (entry.get("step"), entry.get("seconds"))
-    whole = all(isinstance(n, (int, float)) and abs(n) < 1e15 for n in numbers)
-    return entry if whole else None
 
 
 def _lock(path: Path) -> int | None:
-    """Lock a file, and return its descriptor; None where the system cannot."""
-    if fcntl is None:
+    """Lock a file, and return its descriptor; None if the system has no locks."""
+    if fcntl is None and msvcrt is None:
+        warnings.warn(
+            f"{path.parent}: this system has no file locks; start only one run in this directory",
+            RuntimeWarning,
+            stacklevel=4,
+        )
         return None
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise BlockingIOError(
-            errno.EAGAIN,
-            "another run is at work in this directory; wait for it, or take another",
-            str(path.parent),
-        ) from None
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     except OSError as error:
         os.close(descriptor)
+        if fcntl is None or isinstance(error, BlockingIOError):
+            message = "another run is at work in this directory; wait for it, or take another"
+            raise BlockingIOError(errno.EAGAIN, message, str(path.parent)) from None
         raise OSError(error.errno, error.strerror, str(path)) from None
     _locked.add(descriptor)
     return descriptor

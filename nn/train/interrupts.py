@@ -6,45 +6,60 @@ import signal
 from contextlib import ExitStack
 from typing import Any
 
-from minigrad.signals import ENDING, Terminated, handled, terminate
+from minigrad.signals import ENDING, SignalHandlers, Terminated, terminate
 
 __all__ = ["Interrupts", "Stopped"]
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was stopped by Ctrl-C where nothing was half done."""
+    """End of training by Ctrl-C between two steps, with nothing half done."""
 
 
 class Interrupts:
-    """Within this context Ctrl-C, SIGTERM and SIGHUP are noted, to be answered at the next safe
-    place.
+    """Context in which Ctrl-C, SIGTERM and SIGHUP are noted, to be answered between two steps.
 
-    A second one is answered at once. Only the main thread gets signals, and a handler of the user's
-    own is left as it is: there, and outside the context, nothing is changed.
+    A second signal is answered at once. Only the main thread receives signals, and a signal with a
+    handler of the user's keeps it.
+
+    Attributes
+    ----------
+    noted : bool
+        Whether a signal came.
+    number : int
+        Number of that signal.
     """
 
     def __init__(self) -> None:
         self.noted = False
-        self.number: int = signal.SIGINT  # of the signal that came
+        self.number: int = signal.SIGINT
         self._handlers = ExitStack()
 
     def __enter__(self) -> Interrupts:
         self.noted, self.number = False, signal.SIGINT
-        self._handlers.enter_context(
-            handled((signal.SIGINT,), self._note, (signal.default_int_handler,))
-        )
-        self._handlers.enter_context(handled(ENDING, self._note, (signal.SIG_DFL, terminate)))
+        ctrl_c = SignalHandlers((signal.SIGINT,), self._note, (signal.default_int_handler,))
+        self._handlers.enter_context(ctrl_c)
+        endings = SignalHandlers(ENDING, self._note, (signal.SIG_DFL, terminate))
+        self._handlers.enter_context(endings)
         return self
 
     def __exit__(self, kind: Any, *error: object) -> None:
         self._handlers.close()
         noted, self.noted = self.noted, False  # from here on a signal is answered at once
-        if noted and kind is None:  # it came after the last safe place
+        if noted and kind is None:  # it came after the last check
             raise Stopped
 
     def ended(self, text: str) -> BaseException:
-        """What a run ends with that has come to a safe place: KeyboardInterrupt, or SystemExit with
-        143 or 129.
+        """Return the exception that ends the run: `Stopped`, or `Terminated` after another signal.
+
+        Parameters
+        ----------
+        text : str
+            Message of the exception.
+
+        Returns
+        -------
+        Stopped or Terminated
+            An exception to raise.
         """
         return Stopped(text) if self.number == signal.SIGINT else Terminated(self.number, text)
 

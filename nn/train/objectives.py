@@ -1,6 +1,4 @@
-"""What a model is trained for: how the loss of a batch is taken, what it is divided by, how a batch
-is split.
-"""
+"""Objectives: the loss of a batch, what it is divided by, and how a batch is split."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigrad.core.tensor import Tensor
+from minigrad.trees import leaves, rebuilt
 
 from ..layers.module import Module
 
@@ -17,53 +16,123 @@ __all__ = ["FunctionLoss", "ModelLoss", "Objective", "as_objective"]
 
 
 class Objective:
-    """The sum of the losses of a batch, and their number. A step follows the mean over all its
-    batches.
+    """Sum of the losses of a batch, and their number.
 
-    Subclasses define `total`, and `count` where losses are not one for each row. `model.training`
-    tells training from evaluation.
+    A step follows the mean over all its batches. Subclasses define `total`, and `count` if there is
+    not one loss for each row. `model.training` is False in evaluation.
     """
 
     def count(self, model: Any, batch: Any) -> float:
-        """How many losses `total` adds up: by default one for each row."""
+        """Return the number of losses that `total` adds up; by default one for each row.
+
+        Parameters
+        ----------
+        model : Module
+            The model in training.
+        batch : any
+            A batch, or one of the parts that `split` returned.
+
+        Returns
+        -------
+        float
+            Number of losses.
+        """
         return _rows(batch)
 
     def total(self, model: Any, batch: Any) -> Tensor:
-        """The sum of the losses, a scalar tensor."""
+        """Return the sum of the losses, a scalar.
+
+        Parameters
+        ----------
+        model : Module
+            The model in training; `model.training` is False in evaluation.
+        batch : any
+            A batch, or one of the parts that `split` returned.
+
+        Returns
+        -------
+        Tensor, scalar
+            Sum of the losses of the batch.
+        """
         raise NotImplementedError
 
     def split(self, batch: Any, parts: int) -> list[Any]:
-        """At most `parts` batches that make up this one, of like sizes: by default every `parts`-th
-        row.
+        """Return batches of similar size that make up this one.
+
+        By default each contains every `parts`-th row.
+
+        Parameters
+        ----------
+        batch : any
+            A batch.
+        parts : int
+            Largest number of batches.
+
+        Returns
+        -------
+        list of batches
+            At most `parts` batches, each with at least one row.
         """
         return [_every(batch, i, parts) for i in range(min(parts, _rows(batch)))]
 
 
 class ModelLoss(Objective):
-    """`model.loss(*batch)`, with these options in training and without them in evaluation.
+    """`model.loss(*batch)`, with options in training and without them in evaluation.
 
         ModelLoss(label_smoothing=0.1)
 
-    A model that defines `num_targets(*batch)`, as those of `nn` do, is asked for the sum over its
-    targets (tokens, or rows of a classifier) by `reduction="sum"`. Of another model the mean loss
+    A model with a method `num_targets(*batch)`, as those of `nn`, returns with `reduction="sum"`
+    the sum over its targets (tokens, or rows of a classifier). Of another model the mean loss
     counts once for each row.
+
+    Parameters
+    ----------
+    **options : any
+        Keyword arguments of `model.loss`, such as `label_smoothing` from 0 to 1.
     """
 
     def __init__(self, **options: Any) -> None:
         smoothing = options.get("label_smoothing", 0.0)
-        if (
-            isinstance(smoothing, bool)
-            or not isinstance(smoothing, (int, float))
-            or not 0 <= smoothing <= 1
-        ):
-            raise ValueError(f"ModelLoss: expected 0 <= label_smoothing <= 1, got {smoothing!r}")
+        is_number = isinstance(smoothing, (int, float)) and not isinstance(smoothing, bool)
+        if not is_number or not 0 <= smoothing <= 1:
+            raise ValueError(
+                f"ModelLoss: label_smoothing must be a number from 0 to 1, got {smoothing!r}"
+            )
         self.options = options
 
     def count(self, model: Any, batch: Any) -> float:
+        """Return the number of targets, or of rows if the model does not count them.
+
+        Parameters
+        ----------
+        model : Module
+            The model in training.
+        batch : any
+            Arguments of `model.loss`.
+
+        Returns
+        -------
+        float
+            Number of targets or rows.
+        """
         counted = getattr(model, "num_targets", None)
         return _rows(batch) if counted is None else counted(*_as_arguments(batch))
 
     def total(self, model: Any, batch: Any) -> Tensor:
+        """Return the sum of the model's losses.
+
+        Parameters
+        ----------
+        model : Module
+            The model in training.
+        batch : any
+            Arguments of `model.loss`.
+
+        Returns
+        -------
+        Tensor, scalar
+            Sum of the losses of the batch.
+        """
         options = self.options if model.training else {}
         if hasattr(model, "num_targets"):
             return model.loss(*_as_arguments(batch), reduction="sum", **options)
@@ -71,24 +140,56 @@ class ModelLoss(Objective):
 
 
 class FunctionLoss(Objective):
-    """`function(model, batch)`, the mean loss over the rows of a batch."""
+    """Mean loss over the rows of a batch, by a function.
+
+    Parameters
+    ----------
+    function : function
+        Takes the model and a batch and returns the mean loss, a scalar.
+    """
 
     def __init__(self, function: Callable[[Any, Any], Tensor]) -> None:
         self.function = function
 
     def total(self, model: Any, batch: Any) -> Tensor:
+        """Return the mean loss of the function times the number of rows.
+
+        Parameters
+        ----------
+        model : Module
+            The model in training.
+        batch : any
+            Second argument of the function.
+
+        Returns
+        -------
+        Tensor, scalar
+            Sum of the losses of the batch.
+        """
         return self.function(model, batch) * _rows(batch)
 
 
 def as_objective(objective: Any, model: Module) -> Any:
-    """An objective from one, from a function (model, batch) -> mean loss, or from None: the model's
-    own `loss`.
+    """Return an objective.
+
+    Parameters
+    ----------
+    objective : Objective, function or None
+        A function takes the model and a batch and returns the mean loss. None = `model.loss`.
+    model : Module
+        The model with that `loss`.
+
+    Returns
+    -------
+    Objective
+        An objective that the trainer can use.
     """
     if objective is None:
         if not callable(getattr(model, "loss", None)):
             name = type(model).__name__
             raise TypeError(
-                f"objective: {name} has no loss(); pass a function (model, batch) -> mean loss"
+                f"objective must be given, since {name} has no loss(); pass a function "
+                "(model, batch) -> mean loss"
             )
         return ModelLoss()
     if all(callable(getattr(objective, name, None)) for name in ("count", "total", "split")):
@@ -96,7 +197,7 @@ def as_objective(objective: Any, model: Module) -> Any:
     if callable(objective):
         return FunctionLoss(objective)
     raise TypeError(
-        f"objective: expected a function (model, batch) -> mean loss, or an Objective, got "
+        "objective must be a function (model, batch) -> mean loss, or an Objective, got "
         f"{objective!r:.80}"
     )
 
@@ -105,25 +206,26 @@ def _as_arguments(batch: Any) -> Sequence[Any]:
     return batch if isinstance(batch, (tuple, list)) else (batch,)
 
 
+def _is_part(batch: Any) -> Callable[[Any], bool]:
+    """Return which values in a batch have rows: arrays, and lists within other containers."""
+    return lambda value: isinstance(value, list) and value is not batch
+
+
 def _rows(batch: Any) -> int:
-    """The rows of a batch: an array, or a tuple, list or dict of arrays with the same number of
-    rows.
-    """
-    arrays = list(batch.values()) if isinstance(batch, dict) else _as_arguments(batch)
-    sizes = {len(a) for a in arrays if np.ndim(a)}
+    """Return the number of rows of a batch."""
+    parts = leaves(batch, _is_part(batch))
+    sizes = {len(part) for part in parts if np.ndim(part)}
     if len(sizes) != 1:
         raise ValueError(
-            f"a batch: expected arrays with the same number of rows, got "
-            f"{[np.shape(a) for a in arrays]}; "
-            "an Objective of your own can count and split other batches"
+            "a batch must contain arrays with the same number of rows, got shapes "
+            f"{[np.shape(part) for part in parts]}; write an Objective whose `count` and `split` "
+            "fit other batches"
         )
     return sizes.pop()
 
 
 def _every(batch: Any, start: int, step: int) -> Any:
-    if isinstance(batch, dict):
-        return {name: _every(a, start, step) for name, a in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        parts = [_every(a, start, step) for a in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return batch[start::step] if np.ndim(batch) else batch
+    """Return every `step`-th row of a batch."""
+    parts = leaves(batch, _is_part(batch))
+    rows = [part[start::step] if np.ndim(part) else part for part in parts]
+    return rebuilt(batch, rows, _is_part(batch))

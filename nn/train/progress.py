@@ -25,9 +25,9 @@ class ProgressLine:
     shown : bool
         False = write nothing.
     unit : str
-        What is counted.
+        Noun for what is counted.
     initial : int
-        Steps done before.
+        Number of steps done before.
     """
 
     def __init__(
@@ -42,14 +42,30 @@ class ProgressLine:
         self._bar: Any = None
 
     def update(self, step: int, **figures: Any) -> None:
-        """Show that `step` steps are done, with these figures."""
+        """Show that `step` steps are done, with these figures.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        **figures : any
+            Shown beside it.
+        """
         if self._bar is not None:
             with suppress(OSError, ValueError):  # a closed terminal does not end a run
                 self._bar.set_postfix(figures, refresh=False)
                 self._bar.update(step - self._bar.n)
 
     def milestone(self, step: int, **figures: Any) -> None:
-        """Write a line that stays."""
+        """Write a line that stays.
+
+        Parameters
+        ----------
+        step : int
+            Number of steps done.
+        **figures : any
+            Written beside it.
+        """
         of = f"/{self.total:,}" if self.total else ""
         line = f"{self.unit} {step:,}{of}" + "".join(f"  {k} {v}" for k, v in figures.items())
         with suppress(OSError, ValueError):

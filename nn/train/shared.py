@@ -11,9 +11,8 @@ from minigrad.optim import Optimizer
 from minigrad.parallel import Alone, start_parallel
 
 from ..layers.module import Module
-from ..text.batches import PairBatches
+from ..text.batches import Batches
 from .agreement import digest
-from .batches import RowBatches
 from .interrupts import Interrupts, Stopped
 from .objectives import Objective
 
@@ -22,7 +21,7 @@ class SharedLosses:
     """Splits batches among ranks, and among the processes of each.
 
     Within this context the ranks of `parallel` work together; outside it each works by itself. A
-    rank reads only its own rows if the source of the batches and the objective split them by rows;
+    rank reads only its rows if the source of the batches and the objective split them by rows;
     otherwise it reads whole batches.
     """
 
@@ -42,16 +41,12 @@ class SharedLosses:
 
     def _by_rows(self, source: Any) -> bool:
         split = getattr(type(self.objective), "split", None)
-        return (
-            self._together.size > 1
-            and isinstance(source, (RowBatches, PairBatches))
-            and split is Objective.split
-        )
+        return self._together.size > 1 and isinstance(source, Batches) and split is Objective.split
 
     def batches(self, source: Any, epoch: int, start: int = 0) -> Iterator[Any]:
         """Return the batches of an epoch as this rank reads them; None if it has no rows of one."""
-        own = (self._together.rank, self._together.size) if self._by_rows(source) else ()
-        return iter(source.epoch(epoch, start, *own))
+        shard = (self._together.rank, self._together.size) if self._by_rows(source) else ()
+        return iter(source.epoch(epoch, start, *shard))
 
     def parts(self, source: Any, batch: Any) -> list[Any]:
         """Return the parts of a batch that the processes of this rank work on."""
@@ -71,13 +66,14 @@ class SharedLosses:
 
         Ranks that read whole batches must read the same ones.
         """
-        count = sum(self.objective.count(self.model, part) for own in parts for part in own)
+        count = sum(self.objective.count(self.model, part) for shard in parts for part in shard)
         whole = self._together.size > 1 and not self._by_rows(source)
         seen = int(digest(batches)[:8], 16) if whole else 0
         count, stop, all_seen = self.parallel.sum([count, self.interrupts.noted, seen])
         if all_seen != seen * self._together.size:
             raise ValueError(
-                f"step {step}: the batch of rank {self.parallel.rank} is not that of the other ranks"
+                f"step {step}: the batch of rank {self.parallel.rank} differs from the batches of "
+                "other ranks"
             )
         return count, bool(stop)
 

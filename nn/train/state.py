@@ -1,4 +1,4 @@
-"""The state of a run: what `last.safetensors` contains, and what resuming restores exactly."""
+"""State of a run: what `last.safetensors` contains, and what resuming restores exactly."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import numpy as np
 
 from minigrad.core.random import get_rng_state, set_rng_state
 from minigrad.io.json import dataclass_from
+from minigrad.io.safetensors import misfit
 from minigrad.optim import Optimizer, ReduceLROnPlateau, Schedule
 
 from ..layers.module import Module
-from ..models.weights import differing, fit_weights, misfit, settings_of
+from ..models.weights import differing, fit_weights, settings_of
 
-__all__ = ["Counters", "RunState", "compare_settings", "generators_of", "parameters_of"]
+__all__ = ["Counters", "RunState", "compare_settings"]
 
 
 @dataclass
 class Counters:
-    """The position of a run, and its best validation."""
+    """Position of a run, and its best validation."""
 
     step: int = 0  # steps done, those left out included
     epoch: int = 0  # whole epochs done
@@ -32,26 +33,15 @@ class Counters:
     best: float | None = None  # the best score, or the smallest validation loss
     best_step: int = 0
     worse: int = 0  # validations since the best one
-    skipped: int = 0  # steps left out because a number was not finite
+    skipped: int = 0  # steps left out because a loss or gradient was not finite
     validated: int = -1  # step of the last validation
     loss_sum: float = 0.0  # since the last entry of the metrics
     loss_count: float = 0.0
 
-    def __post_init__(self) -> None:
-        for name in ("step", "epoch", "batch", "best_step", "worse", "skipped"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
-        begun = self.epoch + self.batch > 0 or self.step == 0
-        if self.epoch > self.step or not begun or max(self.best_step, self.validated) > self.step:
-            raise ValueError(
-                f"epoch, best_step and validated must be reached by step {self.step}, "
-                f"got {self.epoch}, {self.best_step} and {self.validated}"
-            )
-
 
 @dataclass
 class RunState:
-    """What a run goes on from: `arrays()` and `numbers()`, which `restore` puts back."""
+    """State of a run: `arrays()` and `plain_data()`, which `restore` puts back."""
 
     model: Module
     optimizer: Optimizer
@@ -69,9 +59,9 @@ class RunState:
         }
         return {f"{part}.{name}": a for part, arrays in parts.items() for name, a in arrays.items()}
 
-    def numbers(self) -> dict[str, Any]:
+    def plain_data(self) -> dict[str, Any]:
         """Return everything else, as plain data."""
-        generators = [generator.bit_generator.state for generator in generators_of(self.model)]
+        generators = [generator.bit_generator.state for generator in self._generators()]
         return {
             **asdict(self.counters),
             "model": settings_of(self.model),
@@ -83,75 +73,59 @@ class RunState:
 
     def settings(self) -> dict[str, Any]:
         """Return what must stay as it was when the run began."""
+        names = {id(parameter): name for name, parameter in self.model.named_parameters()}
+        groups = self.optimizer.param_groups
+        schedule = None if self.schedule is None else self.schedule.state_dict()
         return {
             "lr": self.lr,
             "clip_norm": self.optimizer.clip_norm,
-            "parameters": parameters_of(self.model, self.optimizer),
-            "optimizer": _constant(self.optimizer.state_dict()["groups"]),
-            "schedule": None if self.schedule is None else _base(self.schedule.state_dict()),
+            "parameters": [f"{names[id(p)]} {p.shape}" for g in groups for p in g["params"]],
+            "optimizer": [
+                {name: g[name] for name in g if name not in ("lr", "initial_lr", "params")}
+                for g in groups
+            ],
+            "schedule": schedule and schedule.get("base"),
         }
 
     def restore(
-        self, parts: Mapping[str, Mapping[str, np.ndarray]], numbers: Mapping[str, Any], path: Path
+        self, parts: Mapping[str, Mapping[str, np.ndarray]], data: Mapping[str, Any], path: Path
     ) -> None:
-        """Put back the arrays (by part and name) and the numbers that were read from `path`.
+        """Put back the arrays (by part and name) and the plain data that were read from `path`.
 
         What does not fit is a ValueError that begins with `path`.
         """
-        if differ := differing(settings_of(self.model), numbers.get("model"), free=()):
+        if differ := differing(settings_of(self.model), data.get("model"), free=()):
             raise ValueError(f"{path}: the state of another model: this one has {differ}")
-        compare_settings(numbers, self.settings(), path)
-        counters = self._checked_counters(numbers, path)
-        own = self.optimizer.state_dict()["arrays"]
+        compare_settings(data.get("settings", {}), self.settings(), path)
+        values = {f.name: data[f.name] for f in fields(Counters) if f.name in data}
+        counters = dataclass_from(Counters, values, str(path))
+        moments = self.optimizer.state_dict()["arrays"]
         for name, array in parts["optimizer"].items():
-            if name in own and (wrong := misfit(f"optimizer.{name}", array, own[name].dtype)):
-                raise ValueError(f"{path}: {wrong}")
+            if name in moments and (wrong := misfit(name, array, moments[name].dtype)):
+                raise ValueError(f"{path}: optimizer.{wrong}")
         fit_weights(self.model, parts["model"], path)
-        groups, schedule = numbers["optimizer"], numbers.get("schedule")
-        load = self.optimizer.load_state_dict
-        _load(path, "optimizer", load, {"groups": groups, "arrays": parts["optimizer"]})
+        optimizer = {"groups": data.get("optimizer"), "arrays": parts["optimizer"]}
+        _load(path, "optimizer", self.optimizer.load_state_dict, optimizer)
         if self.average is not None:
             _load(path, "average", self.average.load_state_dict, parts["average"])
         if self.schedule is not None:
-            rates = [group["lr"] for group in self.optimizer.param_groups]
-            _load(path, "schedule", self.schedule.load_state_dict, schedule)
-            now = [group["lr"] for group in self.optimizer.param_groups]
-            if now != rates and "lr" in (schedule or {}):
-                raise ValueError(f"{path}: lr must be that of the schedule, {now}, got {rates}")
-        _load(path, "generators", self._set_generators, numbers.get("generators", []))
-        _load(path, "random", _set_random, numbers.get("random"))
+            _load(path, "schedule", self.schedule.load_state_dict, data.get("schedule"))
+        _load(path, "generators", self._set_generators, data.get("generators"))
+        _load(path, "random", set_rng_state, data.get("random"))
         self.counters = counters
 
-    def _checked_counters(self, numbers: Mapping[str, Any], path: Path) -> Counters:
-        if missing := [f.name for f in fields(Counters) if f.name not in numbers]:
-            raise ValueError(f"{path}: {missing[0]} is missing")
-        values = {f.name: numbers[f.name] for f in fields(Counters)}
-        counters = dataclass_from(Counters, values, str(path))
-        limits = {}
-        for group in numbers["optimizer"]:
-            steps = group.get("steps")
-            limits["steps"] = (max(steps) if isinstance(steps, list) else steps, counters.step)
-        if isinstance(self.schedule, Schedule):
-            limits["count"] = (numbers["schedule"].get("count"), counters.step + 1)
-        for name, (value, most) in limits.items():
-            if type(value) is not int or value > most:
-                raise ValueError(f"{path}: {name} must be at most {most}, got {value!r:.60}")
-        return counters
+    def _generators(self) -> list[np.random.Generator]:
+        """Return the random generators of the model's modules, each once."""
+        generators = (getattr(module, "generator", None) for module in self.model.modules())
+        return list({id(g): g for g in generators if g is not None}.values())
 
     def _set_generators(self, states: Any) -> None:
-        """Put back the states of the model's generators; versions before 0.2 wrote none."""
-        for generator, state in zip(generators_of(self.model), states, strict=bool(states)):
+        for generator, state in zip(self._generators(), states, strict=True):
             arrays = {
                 name: np.array(value, np.uint64) if isinstance(value, list) else value
                 for name, value in state["state"].items()
             }
             generator.bit_generator.state = {**state, "state": arrays}
-
-
-def _set_random(state: Any) -> None:
-    set_rng_state(state)
-    if get_rng_state() != state:  # 1.5 was taken for 1
-        raise ValueError("expected whole numbers")
 
 
 def _load(path: Path, name: str, load: Callable[[Any], None], value: Any) -> None:
@@ -163,53 +137,19 @@ def _load(path: Path, name: str, load: Callable[[Any], None], value: Any) -> Non
         raise ValueError(f"{path}: {name} does not fit this run ({text:.300})") from None
 
 
-def _constant(groups: Any) -> Any:
-    """Return an optimizer's groups without what changes from step to step."""
-    if not isinstance(groups, list):
-        return groups
-    return [
-        {k: v for k, v in group.items() if k not in ("steps", "lr")}
-        for group in groups
-        if isinstance(group, dict)
-    ]
-
-
-def _base(schedule: Any) -> Any:
-    """Return the learning rates that a schedule begins with, from its state."""
-    return {"base": schedule.get("base")} if isinstance(schedule, dict) else schedule
-
-
-def parameters_of(model: Module, optimizer: Optimizer) -> list[str]:
-    """Return the name and shape of each parameter, in the order of the optimizer's arrays."""
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [
-        f"{names[id(parameter)]} {parameter.shape}"
-        for group in optimizer._groups
-        for parameter in group.parameters
-    ]
-
-
-def generators_of(model: Module) -> list[np.random.Generator]:
-    """Return the random generators that modules of a model have, each once."""
-    generators = (getattr(module, "generator", None) for module in model.modules())
-    return list({id(g): g for g in generators if g is not None}.values())
-
-
 _WARNINGS = {
     "training data": "the run goes on with the new batches",
     "validation data": "the run goes on with the new batches",
     "ranks": "[ranks, processes of each] split the batches otherwise, so that sums round otherwise "
-    "and dropout draws other numbers: the result equals an uninterrupted run's to rounding at best",
+    "and dropout draws other masks: the result equals an uninterrupted run's to rounding at best",
 }
 """Settings that may differ when a run is resumed, and what that means."""
 
 
 def compare_settings(began: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
     """Refuse settings that differ from those the run began with, or warn of them."""
-    optimizer, schedule = _constant(began.get("optimizer")), _base(began.get("schedule"))
-    began = {**began, "optimizer": optimizer, "schedule": schedule}
     for name, value in json.loads(json.dumps(now)).items():
-        before = began.get(name, value)  # version 0.2 wrote fewer
+        before = began.get(name, value)  # version 0.2 wrote none
         if before == value:
             continue
         if name in _WARNINGS:

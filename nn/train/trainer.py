@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -24,13 +25,12 @@ from minigrad.optim.settings import checked_count
 from minigrad.runtime import keep_freed_memory
 
 from ..layers.module import Module
+from ..text.batches import as_batches
 from .agreement import describe, digest, environment, rates
-from .batches import as_batches
 from .checkpoint import RunDirectory, checked_values
 from .interrupts import Stopped
 from .objectives import as_objective
 from .progress import ProgressLine
-from .settings import as_schedule, check_parameters, checked_limit
 from .shared import SharedLosses
 from .state import RunState, compare_settings
 
@@ -40,63 +40,88 @@ _END: Any = object()  # of an epoch; None is a batch of which a rank has no rows
 
 
 class Trainer:
-    """Trains a model on batches.
+    """Training of a model on batches, with validation, checkpoints and exact resuming.
 
         Trainer(model, AdamW(model.parameters()), batches, max_epochs=10).fit()
 
-    Training ends after `max_epochs` or `max_steps`, whichever comes first.
+    Training ends after `max_epochs`, `max_steps` or `patience`, whichever comes first.
 
     Parameters
     ----------
     model : Module
+        Trained in place; in evaluation mode after `fit`.
     optimizer : Optimizer
-    batches : list, iterable, function or object
-        A list of batches (in a new order each epoch, unless `shuffle=False`), a function epoch ->
-        iterable, any other iterable, or an object with `epoch(number, start)` (see `Batches`).
+        Made from parameters of `model`.
+    batches : Batches, list, function or iterable
+        A list is shuffled in each epoch (see `shuffle`). A function takes the number of the epoch
+        and returns an iterable. Any object with `epoch(number, start)` works as `Batches` do.
     objective : function or Objective, optional
-        A function (model, batch) -> mean loss, or an `Objective`; `model.loss(*batch)` by default.
-        A step follows the mean over the targets of `accumulate` batches.
+        Takes the model and a batch and returns the mean loss; `model.loss(*batch)` by default.
     valid : as batches, optional
-        Validation batches. After each epoch, or every `validate_every` steps, their loss is taken
-        in evaluation mode.
-    schedule : function, Schedule or ReduceLROnPlateau, optional
-        A function step -> factor of the learning rate, for steps 1, 2, ..., or a schedule of the
-        optimizer. A `ReduceLROnPlateau` follows the validations.
+        Validation batches, whose mean loss is computed in evaluation mode.
+    schedule : Schedule, ReduceLROnPlateau or function, optional
+        A schedule of `optimizer`, or a function of the step 1, 2, ... that returns a factor of the
+        learning rate. A constant rate by default.
     parallel : int or class, optional
-        The processes among which each batch is split, or who shares steps (see `start_parallel`).
-    max_epochs, max_steps : int, optional
-        One of them is needed.
+        Number of processes that share each batch; 1 by default. Under mpiexec each rank has that
+        number. A class is called as `start_parallel` describes.
+    max_epochs : int, optional
+        Number of epochs; this or `max_steps` is needed.
+    max_steps : int, optional
+        Number of steps.
     accumulate : int
-        Batches of a step.
+        Number of batches of a step, whose gradient is that of the mean loss over their targets.
     shuffle : bool
         Whether a list of batches is shuffled.
     validate_every : int, optional
-        Steps between validations; an epoch by default.
+        Steps between validations; by default they come after each epoch.
     patience : int, optional
-        Training stops after so many validations without better weights.
+        Number of validations without a better result after which training stops.
     score : function, optional
-        Takes the model and returns a number, larger is better, that judges a validation. The
-        validation loss, smaller is better, by default.
-    average : object, optional
-        Its `update(model)` is called after each step; validation takes place within its
-        `applied(model)` (see `nn.train.averaging`).
+        Takes the model and returns a number for each validation, larger is better. By default the
+        validation loss is compared, smaller is better.
+    average : MovingAverage or similar, optional
+        Its `update(model)` is called after each step. Validations use the weights within its
+        context `applied(model)`.
     keep_last : int
-        The weights of so many last validations are kept in `run_dir`.
+        Number of the last validations whose weights are kept in `run_dir`.
     save_every : int, optional
-        Steps between saved states; a state is saved after each validation, too.
+        Steps between saved states. A state is saved after each validation, too.
     log_every : int
         Steps between entries of the metrics.
     skip_nonfinite : int
-        Steps with a loss or gradient that is NaN or infinite that are left out before one is a
-        FloatingPointError. Parameters, buffers and optimizer are as before such a step.
+        Number of steps with a loss or gradient of NaN or infinity that are left out, with all as it
+        was before them. The next one is a FloatingPointError.
     run_dir : path or RunDirectory, optional
-        Directory of the last state, the best weights and the metrics.
+        Directory of the last state, the best weights and the metrics; nothing is saved by default.
     progress : bool
         Whether progress is shown on standard error.
     on_validation : function, optional
-        Called as `on_validation(trainer, entry)` at each validation. It may return a dict of more
-        values to log: strings, booleans, None, numbers (NumPy's too; NaN and infinity are logged
-        as null), and lists and dicts of them.
+        Called as `on_validation(trainer, entry)` after each validation. It may return a dict of
+        more values for the metrics: strings, booleans, None, numbers (NaN and infinity are logged
+        as null), lists and dicts.
+
+    Attributes
+    ----------
+    history : list of dict
+        Entries of the metrics.
+    seconds : float
+        Time that training has taken.
+
+    Examples
+    --------
+    >>> import numpy as np, nn
+    >>> from minigrad.optim import SGD
+    >>> model = nn.Linear(2, 1)
+    >>> batches = nn.Batches(np.ones((8, 2)), np.ones((8, 1)), batch_size=4)
+    >>> def objective(model, batch):
+    ...     x, y = batch
+    ...     return ((model(x) - y) ** 2).mean()
+    >>> trainer = nn.Trainer(model, SGD(model.parameters(), 0.1), batches, objective=objective,
+    ...                      max_epochs=3, progress=False)
+    >>> history = trainer.fit()
+    >>> trainer.step
+    6
     """
 
     def __init__(
@@ -125,18 +150,18 @@ class Trainer:
         progress: bool = True,
         on_validation: Callable[[Trainer, dict[str, Any]], Any] | None = None,
     ) -> None:
-        self.max_epochs = checked_limit("max_epochs", max_epochs)
-        self.max_steps = checked_limit("max_steps", max_steps)
-        self.validate_every = checked_limit("validate_every", validate_every)
-        self.patience = checked_limit("patience", patience)
-        self.save_every = checked_limit("save_every", save_every)
+        self.max_epochs = _checked_limit("max_epochs", max_epochs)
+        self.max_steps = _checked_limit("max_steps", max_steps)
+        self.validate_every = _checked_limit("validate_every", validate_every)
+        self.patience = _checked_limit("patience", patience)
+        self.save_every = _checked_limit("save_every", save_every)
         self.accumulate = checked_count("Trainer", "accumulate", accumulate)
         self.log_every = checked_count("Trainer", "log_every", log_every)
         self.keep_last = checked_count("Trainer", "keep_last", keep_last, 0)
         self.skip_nonfinite = checked_count("Trainer", "skip_nonfinite", skip_nonfinite, 0)
         if max_epochs is None and max_steps is None:
-            raise ValueError("Trainer: expected max_epochs or max_steps")
-        check_parameters(model, optimizer)
+            raise ValueError("Trainer: max_epochs or max_steps must be given, got neither")
+        _check_parameters(model, optimizer)
         self.model, self.optimizer = model, optimizer
         self.train = as_batches(batches, shuffle)
         self.valid = None if valid is None else as_batches(valid, shuffle=False)
@@ -144,7 +169,7 @@ class Trainer:
         self.score, self.average, self.on_validation = score, average, on_validation
         lr = [float(group["lr"]) for group in optimizer.param_groups]
         goal = "max" if score is not None else None if valid is None else "min"
-        self.schedule = as_schedule(schedule, optimizer, goal)
+        self.schedule = _as_schedule(schedule, optimizer, goal)
         self._shared = SharedLosses(model, self.objective, optimizer, parallel)
         self.parallel, self._interrupts = self._shared.parallel, self._shared.interrupts
         self._writes = self.parallel.rank == 0
@@ -159,36 +184,36 @@ class Trainer:
         self.progress = progress
         self._line = ProgressLine(shown=False)
         self._began = self._logged = 0.0  # moments
-        self._buffered: list[Module] = []  # modules with buffers
+        self._has_buffers = False
 
     @property
     def step(self) -> int:
-        """Steps done."""
+        """Number of steps done."""
         return self.state.counters.step
 
     @property
     def epoch(self) -> int:
-        """Whole epochs done."""
+        """Number of whole epochs done."""
         return self.state.counters.epoch
 
     @property
     def best(self) -> float | None:
-        """The best score, or the smallest validation loss."""
+        """Best score, or smallest validation loss."""
         return self.state.counters.best
 
     @property
     def skipped(self) -> int:
-        """Steps left out because a number was not finite."""
+        """Number of steps left out because a loss or gradient was not finite."""
         return self.state.counters.skipped
 
     @property
     def best_step(self) -> int:
-        """The step of the best validation."""
+        """Step of the best validation."""
         return self.state.counters.best_step
 
     @property
     def lr(self) -> float:
-        """The learning rate of the first group."""
+        """Learning rate of the first group."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     # -- the loop ------------------------------------------------------------------------------
@@ -196,14 +221,23 @@ class Trainer:
     def fit(self, resume: bool = False) -> list[dict[str, Any]]:
         """Train to the end, and return the metrics.
 
-        Ctrl-C ends after the current step: the state is written, and KeyboardInterrupt raised.
-        Pressed again it is raised at once, and the run can be resumed from the state written last.
-        SIGTERM and SIGHUP do the same, and raise SystemExit with the code 143 or 129.
-
         Parameters
         ----------
         resume : bool
-            Go on from the last state in `run_dir` if there is one.
+            True = continue from the last state in `run_dir` if there is one.
+
+        Returns
+        -------
+        list of dict
+            `history`.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C, when the current step is done and the state saved. A second Ctrl-C is
+            raised at once; the run can be resumed from the state that was saved last.
+        SystemExit
+            After SIGTERM (code 143) or SIGHUP (129), in the same way.
         """
         keep_freed_memory()
         with self.run or nullcontext():
@@ -246,7 +280,7 @@ class Trainer:
     def _run_epoch(self) -> None:
         """Take the steps that are left of an epoch, or of the run."""
         counters = self.state.counters
-        self._buffered = [module for module in self.model.modules() if module._buffers]
+        self._has_buffers = any(True for _ in self.model.named_buffers())
         self._validate_if_due()  # a validation that was cut off is taken now
         batches = self._rest_of_epoch()
         while not self._is_done():
@@ -261,7 +295,7 @@ class Trainer:
             self.seconds = time.perf_counter() - self._began
             if counters.step % self.log_every == 0:
                 self._log_loss(norm)
-            self._line.update(counters.step, loss=f"{loss:.3f}", **self._figures())
+            self._line.update(counters.step, loss=f"{loss:.3f}", lr=f"{self.lr:.1e}")
             save_due = self.save_every is not None and counters.step % self.save_every == 0
             if not self._validate_if_due() and save_due:
                 self.save()
@@ -286,7 +320,9 @@ class Trainer:
     def _end_epoch(self) -> None:
         counters = self.state.counters
         if counters.batch == 0:
-            raise ValueError(f"epoch {counters.epoch} has no batches")
+            raise ValueError(
+                f"batches must have at least one batch in epoch {counters.epoch}, got none"
+            )
         counters.epoch, counters.batch = counters.epoch + 1, 0
         self._log_loss()
         self._validate_if_due()
@@ -298,26 +334,25 @@ class Trainer:
         was left out), and whether to stop.
         """
         counters, number = self.state.counters, self.step + 1
-        buffers = self._copy_buffers()
+        buffers = {}  # as the forward pass may change them, such as running statistics
+        if self._has_buffers:
+            buffers = {name: array.copy() for name, array in self.model.named_buffers()}
         with np.errstate(all="ignore"):  # what is not finite is one error, below
             loss, count, stop = self._backward(batches)
-        try:
-            if not math.isfinite(loss):
-                raise FloatingPointError(
-                    f"the loss is {loss}; the parameters are as they were before it"
-                )
-            with np.errstate(all="ignore"):
+            try:
+                if not math.isfinite(loss):
+                    raise FloatingPointError(
+                        f"the loss is {loss}; the parameters are as they were before it"
+                    )
                 norm = self.parallel.step()
-            left_out = norm is not None and not math.isfinite(norm)  # by the optimizer itself
-        except FloatingPointError as error:
-            left_out = True
-            if counters.skipped >= self.skip_nonfinite:
-                self._restore_buffers(buffers)
-                raise FloatingPointError(f"step {number}: {error}") from None
-        except OverflowError as error:
-            raise OverflowError(f"step {number}: {error}") from None
-        if left_out:
-            self._restore_buffers(buffers)
+            except ArithmeticError as error:
+                norm = math.nan
+                is_allowed = counters.skipped < self.skip_nonfinite
+                if not is_allowed or not isinstance(error, FloatingPointError):
+                    self.model.load_state_dict(buffers, strict=False)
+                    raise type(error)(f"step {number}: {error}") from None
+        if norm is not None and not math.isfinite(norm):  # by the optimizer itself, too
+            self.model.load_state_dict(buffers, strict=False)
             counters.skipped += 1
             loss, count, norm = 0.0, 0.0, None
         if isinstance(self.schedule, Schedule):
@@ -329,39 +364,36 @@ class Trainer:
     def _backward(self, batches: list[Any]) -> tuple[float, float, bool]:
         """Compute the mean loss over the targets of these batches, and its gradients.
 
-        Each rank works on its own parts of a batch, one in each of its processes; the results are
+        Each rank works on some parts of a batch, one in each of its processes; the results are
         the same on all ranks. Returns the loss, the number of targets, and whether to stop.
         """
         parts = [self._shared.parts(self.train, batch) for batch in batches]
         count, stop = self._shared.count(self.step + 1, self.train, batches, parts)
         loss = 0.0
-        for i, own in enumerate(parts):
-            shards = [(part, max(count, 1)) for part in own]
+        for i, batch_parts in enumerate(parts):
+            shards = [(part, max(count, 1)) for part in batch_parts]
             loss += sum(self.parallel.backward(shards, add=i > 0))
         return self.parallel.sum([loss])[0], count, stop
-
-    def _copy_buffers(self) -> list[tuple[Module, str, np.ndarray | None]]:
-        """Copy what the forward pass of a step may change, such as running statistics."""
-        return [
-            (module, name, None if (array := getattr(module, name)) is None else array.copy())
-            for module in self._buffered
-            for name, persistent in module._buffers.items()
-            if persistent
-        ]
-
-    @staticmethod
-    def _restore_buffers(buffers: list[tuple[Module, str, np.ndarray | None]]) -> None:
-        for module, name, array in buffers:
-            setattr(module, name, array)
 
     # -- validation ------------------------------------------------------------------------------
 
     def evaluate(self, batches: Any) -> float:
-        """Return the mean loss over all batches, in evaluation mode."""
+        """Return the mean loss over all batches, in evaluation mode.
+
+        Parameters
+        ----------
+        batches : as for `Trainer`
+            A list is not shuffled.
+
+        Returns
+        -------
+        float
+            Mean over all targets.
+        """
         return self._shared.mean(as_batches(batches, shuffle=False))
 
     def _validate_if_due(self) -> bool:
-        """Validate and save at the end of an epoch or after `validate_every` steps; if done, True."""
+        """Validate and save if a validation is due, and return whether it was."""
         counters, every = self.state.counters, self.validate_every
         due = counters.step % every == 0 if every else counters.batch == 0
         if not due or counters.step in (0, counters.validated):
@@ -383,9 +415,10 @@ class Trainer:
         try:
             with nullcontext() if self.average is None else self.average.applied(self.model):
                 value = self._judge(entry)
-                better = value is None or counters.best is None
-                if value is not None and counters.best is not None:
-                    better = value > counters.best if self.score else value < counters.best
+                best = counters.best
+                better = value is None or best is None
+                if value is not None and best is not None:
+                    better = value > best if self.score else value < best
                 if self.run is not None and self._writes:
                     if better:
                         self.run.save_best(self.model, **entry)
@@ -453,28 +486,27 @@ class Trainer:
     def save(self) -> None:
         """Write the whole state into `last.safetensors`, if there is a run directory."""
         if self.run is not None and self._writes:
-            entries = {"entries": len(self.history)}
-            numbers = {**self.state.settings(), **self._settings(), **self.state.numbers()}
-            self.run.save_state(self.state.arrays(), {**numbers, **entries})
+            settings = {**self.state.settings(), **self._settings()}
+            data = {**self.state.plain_data(), "settings": settings, "entries": len(self.history)}
+            self.run.save_state(self.state.arrays(), data)
 
     def resume(self) -> bool:
-        """Go back to the state in `last.safetensors`; False if there is none yet."""
+        """Restore the state in `last.safetensors`.
+
+        Returns
+        -------
+        bool
+            False if there is no such file yet.
+        """
         if self.run is None:
-            raise ValueError("Trainer: resuming needs a run_dir")
+            raise ValueError("Trainer: run_dir must be given to resume, got None")
         if not self.run.last.exists():
             return False
-        parts, numbers = self.run.load_state()
-        self.state.restore(parts, numbers, self.run.last)
+        parts, data = self.run.load_state()
+        self.state.restore(parts, data, self.run.last)
         if self._writes:
-            compare_settings(numbers, self._settings(), self.run.last)
-        most = self.step * self.accumulate
-        if self.state.counters.batch > most:
-            raise ValueError(
-                f"{self.run.last}: batch must be at most {most}, got {self.state.counters.batch}"
-            )
-        entries = numbers.get("entries")
-        if type(entries) is not int or entries < 0:
-            raise ValueError(f"{self.run.last}: entries must be at least 0, got {entries!r:.60}")
+            compare_settings(data.get("settings", {}), self._settings(), self.run.last)
+        entries = data["entries"]
         self.history = (self.run.cut_metrics if self._writes else self.run.read_metrics)(entries)
         last = self.history[-1] if self.history else {}
         # not in the state, since runs of one seed write the same bytes
@@ -490,23 +522,22 @@ class Trainer:
 
     @cached_property
     def _data(self) -> dict[str, str]:
+        facts = {} if self.run is None else self.run.facts
         return {
             "training data": digest(describe(self.train)),
             "validation data": digest(describe(self.valid)),
+            **{name: digest(fact) for name, fact in facts.items()},
         }
 
     def _facts(self) -> dict[str, Any]:
         """Return what all ranks must have in common, by name."""
-        limits = ("max_epochs", "max_steps", "validate_every", "patience", "save_every")
+        names = ("max_epochs", "max_steps", "validate_every", "patience", "save_every", "log_every")
         return {
             **environment(),
             **self._settings(),
             **self.state.settings(),
-            **self.state.numbers(),  # with all of the optimizer's settings
-            **{name: getattr(self, name) for name in limits},
-            "log_every": self.log_every,
-            "keep_last": self.keep_last,
-            "skip_nonfinite": self.skip_nonfinite,
+            **self.state.plain_data(),
+            **{name: getattr(self, name) for name in (*names, "keep_last", "skip_nonfinite")},
             "the model": digest(repr(self.model)),
             "the arrays": digest(self.state.arrays()),
             "the optimizer": type(self.optimizer).__name__,
@@ -543,17 +574,64 @@ class Trainer:
         if self.run is not None and self._writes:
             self.run.log(entry)
 
-    def _figures(self) -> dict[str, str]:
-        figures = {} if self.best is None else {"best": f"{self.best:.4g}"}
-        figures["lr"] = f"{self.lr:.1e}"
-        if count := self.state.counters.loss_count:
-            rate = count / max(time.perf_counter() - self._logged, 1e-9)
-            figures["targets/s"] = f"{rate:,.0f}"
-        return figures
-
     def _last_step(self) -> int | None:
         """Return the step at which the run will end, if that is known."""
         ends = [] if self.max_steps is None else [self.max_steps]
-        if self.max_epochs is not None and hasattr(self.train, "__len__"):
-            ends.append(self.max_epochs * -(-len(self.train) // self.accumulate))
+        batches = operator.length_hint(self.train)  # 0 if it is not known
+        if self.max_epochs is not None and batches:
+            ends.append(self.max_epochs * -(-batches // self.accumulate))
         return min(ends, default=None)
+
+
+def _checked_limit(name: str, value: Any) -> int | None:
+    """Return a whole number of at least 1, or None for no limit."""
+    return None if value is None else checked_count("Trainer", name, value)
+
+
+def _check_parameters(model: Module, optimizer: Optimizer) -> None:
+    """Refuse an optimizer of parameters that are not the model's."""
+    known = {id(p) for p in model.parameters()}
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if id(p) not in known:
+                raise ValueError(
+                    "Trainer: optimizer must have parameters of the model only, got another one "
+                    f"of shape {p.shape}; make it from model.parameters(), after the model has its "
+                    "final form"
+                )
+
+
+def _as_schedule(
+    schedule: Any, optimizer: Optimizer, goal: str | None
+) -> Schedule | ReduceLROnPlateau | None:
+    """Return a schedule of `optimizer`, from one or from a function step -> factor.
+
+    `goal` is "max" or "min", as validations are compared; None if there are none.
+    """
+    if schedule is None:
+        return None
+    if not isinstance(schedule, (Schedule, ReduceLROnPlateau)):
+        if not callable(schedule):
+            raise TypeError(
+                "Trainer: schedule must be a function step -> factor or a Schedule, got "
+                f"{schedule!r}"
+            )
+        return Schedule(optimizer, schedule)
+    if schedule.optimizer is not optimizer:
+        raise ValueError(
+            "Trainer: schedule must be made for the optimizer of the trainer, got one for another "
+            "optimizer"
+        )
+    if isinstance(schedule, ReduceLROnPlateau):
+        if goal is None:
+            raise ValueError(
+                "Trainer: schedule must not be a ReduceLROnPlateau without validations; pass "
+                "valid= or score="
+            )
+        if schedule.mode != goal:
+            raise ValueError(
+                f"Trainer: mode of the ReduceLROnPlateau must be {goal!r}, since "
+                f"{'larger scores' if goal == 'max' else 'smaller losses'} are better, got "
+                f"{schedule.mode!r}"
+            )
+    return schedule

@@ -1,0 +1,51 @@
+"""Commands of the package: `minigrad COMMAND ...`, or `python -m nn COMMAND ...`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+
+from minigrad.console import run_script
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "train": "train a Transformer that translates",
+    "translate": "translate with a trained run or a published model",
+    "generate": "continue a text, or chat, with a published language model",
+    "search": "search the lines of a file by meaning",
+    "fine-tune": "train a published encoder to classify text",
+    "explore": "write a page that shows what each token attended to",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code of the process.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Name of a command, and its arguments; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code, as of `run_script`.
+    """
+    parser = argparse.ArgumentParser(
+        prog="minigrad",
+        description="Train and use Transformers, in NumPy alone.",
+        epilog="commands:\n" + "\n".join(f"  {name:12}{about}" for name, about in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command", choices=COMMANDS, metavar="COMMAND", help="one of those below")
+    parser.add_argument(
+        "arguments",
+        nargs=argparse.REMAINDER,
+        metavar="...",
+        help="its arguments: minigrad COMMAND --help lists them",
+    )
+    args = parser.parse_args(argv)
+    command = import_module(f".{args.command.replace('-', '_')}", __name__)
+    return run_script(lambda: command.main(args.arguments))

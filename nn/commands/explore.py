@@ -1,0 +1,114 @@
+"""Show what each token attended to, as a page to explore in a browser, or as a picture.
+
+    minigrad explore runs/zh-en "我 有 一只 猫"                    the translation by a run
+    minigrad explore DIR "The animal was tired." --out cat.html    a published model
+    minigrad explore runs/zh-en "我 有 一只 猫" --out cat.png      a picture of cross-attention
+
+The page works without a network. Published models need tokenizers, and pictures need matplotlib:
+pip install "minigrad-nn[examples]".
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import nn
+from minigrad.extras import require
+from nn.inspection import plots
+
+from .inputs import command_parser, load_text
+from .translate import is_run
+
+__all__ = ["main"]
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = command_parser("explore", __doc__)
+    parser.add_argument("model", type=Path, metavar="DIR", help="directory of a run or a model")
+    parser.add_argument("text", help="a sentence")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="page (.html) or picture (.png, .svg, .pdf) to write (default: runs/NAME.html)",
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> Path:
+    """Write the page or the picture, and return its path.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments of the command; those of the process by default.
+
+    Returns
+    -------
+    Path
+        Path of the file.
+    """
+    args = parse(argv)
+    out = args.out or Path("runs") / f"{args.model.resolve().name}.html"
+    if out.suffix in PICTURES:
+        require("matplotlib", f"minigrad explore --out {out}")
+    if is_run(args.model):
+        explore_run(args.model, args.text, out)
+    elif out.suffix in PICTURES:
+        raise ValueError(f"--out must end in .html for a published model, got {out}")
+    else:
+        explore_published(args.model, args.text, out)
+    print(out)
+    return out
+
+
+def explore_run(run_dir: Path, sentence: str, out: Path) -> None:
+    """Write what a translator attended to while it translated a sentence."""
+    translator = nn.Translator.load(run_dir)
+    (translation,) = translator.translate([sentence], beam_size=4)
+    maps, source, target = translator.attention(translation)
+    title = f"{translation.source} → {translation.text}"
+    if out.suffix in PICTURES:
+        plots.attention_grid(maps["cross"], target, source, title, out)
+        return
+    ids, _ = translator.encode([sentence])
+    vocab, split = translator.target_vocab, translator.target_tokenizer
+    hypotheses = nn.beam_search(translator.model, ids, beam_size=4, n_best=4)[0]
+    beams = [(split.join(vocab.decode(h.tokens)), h.score) for h in hypotheses]
+    nn.explore(
+        translator.model,
+        ids,
+        source,
+        translation.ids,
+        target,
+        out,
+        title,
+        vocabulary=vocab.tokens,
+        beams=beams,
+    )
+
+
+def explore_published(directory: Path, sentence: str, out: Path) -> None:
+    """Write what a published model attended to in a sentence, or in its translation."""
+    text = load_text(directory)
+    model = nn.load(directory)
+    ids = text.encode(sentence)
+    target = None
+    if hasattr(model.config, "source_vocab_size"):
+        target = nn.generate(model, source=[ids])[0]
+    vocabulary = text.tokens(range(text.vocab_size or len(text)))
+    nn.explore(
+        model,
+        ids,
+        text.tokens(ids),
+        target,
+        text.tokens(target or []),
+        out,
+        sentence,
+        vocabulary=vocabulary,
+    )

@@ -1,0 +1,137 @@
+"""Train a published encoder (BERT, MiniLM, XLM-R ...) to classify text.
+
+    minigrad fine-tune DIR pairs.tsv --out mine                    trains all weights
+    minigrad fine-tune DIR pairs.tsv --out mine --train head       trains the new head only
+    minigrad fine-tune DIR pairs.tsv --out mine --train lora --save-adapter adapter
+
+DIR contains config.json, model.safetensors and the files of the tokenizer. Each line of pairs.tsv
+is a text, a tab, and its label. transformers loads the result, and PEFT the adapter. Needs
+tokenizers: pip install "minigrad-nn[models]".
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+import nn
+from minigrad.console import amount, count, seed
+from minigrad.optim import AdamW, linear_schedule
+from nn.text import read_pairs
+
+from .inputs import command_parser, load_text
+
+__all__ = ["main"]
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = command_parser("fine-tune", __doc__)
+    add = parser.add_argument
+    add("model", type=Path, metavar="DIR", help="directory of the encoder")
+    add("data", type=Path, metavar="FILE", help="UTF-8: a text, a tab, and its label on each line")
+    add("--out", type=Path, required=True, metavar="DIR", help="directory of the new model")
+    kinds = ("all", "lora", "head")
+    add("--train", choices=kinds, default="all", help="weights to train (default: %(default)s)")
+    adapter = "also save the adapter of --train lora, as PEFT reads it"
+    add("--save-adapter", type=Path, metavar="DIR", help=adapter)
+    add("--epochs", type=count, default=3, metavar="N", help="(default: %(default)s)")
+    add("--lr", type=amount, metavar="RATE", help="(default: 5e-5; 1e-3 for head and lora)")
+    add("--batch-size", type=count, default=16, metavar="N", help="(default: %(default)s)")
+    add("--max-len", type=count, default=64, metavar="N", help="tokens of a text (%(default)s)")
+    add("--seed", type=seed, default=0, metavar="N", help="(default: %(default)s)")
+    args = parser.parse_args(argv)
+    if args.save_adapter and args.train != "lora":
+        parser.error("--save-adapter needs --train lora")
+    return args
+
+
+def main(argv: Sequence[str] | None = None) -> float:
+    """Train, save the model, and return its accuracy on held-out texts.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments of the command; those of the process by default.
+
+    Returns
+    -------
+    float
+        Accuracy on the held-out texts.
+    """
+    args = parse(argv)
+    mg.manual_seed(args.seed)
+    pairs = read_pairs(args.data)
+    labels = sorted({label for _, label in pairs})
+    if len(labels) < 2:
+        raise ValueError(f"{args.data} must have texts of at least 2 labels, got {len(labels)}")
+    text = load_text(args.model)
+    model = make_model(args, len(labels))
+
+    def collate(samples: list[tuple[str, str]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        ids, mask, _ = text.batch([sample for sample, _ in samples], max_len=args.max_len)
+        return ids, np.array([labels.index(label) for _, label in samples]), mask
+
+    def accuracy(model: Any) -> float:
+        right = [model(ids, mask).data.argmax(-1) == c for ids, c, mask in valid.epoch()]
+        return float(np.concatenate(right).mean())
+
+    order = np.random.default_rng(args.seed).permutation(len(pairs))
+    pairs = [pairs[i] for i in order]
+    held_out = max(1, min(len(pairs) // 10, 1000))
+    valid = nn.Batches(pairs[:held_out], batch_size=64, shuffle=False, collate=collate)
+    train = nn.Batches(
+        pairs[held_out:], batch_size=args.batch_size, seed=args.seed, collate=collate
+    )
+    steps = args.epochs * len(train)
+    rate = args.lr if args.lr is not None else 5e-5 if args.train == "all" else 1e-3
+    trained = [p for p in model.parameters() if p.requires_grad]
+    trainer = nn.Trainer(
+        model,
+        AdamW(trained, lr=rate, clip_norm=1.0),
+        train,
+        valid=valid,
+        schedule=linear_schedule(steps, min(steps - 1, max(1, steps // 10))),
+        max_epochs=args.epochs,
+        validate_every=max(1, len(train) // 2),
+        patience=4,
+        score=accuracy,
+        run_dir=args.out / "run",
+    )
+    trainer.fit()
+    best = float(trainer.best or 0.0)
+    if trainer.parallel.rank == 0:  # of the processes of mpiexec, the first writes
+        nn.load_weights(args.out / "run" / "best.safetensors", model)
+        save(args, model, text, labels)
+        print(f"accuracy {best:.3f} on {held_out} held-out texts; saved in {args.out}")
+    return best
+
+
+def make_model(args: argparse.Namespace, num_classes: int) -> Any:
+    """Return the model with a new head; the part to train requires gradients."""
+    model = nn.load(args.model, head="classes", num_classes=num_classes)
+    if args.train == "lora":
+        nn.lora(model, rank=8, alpha=16)
+    elif args.train == "head":
+        model.requires_grad_(False)
+        for part in filter(None, (model.output, model.dense)):
+            part.requires_grad_(True)
+    return model
+
+
+def save(args: argparse.Namespace, model: Any, text: Any, labels: Sequence[str]) -> None:
+    """Write the model with its labels and tokenizer, and the adapter if it was asked for."""
+    if args.save_adapter:
+        nn.save_adapter(args.save_adapter, model, base=str(args.model))
+    if args.train == "lora":
+        nn.merge_lora(model)
+    model.origin.settings |= {
+        "id2label": {str(i): label for i, label in enumerate(labels)},
+        "label2id": {label: i for i, label in enumerate(labels)},
+    }
+    nn.save(args.out, model, text)

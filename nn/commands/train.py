@@ -1,0 +1,555 @@
+"""Train a Transformer that translates: on generated sentences, or on sentence pairs of your own.
+
+    minigrad train                                    Chinese to English, from a grammar: one minute
+    minigrad train --pair en-es                       English to Spanish
+    minigrad train --data pairs.tsv                   a file with two columns: source TAB target
+    minigrad train --data train.de.gz train.en.gz     two parallel files
+    minigrad train --out runs/x --resume              continue a run that was interrupted
+    mpiexec -n 4 minigrad train                       four processes, on one or several machines
+
+The run directory will contain config.json, vocab.json, the best and the last weights,
+metrics.jsonl, summary.json, and pictures of the loss and of attention. `minigrad translate
+RUN_DIR "some text"` translates with it. Pictures need matplotlib, BLEU needs sacrebleu, and bpe
+needs tokenizers: pip install "minigrad-nn[examples]".
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad.console import count, seed
+from minigrad.extras import require
+from minigrad.io import read_json, write_json
+from minigrad.optim import (
+    Adam,
+    cosine_schedule,
+    inverse_sqrt_schedule,
+    linear_schedule,
+    noam_schedule,
+)
+from minigrad.runtime import available_cores
+from nn.generation import Translation, Translator
+from nn.generation.beam import check_beam
+from nn.inspection import plots
+from nn.models import Transformer, TransformerConfig, load_weights, save_weights
+from nn.text import (
+    SPECIALS,
+    BPEDropout,
+    BPETokenizer,
+    PairBatches,
+    Tokenizer,
+    Vocabulary,
+    read_pairs,
+    split_pairs,
+    tokenizer_named,
+    translation_scores,
+)
+from nn.text.scores import Scores
+from nn.text.toy_corpora import ALWAYS, chinese_english, english_spanish
+from nn.train import ModelLoss, MovingAverage, ProgressLine, Trainer, average_weights
+
+from .inputs import command_parser
+
+__all__ = ["main"]
+
+Pair = tuple[str, str]
+
+FILES = {
+    "d_model": 256, "layers": 3, "d_ff": 1024, "dropout": 0.3, "epochs": 24, "batch_tokens": 2048,
+    "lr": 1e-3, "warmup": 1000, "label_smoothing": 0.1, "valid_size": 500, "test_size": 1000,
+    "max_len": 128, "min_count": 2,
+}  # fmt: skip
+"""Defaults with --data, if they differ from those of the generated sentences."""
+OF_A_CALL = ("out", "resume", "quiet", "processes")
+"""Options that are not settings of a run."""
+MAY_CHANGE = ("epochs", "steps", "patience", "data", "valid", "test")
+"""Settings that may change when a run is resumed. Changed sentences are noticed by checksums."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command."""
+    defaults = ", ".join(f"--{k.replace('_', '-')} {v}" for k, v in FILES.items())
+    parser = command_parser("train", __doc__)
+    parser.usage = "%(prog)s [options]"
+    parser.epilog = f"With --data other defaults are used: {defaults}."
+    add = parser.add_argument_group("sentences").add_argument
+    add("--pair", choices=["zh-en", "en-es"], default="zh-en", help="languages of generated pairs")
+    add("--sentences", type=count, default=8000, metavar="N", help="number of generated pairs")
+    files = "one file of source TAB target, or source and target; UTF-8, plain or .gz"
+    add("--data", nargs="+", metavar="FILE", help=f"learn from these pairs instead: {files}")
+    add("--valid", nargs="+", metavar="FILE", help="validate with these pairs")
+    add("--test", nargs="+", metavar="FILE", help="translate these pairs at the end")
+    add("--valid-size", type=count, default=200, metavar="N", help="pairs held out to validate")
+    add("--test-size", type=count, default=600, metavar="N", help="pairs held out to the end")
+    add("--reverse", action="store_true", help="exchange source and target")
+    add("--max-len", type=count, default=64, metavar="N", help="leave out longer sentences")
+    add = parser.add_argument_group("tokens").add_argument
+    kinds = ["word", "char", "space", "bpe"]
+    add("--source-tokenizer", choices=kinds, help="(default: char for Chinese, else word)")
+    add("--target-tokenizer", choices=kinds, help="likewise")
+    add("--joint", action="store_true", help="one vocabulary of bpe for both sides")
+    add("--vocab-size", type=count, default=8000, metavar="N", help="largest number of tokens")
+    add("--min-count", type=count, default=1, metavar="N", help="rarer tokens become <unk>")
+    add("--whole-words", action="store_true", help="bpe splits at spaces only (tokenized text)")
+    add("--bpe-dropout", type=float, default=0.0, metavar="P", help="share of skipped merges")
+    add("--lowercase", action="store_true", help="convert all text to lower case")
+    add("--simplified", action="store_true", help="convert Chinese to simplified characters")
+    add("--source-eos", action="store_true", help="end each source with <eos>")
+    add = parser.add_argument_group("model").add_argument
+    add("--d-model", type=count, default=128, metavar="N", help="size of all vectors")
+    add("--num-heads", type=count, default=4, metavar="N", help="attention heads")
+    add("--layers", type=count, default=2, metavar="N", help="encoder layers, and decoder layers")
+    add("--d-ff", type=count, default=256, metavar="N", help="size of the feed-forward networks")
+    add("--dropout", type=float, default=0.05, metavar="P", help="share of values set to zero")
+    add("--activation", default="relu", metavar="NAME", help="relu, gelu, silu ...")
+    add("--norm-first", action="store_true", help="normalize before each sublayer, not after")
+    tied = "share the output layer with the target embedding, or with both (needs --joint)"
+    add("--tie", choices=["none", "target", "all"], default="target", help=tied)
+    add = parser.add_argument_group("training").add_argument
+    add("--epochs", type=count, default=7, metavar="N", help="passes over the training pairs")
+    add("--steps", type=count, metavar="N", help="stop after this number of steps")
+    add("--batch-tokens", type=count, default=1024, metavar="N", help="tokens a side in a batch")
+    add("--accumulate", type=count, default=1, metavar="N", help="batches in a step")
+    add("--lr", type=float, default=2e-3, metavar="X", help="largest learning rate")
+    schedules = ["noam", "inverse-sqrt", "cosine", "linear"]
+    add("--schedule", choices=schedules, default="cosine", help="how the learning rate falls")
+    add("--warmup", type=count, default=100, metavar="N", help="steps in which it rises")
+    add("--label-smoothing", type=float, default=0.05, metavar="P", help="share of all tokens")
+    add("--clip", type=float, default=1.0, metavar="X", help="largest norm of the gradients")
+    add("--ema", type=float, metavar="D", help="decay of an average of weights to validate")
+    add("--validate-every", type=count, metavar="N", help="steps (default: an epoch)")
+    best = "the best weights have the smallest loss, or the highest BLEU of greedy translations"
+    add("--select", choices=["loss", "bleu"], default="loss", help=best)
+    add("--patience", type=count, metavar="N", help="stop after N validations without a better one")
+    add("--average", type=count, default=0, metavar="N", help="use the mean of the last N weights")
+    add("--seed", type=seed, default=0, metavar="N", help="seed of all random numbers")
+    add = parser.add_argument_group("run").add_argument
+    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/NAME)")
+    add("--resume", action="store_true", help="continue the run in --out, with its settings")
+    add("--save-every", type=count, default=200, metavar="N", help="steps between saved states")
+    add("--processes", type=count, metavar="N", help="share each batch (default: at most 4 cores)")
+    add("--beam", type=count, default=4, metavar="N", help="beam of the last translations")
+    add("--length-penalty", type=float, default=1.0, metavar="A", help="of the beam search")
+    tokens = ["13a", "zh", "none", "char", "intl"]
+    add("--bleu-tokenize", choices=tokens, help="of sacrebleu (default: by the target's script)")
+    add("--quiet", action="store_true", help="print the last line only")
+    for action in parser._actions:
+        if action.default and action.default != argparse.SUPPRESS:
+            action.help = f"{action.help} (default: %(default)s)"
+    return parser
+
+
+def parse(
+    argv: Sequence[str] | None = None, settings: Mapping[str, Any] | None = None
+) -> argparse.Namespace:
+    """Return the options of the command; `main` describes the parameters."""
+    parser = make_parser()
+    parser.set_defaults(**(settings or {}))
+    args = parser.parse_args(argv)
+    if args.data:
+        parser.set_defaults(**{**FILES, **(settings or {})})
+        args = parser.parse_args(argv)
+    if args.out is None:
+        pair = "-".join(reversed(args.pair.split("-"))) if args.reverse else args.pair
+        args.out = Path("runs") / (Path(args.data[0]).name.split(".")[0] if args.data else pair)
+    if args.resume:
+        args = with_settings_of_run(args, parser, argv)
+    elif (args.out / "last.safetensors").exists():
+        parser.error(f"{args.out} holds a run already: pass --resume, or another --out")
+    if args.tie == "all" and not args.joint:
+        parser.error("--tie all needs the one vocabulary of --joint")
+    if (args.valid or args.test) and not args.data:
+        parser.error("--valid and --test need --data")
+    for name in ("data", "valid", "test"):
+        if len(getattr(args, name) or []) > 2:
+            parser.error(f"--{name} must be one file, or source and target")
+    check_beam(args.beam, args.length_penalty)
+    if args.processes is None:
+        args.processes = min(4, available_cores())  # one where the system cannot fork
+    return args
+
+
+def with_settings_of_run(
+    args: argparse.Namespace, parser: argparse.ArgumentParser, argv: Sequence[str] | None
+) -> argparse.Namespace:
+    """Return the options with the settings of the run in `args.out` as defaults."""
+    path = args.out / "config.json"
+    if not path.exists():  # interrupted before its first step, or another directory
+        if args.out.exists() and any(not file.name.startswith(".") for file in args.out.iterdir()):
+            parser.error(f"--resume: {args.out} holds no run: it has files, but no config.json")
+        print(f"nothing in {args.out} to continue: beginning", file=sys.stderr)
+        return args
+    config = read_json(path)
+    saved = config.object("settings")
+    config.expect_unchanged("settings")
+    if missing := sorted(vars(args).keys() - saved.keys() - {*OF_A_CALL}):
+        parser.error(f"{path}: {missing[0]} is missing; the run was begun by another program")
+    parser.set_defaults(**saved)
+    out, args = args.out, parser.parse_args(argv)
+    args.out = out
+    for name in saved.keys() - {*MAY_CHANGE}:
+        if getattr(args, name) != saved[name]:
+            option = f"--{name.replace('_', '-')}"
+            parser.error(f"{option} must be {saved[name]}, as the run began; leave it out")
+    return args
+
+
+# -- sentences -------------------------------------------------------------------------------------
+
+
+def load_pairs(
+    args: argparse.Namespace, left_out: Counter[str] | None = None
+) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Return training, validation and test pairs, of different source sentences.
+
+    Pairs that are left out are counted in `left_out`, by reason.
+    """
+    always: list[Pair] = []
+    if args.data:
+        pairs = read_files(args.data, args, left_out=left_out)
+    else:
+        generate = chinese_english if args.pair == "zh-en" else english_spanish
+        pairs = [(b, a) if args.reverse else (a, b) for a, b in generate(args.sentences, args.seed)]
+        first = len(ALWAYS[args.pair])
+        always, pairs = pairs[:first], pairs[first:]
+    sizes = [0 if args.test else args.test_size, 0 if args.valid else args.valid_size]
+    if args.data:  # a small file is mostly for training
+        sizes = [min(size, max(1, len(pairs) // 6)) for size in sizes]
+    test, valid, train = split_pairs(pairs, *sizes, seed=args.seed)
+    if args.test:
+        test = read_files(args.test, args, keep_repeated=True)
+    if args.valid:
+        valid = read_files(args.valid, args, keep_repeated=True)
+    return always + train + 7 * always, valid, test  # people try these first
+
+
+def read_files(files: Sequence[str], args: argparse.Namespace, **options: Any) -> list[Pair]:
+    """Return the pairs of one file with two columns, or of two files."""
+    return read_pairs(files[0], files[1] if len(files) == 2 else None, args.reverse, **options)
+
+
+def choose_tokenizer(name: str | None, texts: Sequence[str], args: argparse.Namespace) -> Tokenizer:
+    """Return the tokenizer of this name, or one for the script of the texts."""
+    if name == "bpe":
+        return BPETokenizer.train(
+            texts, args.vocab_size, args.lowercase, args.whole_words, args.simplified
+        )
+    generated = "char" if is_wide(texts) else "word"
+    name = name or (generated if args.data else "space")
+    return tokenizer_named(name, lowercase=args.lowercase, simplified=args.simplified)
+
+
+def is_wide(texts: Sequence[str]) -> bool:
+    """Return True for texts in Chinese, Japanese or Korean characters."""
+    sample = "".join(texts[:1000])
+    return sum(unicodedata.east_asian_width(c) in "WF" for c in sample) > 0.2 * len(sample)
+
+
+def make_translator(args: argparse.Namespace, train: list[Pair]) -> Translator:
+    """Return an untrained translator with the vocabularies of these pairs."""
+
+    def vocabulary(split: Tokenizer, texts: Sequence[str]) -> Vocabulary:
+        if isinstance(split, BPETokenizer):  # with all pieces, no token is unknown
+            return Vocabulary([*SPECIALS, *split.pieces])
+        return Vocabulary.build(map(split, texts), args.min_count, args.vocab_size)
+
+    sides = [a for a, _ in train], [b for _, b in train]
+    if args.joint:
+        split = choose_tokenizer("bpe", [*sides[0], *sides[1]], args)
+        splits, vocabs = [split] * 2, [vocabulary(split, [])] * 2
+    else:
+        names = (args.source_tokenizer, args.target_tokenizer)
+        splits = [choose_tokenizer(name, texts, args) for name, texts in zip(names, sides)]
+        vocabs = [vocabulary(split, texts) for split, texts in zip(splits, sides)]
+    config = TransformerConfig(
+        source_vocab_size=len(vocabs[0]),
+        target_vocab_size=len(vocabs[1]),
+        d_model=args.d_model,
+        num_heads=args.num_heads,
+        num_encoder_layers=args.layers,
+        num_decoder_layers=args.layers,
+        d_ff=args.d_ff,
+        dropout=args.dropout,
+        activation=args.activation,
+        norm_first=args.norm_first,
+        tie=args.tie,
+        output_bias=args.tie != "all",
+        max_len=max(256, 2 * args.max_len),
+    )
+    return Translator(
+        Transformer(config), vocabs[0], vocabs[1], splits[0], splits[1], args.source_eos
+    )
+
+
+def make_batches(
+    translator: Translator, pairs: list[Pair], args: argparse.Namespace, learn: bool
+) -> PairBatches:
+    """Return batches of ids; to learn from, they are shuffled and may have BPE dropout."""
+    splits = (translator.source_tokenizer, translator.target_tokenizer)
+    vocabs = (translator.source_vocab, translator.target_vocab)
+    options: dict[str, Any] = {"shuffle": learn, "seed": args.seed}
+
+    def encode(source: Sequence[str], target: Sequence[str]) -> tuple[list[int], list[int]]:
+        source_ids = vocabs[0].encode(source, eos=args.source_eos)
+        return source_ids, vocabs[1].encode(target, bos=True, eos=True)
+
+    if not (learn and args.bpe_dropout):
+        ids = [encode(splits[0](a), splits[1](b)) for a, b in pairs]
+        return PairBatches(ids, args.batch_tokens, **options)
+    bpe = [s if isinstance(s, BPETokenizer) else None for s in splits]
+    if bpe == [None, None]:
+        raise ValueError("--bpe-dropout needs bpe: pass --joint, or --source-tokenizer bpe")
+    drops = [s if b is None else BPEDropout(b, args.bpe_dropout) for s, b in zip(splits, bpe)]
+
+    def draw(pair: Pair, generator: np.random.Generator) -> tuple[list[int], list[int]]:
+        texts = zip(drops, pair)
+        return encode(*[d(t, generator) if isinstance(d, BPEDropout) else d(t) for d, t in texts])
+
+    return PairBatches(pairs, args.batch_tokens, encode=draw, **options)
+
+
+# -- the end of a run ------------------------------------------------------------------------------
+
+
+Judged = tuple[Translation, str, bool]  # a translation, its nearest reference, True if they match
+
+
+def evaluate(
+    translator: Translator, test: list[Pair], args: argparse.Namespace
+) -> tuple[dict[str, Any], list[Judged]]:
+    """Translate the test sentences; a source may have several references."""
+    references: dict[str, list[str]] = {}
+    for source, target in test:
+        references.setdefault(source, []).append(target)
+    limit = translator.model.config.max_len - translator.source_eos
+    sources = [a for a in references if 0 < len(translator.source_tokenizer(a)) <= limit]
+    with ProgressLine(len(sources), not args.quiet, "held-out sentence") as line:
+        line.update(0)
+        translations = translator.translate(
+            sources, args.beam, args.length_penalty, done=line.update
+        )
+    judged = []
+    for t in translations:
+        split = translator.target_tokenizer
+        same = [r for r in references[t.source] if split.join(split(r)) == t.text]
+        judged.append((t, [*same, references[t.source][0]][0], bool(same)))
+    result = {
+        "sentences": len(judged),
+        "exact_match": sum(match for *_, match in judged) / len(judged),
+        "bleu": None,
+    }
+    if find_spec("sacrebleu"):
+        result |= asdict(scores(translations, [references[t.source] for t in translations], args))
+    return result, judged
+
+
+def scores(
+    translations: Sequence[Translation],
+    references: Sequence[Sequence[str]],
+    args: argparse.Namespace,
+) -> Scores:
+    """Return BLEU and chrF of translations, each with its references."""
+    tokenize = args.bleu_tokenize or ("zh" if is_wide([r[0] for r in references]) else "13a")
+    texts = [t.text for t in translations]
+    return translation_scores(texts, references, tokenize=tokenize, lowercase=args.lowercase)
+
+
+def greedy_bleu(translator: Translator, valid: list[Pair], args: argparse.Namespace) -> float:
+    """Return the BLEU of greedy translations of the validation sources."""
+    translations = translator.translate([source for source, _ in valid])
+    return scores(translations, [[target] for _, target in valid], args).bleu
+
+
+def draw(
+    translator: Translator,
+    translation: Translation,
+    history: list[dict[str, Any]],
+    args: argparse.Namespace,
+) -> None:
+    """Draw the loss and the attention of a translation."""
+    maps, source, target = translator.attention(translation)
+    title = f"cross-attention: {translation.source}  →  {translation.text}"
+    plots.attention_grid(maps["cross"], target, source, title, args.out / "attention.png")
+    plots.loss_curve(
+        history,
+        f"loss; training with dropout {args.dropout:g}, label smoothing {args.label_smoothing:g}",
+        args.out / "loss.png",
+        vocabulary=len(translator.target_vocab),
+        label_smoothing=args.label_smoothing,
+    )
+    if not args.quiet:
+        print(f"pictures: {args.out / 'loss.png'}, {args.out / 'attention.png'}")
+
+
+def report(
+    translator: Translator, trainer: Trainer, test: list[Pair], args: argparse.Namespace
+) -> dict[str, Any]:
+    """Translate the test sentences, print some of them, and draw the pictures."""
+    result, judged = evaluate(translator, test, args)
+    samples = [judged[i] for i in np.random.default_rng(args.seed).permutation(len(judged))[:10]]
+    if not args.quiet:
+        for t, reference, match in samples:
+            print(f"  {t.source}\n    → {t.text}\n    {'=' if match else '≠'} {reference}")
+        if result["bleu"] is not None:
+            print(f"chrF {result['chrf']:.2f}; signature of BLEU: {result['bleu_signature']}")
+        print(f'try it: minigrad translate {args.out} "{samples[0][0].source}"')
+    if find_spec("matplotlib"):
+        shown = next((t for t, *_ in samples if len(t.tokens) <= 20), samples[0][0])
+        draw(translator, shown, trainer.history, args)
+    rows = [{"source": t.source, "translation": t.text, "reference": r} for t, r, _ in samples]
+    return result | {"samples": rows}
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def make_schedule(args: argparse.Namespace, steps: int) -> Callable[[int], float]:
+    """Return the factor of the learning rate, as a function of the step."""
+    if args.schedule == "noam":
+        return noam_schedule(args.d_model, args.warmup)
+    if args.schedule == "inverse-sqrt":
+        return inverse_sqrt_schedule(args.warmup)
+    warmup = min(args.warmup, max(1, steps // 2)) if steps > 1 else 0
+    return (cosine_schedule if args.schedule == "cosine" else linear_schedule)(steps, warmup)
+
+
+def build(
+    args: argparse.Namespace, objective: Any = None
+) -> tuple[Translator, Trainer, PairBatches, list[Pair]]:
+    """Return the translator, its trainer, and the test pairs as batches and as text."""
+    mg.manual_seed(args.seed)
+    left_out: Counter[str] = Counter()
+    parts = load_pairs(args, left_out)
+    translator = make_translator(args, parts[0])
+    model = translator.model
+    splits = (translator.source_tokenizer, translator.target_tokenizer)
+    fits = lambda pair: all(0 < len(s(text)) <= args.max_len for s, text in zip(splits, pair))
+    train, valid, test = (list(filter(fits, part)) for part in parts)
+    kept = len(train) + len(valid) + len(test)
+    left_out[f"of more than {args.max_len} tokens"] += sum(map(len, parts)) - kept
+    if not args.quiet:
+        print(f"{len(train):,} pairs to learn, {len(valid):,} to validate, {len(test):,} held out")
+        print(f"for example: {parts[0][0][0]}  →  {parts[0][0][1]}")
+        sizes = [len(vocab) for vocab in (translator.source_vocab, translator.target_vocab)]
+        print(f"{sizes[0]:,} and {sizes[1]:,} tokens, {model.num_parameters():,} parameters")
+    if reasons := ", ".join(f"{n:,} {why}" for why, n in left_out.items() if n):
+        print(f"left out of {kept + left_out.total():,} rows: {reasons}", file=sys.stderr)
+    batches = make_batches(translator, train, args, learn=True)
+    valid_batches, test_batches = (
+        make_batches(translator, part, args, learn=False) for part in (valid, test)
+    )
+    steps = math.ceil(len(batches) / args.accumulate) * args.epochs
+    trainer = Trainer(
+        model,
+        Adam(model.parameters(), args.lr, betas=(0.9, 0.98), eps=1e-9, clip_norm=args.clip),
+        batches,
+        valid=valid_batches,
+        objective=objective or ModelLoss(label_smoothing=args.label_smoothing),
+        schedule=make_schedule(args, min(steps, args.steps or steps)),
+        max_epochs=args.epochs,
+        max_steps=args.steps,
+        accumulate=args.accumulate,
+        validate_every=args.validate_every,
+        score=None if args.select == "loss" else lambda _: greedy_bleu(translator, valid, args),
+        average=None if args.ema is None else MovingAverage(model, args.ema),
+        patience=args.patience,
+        save_every=args.save_every,
+        parallel=args.processes,
+        keep_last=args.average,
+        run_dir=args.out,
+        progress=not args.quiet,
+    )
+    return translator, trainer, test_batches, test
+
+
+def begin(translator: Translator, trainer: Trainer, args: argparse.Namespace) -> None:
+    """Write what `Translator.load` needs, or resume the run that wrote it."""
+    if trainer.parallel.rank:  # of the processes of mpiexec, the first writes
+        pass
+    elif not (args.out / "config.json").exists():
+        settings = {k: v for k, v in vars(args).items() if k not in OF_A_CALL}
+        translator.save(args.out, settings=settings)
+    elif not translator.has_vocabularies_of(args.out):
+        raise ValueError(
+            f"{args.out}: its vocabulary is not that of this data; has the data changed?"
+        )
+    if args.resume and trainer.resume() and not args.quiet:
+        print(f"continuing from step {trainer.step:,}")
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    objective: Any = None,
+) -> dict[str, Any]:
+    """Train, translate the test sentences, and return the summary of the run.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments of the command; those of the process by default.
+    settings : mapping, optional
+        Other defaults of options, by name, such as `{"d_model": 512}`: a recipe.
+    objective : function or Objective, optional
+        Objective of the trainer; the loss with `--label-smoothing` by default.
+
+    Returns
+    -------
+    dict of str to Any
+        Contents of summary.json; empty for other processes of mpiexec than the first.
+    """
+    began = time.perf_counter()
+    args = parse(argv, settings)
+    if args.select == "bleu":
+        require("sacrebleu", "--select bleu")
+    for name, result in (("matplotlib", "pictures"), ("sacrebleu", "BLEU")):
+        if not find_spec(name):
+            print(f"no {result} at the end without {name}: pip install {name}", file=sys.stderr)
+    translator, trainer, held_out, test = build(args, objective)
+    assert trainer.run is not None
+    with trainer.run:  # keeps other runs out until this one has ended
+        begin(translator, trainer, args)
+        try:
+            trainer.fit()
+        except KeyboardInterrupt:
+            text = f"stopped at step {trainer.step}; continue with --out {args.out} --resume"
+            raise KeyboardInterrupt(text) from None
+        if trainer.parallel.rank:
+            return {}
+        best = args.out / "best.safetensors"
+        if args.average:
+            checkpoints = trainer.run.checkpoints()
+            translator.model.load_state_dict(average_weights(checkpoints))
+            save_weights(best, translator.model, averaged=len(checkpoints))
+        load_weights(best, translator.model)
+        summary = {
+            "steps": trainer.step,
+            "training_seconds": round(trainer.seconds, 1),
+            "valid_loss": trainer.best,
+            "held_out_loss": trainer.evaluate(held_out),
+            **report(translator, trainer, test, args),
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        write_json(args.out / "summary.json", summary)
+    bleu = summary["bleu"]
+    print(
+        f"{summary['sentences']} held-out sentences: loss {summary['held_out_loss']:.3f}, "
+        f"exact match {summary['exact_match']:.1%}, "
+        f"{'no BLEU, which needs sacrebleu' if bleu is None else f'BLEU {bleu:.1f}'}; "
+        f"{summary['steps']} steps in {summary['training_seconds']:.0f} s, "
+        f"{summary['seconds']:.0f} s in all; run directory {args.out}"
+    )
+    return summary

@@ -1,0 +1,171 @@
+"""Translate with a run of `minigrad train`, or with a published model (OPUS-MT, NLLB, mBART ...).
+
+    minigrad translate runs/zh-en "我 有 一只 猫"                    sentences as arguments
+    minigrad translate runs/zh-en < sentences.txt                    one on each line
+    minigrad translate runs/zh-en                                    at a prompt
+    minigrad translate runs/zh-en --references b.txt < a.txt         with BLEU and chrF at the end
+    minigrad translate DIR --from eng_Latn --to fra_Latn "A cat."    a model of many languages
+
+DIR contains config.json, model.safetensors and the files of the tokenizer. Published models need
+tokenizers, those of OPUS-MT also sentencepiece, and --references needs sacrebleu:
+pip install "minigrad-nn[examples]".
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import nn
+from minigrad.console import count
+from minigrad.extras import require
+from minigrad.io import read_json
+from nn.pretrained.load import refuse_gguf
+from nn.text import SPECIALS, SpaceTokenizer, read_lines, translation_scores
+
+from .inputs import command_parser, load_text, read_batches
+
+__all__ = ["main"]
+
+Translate = Callable[[list[str]], list[str]]
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = command_parser("translate", __doc__)
+    parser.usage = "%(prog)s DIR [text ...] [options]"
+    add = parser.add_argument
+    add("model", type=Path, metavar="DIR", help="run directory, or directory of a published model")
+    add("text", nargs="*", help="sentences (default: lines of standard input, or a prompt)")
+    add("--beam", type=count, metavar="N", help="beam size; 1 is greedy (default: 4 for a run)")
+    add("--max-len", type=count, metavar="N", help="the most tokens of a translation")
+    add("--references", type=Path, metavar="FILE", help="correct translations, one on each line")
+    tokens = ["13a", "zh", "none", "char", "intl"]
+    add("--bleu-tokenize", choices=tokens, default="13a", help="(default: %(default)s)")
+    add = parser.add_argument_group("runs").add_argument
+    add("--length-penalty", type=float, default=1.0, metavar="A", help="(default: %(default)s)")
+    add("--scores", action="store_true", help="print the score of each translation")
+    weights = "a file of the run (default: %(default)s)"
+    add("--weights", default="best.safetensors", metavar="FILE", help=weights)
+    average = "use the mean of the last N weights that the run kept (see train --average)"
+    add("--average", type=count, metavar="N", help=average)
+    add = parser.add_argument_group("models of many languages").add_argument
+    add("--from", dest="language", metavar="CODE", help="language of the sentences")
+    add("--to", metavar="CODE", help="language of the translations")
+    return parser.parse_intermixed_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print a translation for each sentence, and return 1 if one could not be translated.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Arguments of the command; those of the process by default.
+
+    Returns
+    -------
+    int
+        Exit code of the process.
+    """
+    args = parse(argv)
+    if args.references:
+        require("sacrebleu", "minigrad translate --references")
+    check, translate = of_run(args) if is_run(args.model) else of_published(args)
+    lines: list[str] = []
+    status = 0
+    for sentences in read_batches(args.text):
+        possible = []
+        for sentence in filter(None, sentences):
+            try:
+                check(sentence)
+                possible.append(sentence)
+            except ValueError as error:
+                print(f"error: {error}", file=sys.stderr)
+                status = 1
+        translations = dict(zip(possible, translate(possible)))
+        batch = [translations.get(sentence, "") for sentence in sentences]  # a line for each line
+        print(*batch, sep="\n", flush=True)
+        lines += batch
+    if args.references:
+        references = list(read_lines(args.references))
+        scores = translation_scores(lines, references, tokenize=args.bleu_tokenize)
+        print(
+            f"BLEU {scores.bleu:.2f}, chrF {scores.chrf:.2f}; {scores.bleu_signature}",
+            file=sys.stderr,
+        )
+    return status
+
+
+def is_run(directory: Path) -> bool:
+    """Return True for a run directory, and False for a published model."""
+    refuse_gguf(directory)
+    return "tokenizers" in read_json(directory / "config.json")
+
+
+def load_run(args: argparse.Namespace) -> nn.Translator:
+    """Return the translator of a run, with the weights that the options choose."""
+    if not args.average:
+        return nn.Translator.load(args.model, args.weights)
+    checkpoints = nn.RunDirectory(args.model).checkpoints()[-args.average :]
+    if not checkpoints:
+        raise ValueError(f"{args.model}: no weights were kept; train with --average")
+    translator = nn.Translator.load(args.model, checkpoints[-1].name, inference=False)
+    translator.model.load_state_dict(nn.average_weights(checkpoints))
+    translator.model = nn.for_inference(translator.model)
+    return translator
+
+
+def of_run(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
+    """Return a check of a sentence, and a function that translates sentences with a run."""
+    translator = load_run(args)
+    beam = args.beam or 4
+
+    def translate(sentences: list[str]) -> list[str]:
+        options = (beam, args.length_penalty, args.max_len)
+        translations = translator.translate(sentences, *options)
+        for t in translations:
+            if unknown := translator.unknown(t):
+                print(f"not in the vocabulary: {' '.join(unknown)}", file=sys.stderr)
+        return [f"{t.text}\t{t.score:.3f}" if args.scores else t.text for t in translations]
+
+    def check(sentence: str) -> None:
+        translator.encode([sentence])
+        check_spaces(translator, sentence)
+
+    return check, translate
+
+
+def of_published(args: argparse.Namespace) -> tuple[Callable[[str], None], Translate]:
+    """Return a check of a sentence, and a function that translates with a published model."""
+    text = load_text(args.model)
+    model = nn.for_inference(nn.load(args.model))
+    if not hasattr(model.config, "source_vocab_size"):
+        raise ValueError(f"{args.model}: not a model that translates: {type(model).__name__}")
+    chosen = {
+        "language": args.language,
+        "to": args.to,
+        "num_beams": args.beam,
+        "max_len": args.max_len,
+    }
+    options = {name: value for name, value in chosen.items() if value is not None}
+
+    def translate(sentences: list[str]) -> list[str]:
+        parts = (sentences[i : i + 16] for i in range(0, len(sentences), 16))
+        return [line for part in parts for line in nn.generate_text(model, text, part, **options)]
+
+    return lambda sentence: None, translate
+
+
+def check_spaces(translator: nn.Translator, sentence: str) -> None:
+    """Raise an error for a sentence without the spaces that the run expects between words."""
+    if not isinstance(translator.source_tokenizer, SpaceTokenizer):
+        return
+    words, tokens = translator.source_vocab, translator.source_tokenizer(sentence)
+    if any(len(token) > 1 for token in tokens) and not any(token in words for token in tokens):
+        example = " ".join(words.tokens[len(SPECIALS) : len(SPECIALS) + 3])
+        raise ValueError(
+            f"{sentence!r} must have spaces between words, as in {example!r}, which this run knows"
+        )
