@@ -1,4 +1,4 @@
-"""R-Drop: Liang et al. (2021), arXiv:2106.14448. An option of multi30k.py and train_toy_translation.py."""
+"""R-Drop (Liang et al. 2021, arXiv:2106.14448): an objective for `nn.Trainer` and multi30k.py."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def _divergence_vjp(g: Any, first: Any, second: Any) -> tuple[Any, Any]:
 
 @mg.custom_op(vjp=_divergence_vjp)
 def _divergence(first: Any, second: Any, /) -> Any:
-    """(KL(p ‖ q) + KL(q ‖ p)) / 2 of softmaxed rows of logits, summed: Σ (p - q) (log p - log q) /
-    2.
+    """Return Σ (p - q) (log p - log q) / 2, the sum of (KL(p ‖ q) + KL(q ‖ p)) / 2 over rows.
+
+    p and q are the softmax of the rows of `first` and `second`, (rows, vocabulary).
     """
     total = first.dtype.type(0)
     for block in _blocks(first):
@@ -77,13 +78,13 @@ def _divergence(first: Any, second: Any, /) -> Any:
 
 
 def _blocks(logits: Any) -> Iterator[slice]:
-    """Some rows at a time, so that what is computed from them stays in the cache."""
+    """Return slices of rows that fit into the cache of a core."""
     rows = max(1, (1 << 16) // logits.shape[1])
     return (slice(start, start + rows) for start in range(0, max(1, len(logits)), rows))
 
 
 def _softmax(logits: Any) -> tuple[Any, Any]:
-    """Logarithms of the probabilities in each row, and the probabilities."""
+    """Return log-probabilities and probabilities of each row of logits."""
     logits = logits - logits.max(-1, keepdims=True)
     exponentials = np.exp(logits)
     total = exponentials.sum(-1, keepdims=True)

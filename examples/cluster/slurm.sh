@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A run on four machines under Slurm, two ranks on each and four forked processes in each rank: sbatch slurm.sh
-# It is queued again when a machine fails, and goes on where it was cut off: the run directory is on a shared disk.
+# Train on four machines under Slurm, with two ranks on each and four forked processes in each rank: sbatch slurm.sh
+# If a machine fails, the job is queued again and resumes. The run directory must be on a shared disk.
 #SBATCH --job-name=minigrad
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=2
@@ -18,5 +18,5 @@ export OPENBLAS_NUM_THREADS=1 # cores are for the processes
 # The mpiexec of pip's mpich finds the machines of the job by itself. With the site's own MPI instead:
 #     srun --mpi=pmi2 --kill-on-bad-exit=1 python ...
 mpiexec -n "$SLURM_NTASKS" -ppn "$SLURM_NTASKS_PER_NODE" \
-  python examples/train_toy_translation.py --data pairs.tsv --out runs/pairs --resume \
+  minigrad train --data pairs.tsv --out runs/pairs --resume \
   --processes "$SLURM_CPUS_PER_TASK"

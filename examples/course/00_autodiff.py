@@ -1,454 +1,376 @@
-"""Autodiff from nothing: how a program can know its own derivative.
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-A network learns by asking of every number in it: if this were a little larger, would the error be larger or smaller?
-That question is a derivative, and there may be millions of them. This lesson goes from the slope of a curve to a
-program that finds all of them in one walk, first by hand, then in forty lines of our own, then with the library.
 
-    python examples/course/00_autodiff.py          a few seconds; pictures in runs/autodiff
-"""
+# %% [markdown]
+# # 0 · Autodiff from nothing
+#
+# A neural network is a function with many numbers in it that can be adjusted, its *parameters*. It
+# learns by asking of each of them: if you were a little larger, would the error be larger or
+# smaller? That question is a derivative, and there may be millions of them. **How can a program
+# know its own derivative?**
+#
+# In this lesson you write a program that finds all derivatives in one walk, first by hand, then in a few lines, then
+# with the library. At the end it learns a curve.
+#
+# Each exercise is a function with a hole, `...`. Write your code instead of the dots, and run the
+# cell. A grader tries your function on values that you do not see, and says what is wrong. If you
+# leave the hole open, the notebook goes on with our solution. A line with ✓ was checked when the
+# cell ran.
 
-from __future__ import annotations
-
-from lesson import Lesson  # first: Ctrl-C is one line from here on
-
-# isort: split
+# %%
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from exercises.autodiff import grade, solution
+from grading import check
+from labels import label
+from pictures import figure
 
 import minigrad as mg
-from minigrad.extras import require
 
-# -- a slope ---------------------------------------------------------------------------------------
-
-
-def a_slope(lesson: Lesson) -> None:
-    lesson.section("A derivative is a slope")
-    lesson.say("""Take one number, $x$, and something that depends on it, $f(x)$. The derivative $f'(x)$ says how much
-    $f$ changes for each unit that $x$ changes, as long as the change is small:""")
-    lesson.formula(r"f'(x) = \frac{f(x + h) - f(x)}{h} \quad \text{as } h \to 0")
-    lesson.say("""So one can measure it: move $x$ a little, and look. Let us do that for $f(x) = \\sin x$ at $x = 1$,
-    whose derivative is known to be $\\cos 1$.""")
-    lesson.predict(
-        "The smaller $h$ is, the closer the quotient should come. Which $h$ is best on a computer: 0.1, 0.00000001, or as small as it goes?",
-        "Neither end. A large $h$ is not small; a tiny one loses digits, since $f(x + h)$ and $f(x)$ agree in all but the last few of their sixteen.",
-    )
-    truth, steps = math.cos(1), 10.0 ** -np.arange(1, 16)
-    forward = np.array([abs((math.sin(1 + h) - math.sin(1)) / h - truth) for h in steps])
-    central = np.array([abs((math.sin(1 + h) - math.sin(1 - h)) / (2 * h) - truth) for h in steps])
-    rows = [
-        [f"1e-{i}", f"{f:.1e}", f"{c:.1e}"] for i, (f, c) in enumerate(zip(forward, central), 1)
-    ]
-    lesson.table(
-        ["$h$", "error of $(f(x+h) - f(x)) / h$", "error of $(f(x+h) - f(x-h)) / 2h$"], rows[::2]
-    )
-    lesson.picture(
-        "slope.png", lambda path: draw_errors(path, steps, forward, central),
-        "The error of a measured derivative falls with h, until rounding takes over.",
-        "Two curves of error against h on logarithmic axes, each with a minimum: one-sided differences near 1e-8, two-sided ones near 1e-5.",
-    )  # fmt: skip
-    best, best_central = steps[forward.argmin()], steps[central.argmin()]
-    lesson.fact(
-        "measuring one side is best near the root of the machine's precision", 1e-9 <= best <= 1e-7,
-        f"$h$ = {best:.0e} leaves an error of {forward.min():.0e}",
-    )  # fmt: skip
-    lesson.fact(
-        "measuring both sides is better: the error falls with $h^2$, not $h$",
-        central.min() < forward.min() / 10 and 1e-7 < best_central < 1e-4,
-        f"$h$ = {best_central:.0e} leaves {central.min():.0e}",
-    )
-    lesson.say("""Measuring is a good check, and we shall use it as one. It is no way to train a network: a million
-    parameters would need a million measurements for a single step.""")
+# %% [markdown]
+# ## A first attempt: measure it
+#
+# The derivative $f'(x)$ says how much $f$ changes for each unit that $x$ changes, if the change is small. So move $x$ a
+# little to both sides, and measure.
+#
+# ### Exercise: measure a derivative
+#
+# Return $(f(x + h) - f(x - h)) / 2h$.
 
 
-def draw_errors(path: Path, steps: np.ndarray, forward: np.ndarray, central: np.ndarray) -> None:
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(7, 3.6), layout="constrained")
-    axes = figure.add_subplot()
-    axes.loglog(steps, forward, "o-", label="one side")
-    axes.loglog(steps, central, "s-", label="both sides")
+# %%
+def measured(f, x, h):
+    """Return the slope of f between x - h and x + h."""
+    ...
+
+
+measured = grade(measured)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(measured)
+
+# %% [markdown]
+# For $\sin$ at 1 the derivative is $\cos 1$. **Before you go on:** which $h$ is best on a computer, 0.1, or as small as it
+# goes?
+
+# %%
+steps = 10.0 ** -np.arange(1, 16)
+errors = np.array([abs(measured(math.sin, 1.0, h) - math.cos(1)) for h in steps])
+with figure(
+    7, 3, "The error of a measured derivative against h, with its least value between."
+) as drawn:
+    axes = drawn.add_subplot()
+    axes.loglog(steps, errors, "o-")
     axes.invert_xaxis()
     axes.set_xlabel("h")
-    axes.set_ylabel("error of the derivative of sin at 1")
-    axes.grid()
-    axes.legend()
-    figure.savefig(path, dpi=150)
+    axes.set_ylabel(label("error"))
+best = steps[errors.argmin()]
+check(1e-7 < best < 1e-4, f"the best h is {best:.0e}, with an error of {errors.min():.0e}")
+
+# %% [markdown]
+# Neither end. A large $h$ is not small, and with a tiny $h$ the two values agree in all but their last digits, which are
+# rounded. Measuring is good enough to check with. But it fails as a way to learn: each parameter needs two runs of the
+# whole program, for a single step.
+
+# %%
+runs = []
 
 
-# -- the chain rule --------------------------------------------------------------------------------
+def program(values):
+    """Return a number that depends on a thousand parameters, and count the run."""
+    runs.append(1)
+    return float(np.sin(values).sum())
 
 
-def the_chain(lesson: Lesson) -> None:
-    lesson.section("The chain rule")
-    lesson.say("""A program is a chain of small steps, and we know the derivative of each small step. If $u$ depends on
-    $x$, and $L$ on $u$, then a change of $x$ is passed on twice, and the factors multiply:""")
-    lesson.formula(
-        r"\frac{\partial L}{\partial x} = \frac{\partial L}{\partial u} \cdot \frac{\partial u}{\partial x}"
-    )
-    lesson.say(
-        """Let us do it by hand, once. Two numbers, $x = 2$ and $w = 0.5$, and three steps: $u = x w$, $y = \\tanh
-        u$, $L = y^2$. The last number is called $L$ because it is the *loss* later on: the one number that says how
-        wrong a network is."""
-    )
-    x, w = 2.0, 0.5
-    u = x * w
-    y = math.tanh(u)
-    L = y**2
-    lesson.diagram(
-        "graph", "The three steps as a graph: values go to the right, derivatives come back."
-    )
-    lesson.say("""Forward we compute the values. Then we go back from the end. The derivative of $L$ by itself is 1, and
-    at each step we multiply by the derivative of that step: of a square, $2y$; of tanh, $1 - y^2$; of a product, the
-    other factor.""")
-    g_y = 2 * y  # of a square
-    g_u = g_y * (1 - y**2)  # of tanh
-    g_x, g_w = g_u * w, g_u * x  # of a product: the other factor
-    lesson.table(
-        ["", "forward", "backward", "because"],
-        [
-            ["$L$", f"{L:.4f}", "1", "$L$ depends on itself one to one"],
-            ["$y$", f"{y:.4f}", f"{g_y:.4f}", r"$1 \cdot 2y$"],
-            ["$u$", f"{u:.4f}", f"{g_u:.4f}", r"that $\cdot\, (1 - y^2)$"],
-            ["$x$", f"{x:.4f}", f"{g_x:.4f}", r"that $\cdot\, w$"],
-            ["$w$", f"{w:.4f}", f"{g_w:.4f}", r"that of $u$ $\cdot\, x$"],
-        ],
-    )
-    h = 1e-5
-    whole = lambda x, w: math.tanh(x * w) ** 2
-    measured = [
-        (whole(x + h, w) - whole(x - h, w)) / (2 * h),
-        (whole(x, w + h) - whole(x, w - h)) / (2 * h),
-    ]
-    lesson.fact(
-        "the derivatives by hand are those that one measures", np.allclose([g_x, g_w], measured, rtol=1e-8),
-        f"measured: {measured[0]:.8f} and {measured[1]:.8f}; by hand: {g_x:.8f} and {g_w:.8f}",
-    )  # fmt: skip
-    lesson.say(
-        """Look at what the walk back needed: the values $y$, $w$ and $x$ from the way forward, and one product for
-        each step. It gave both derivatives, and would have given a million: **one** walk, whatever the number of
-        inputs. That is why it goes backwards. All the derivatives of one number, taken together, are called its
-        *gradient*; the walk is called *backward*, or backpropagation.""".replace("**", "*")
-    )
-    lesson.exercise(
-        "Going forward instead, one could carry $\\partial u/\\partial x$, then $\\partial y/\\partial x$ and so on. For which programs is that the better direction?",
-        "For those with one input and many outputs: each forward walk serves one input, each backward walk one output. A loss is one output of many inputs, so networks go backwards (`mg.jvp` goes forwards).",
-    )
+parameters = np.linspace(-1, 1, 1000)
+slopes = []
+for i in range(1000):
+    move_one = lambda value, i=i: program(np.where(np.arange(1000) == i, value, parameters))
+    slopes.append(measured(move_one, parameters[i], 1e-5))
+check(len(runs) == 2000, f"runs of the program for {len(slopes)} derivatives: {len(runs)}")
+
+# %% [markdown]
+# ## The chain rule
+#
+# A program is a chain of small steps, and we know the derivative of each. If $u$ depends on $x$ and $L$ on $u$, a change
+# is passed on twice, and the factors multiply:
+#
+# $$
+# \frac{\partial L}{\partial x} = \frac{\partial L}{\partial u} \cdot \frac{\partial u}{\partial x}
+# $$
+#
+# Take three steps: $u = x w$, $y = \tanh u$, $L = y^2$. Compute the values forward. Then go back from the end and multiply
+# by the derivative of each step: of a square $2y$, of tanh $1 - y^2$, of a product the other factor.
+#
+# ### Exercise: by hand
+#
+# `x` and `w` are numbers. Return the pair $\partial L / \partial x$, $\partial L / \partial w$.
 
 
-# -- forty lines -----------------------------------------------------------------------------------
+# %%
+def by_hand(x, w):
+    """Return the derivatives of tanh(x w)² by x and by w."""
+    ...
 
 
+by_hand = grade(by_hand)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(by_hand)
+
+# %%
+found = by_hand(2.0, 0.5)
+expected = (
+    measured(lambda x: math.tanh(x * 0.5) ** 2, 2.0, 1e-5),
+    measured(lambda w: math.tanh(2 * w) ** 2, 0.5, 1e-5),
+)
+check(
+    np.allclose(found, expected),
+    "by hand {:.4f} and {:.4f}; measured {:.4f} and {:.4f}".format(*found, *expected),
+)
+
+# %% [markdown]
+# One walk back gave both derivatives, with one product for each step. Below, one walk gives all
+# thousand: this is what measuring could not do. All derivatives of one number are its *gradient*,
+# and the walk is called *backward*.
+#
+# ## A program that does it
+#
+# Let every number remember what it was made of: its parents, and the slope by each. Python lets a class say what `*` and
+# `+` do, so the record is written while the program computes.
+
+
+# %%
 class Value:
-    """A number that remembers which numbers it was made of, and the slope by each."""
+    """Number that remembers the numbers it was made of, and the slope by each."""
 
-    def __init__(self, data: float, parents: Sequence[tuple[Value, float]] = ()) -> None:
-        self.data, self.parents, self.grad = data, parents, 0.0
+    def __init__(self, data, parents=()):
+        self.data, self.parents = data, parents
 
-    def __add__(self, other: Value) -> Value:
+    def __add__(self, other):
         return Value(self.data + other.data, [(self, 1.0), (other, 1.0)])
 
-    def __mul__(self, other: Value) -> Value:
+    def __mul__(self, other):
         return Value(self.data * other.data, [(self, other.data), (other, self.data)])
 
-    def tanh(self) -> Value:
+    def tanh(self):
         y = math.tanh(self.data)
         return Value(y, [(self, 1 - y * y)])
 
-    def backward(self) -> None:
-        self.grad = 1.0
-        for value in reversed(in_order(self)):
-            for parent, slope in value.parents:
-                parent.grad += value.grad * slope
 
+def graph_of(last):
+    """Return all values that `last` was made of, parents first, and for each its (index of parent, slope)."""
+    values = []
 
-def in_order(last: Value) -> list[Value]:
-    """All values that `last` was made of, each after its parents."""
-    found: list[Value] = []
-    seen: set[int] = set()
-
-    def visit(value: Value) -> None:
-        if id(value) not in seen:
-            seen.add(id(value))
+    def visit(value):
+        if value not in values:
             for parent, _ in value.parents:
                 visit(parent)
-            found.append(value)
+            values.append(value)
 
     visit(last)
-    return found
+    return values, [[(values.index(parent), slope) for parent, slope in v.parents] for v in values]
 
 
-def our_own(lesson: Lesson) -> None:
-    lesson.section("Our own, in forty lines")
-    lesson.say("""A program can do this by itself, if every number remembers what it was made of. That is the whole idea
-    of automatic differentiation: the arithmetic is overloaded, and writes down a graph as a by-product.""")
-    lesson.code(Value, in_order)
-    x, w = Value(2.0), Value(0.5)
-    y = (x * w).tanh()
-    (y * y).backward()
-    exact = math.tanh(1), 1 - math.tanh(1) ** 2
-    lesson.fact(
-        "it finds what we found by hand", math.isclose(x.grad, 2 * exact[0] * exact[1] * 0.5) and math.isclose(w.grad, 4 * exact[0] * exact[1]),
-        f"x.grad = {x.grad:.4f}, w.grad = {w.grad:.4f}",
-    )  # fmt: skip
-    lesson.say("""Two lines of it deserve a look. In `y * y` the number $y$ is used *twice*, so there are two ways from
-    it to the result, and what comes back along them adds up: `+=`. And a value may pass its gradient on only when all
-    of it has arrived: hence the order.""")
-    lesson.formula(
-        r"\frac{\partial L}{\partial y} = \sum_{k} \frac{\partial L}{\partial z_k} \cdot \frac{\partial z_k}{\partial y}",
-        "over all $z_k$ that $y$ goes into",
-    )
-    a = Value(3.0)
-    b = a + a
-    (b * a).backward()  # 2a²
-    lesson.fact(
-        "what is used in several places gets the sum",
-        a.grad == 12.0,
-        "the derivative of $2a^2$ is $4a = 12$ at $a = 3$",
-    )
-    lesson.exercise(
-        "What would `backward` give for $y \\cdot y$ with `=` in place of `+=`?",
-        "Only the last of the two ways, so half of the derivative: $y$ in place of $2y$.",
-    )
+x, w = Value(2.0), Value(0.5)
+y = (x * w).tanh()
+values, graph = graph_of(y * y)
+print([round(value.data, 4) for value in values])
+print(graph)
+
+# %% [markdown]
+# ### Exercise: backward
+#
+# `graph[i]` lists the parents of value `i` as pairs (index, slope), and parents come before children. Return the
+# derivative of the *last* value by each value. The last by itself is 1. Go from the end to the start, and give each
+# parent its slope times what has arrived at the child. In `y * y` the same parent is there *twice*: what comes back adds up.
 
 
-# -- arrays ----------------------------------------------------------------------------------------
+# %%
+def backward(graph):
+    """Return the derivative of the last value by each value."""
+    ...
 
 
-def arrays(lesson: Lesson) -> None:
-    lesson.section("The same for arrays")
-    lesson.say("""Numbers one by one are slow. So a node of the graph holds a whole array, and each operation has
-    one rule for the array. The most important is the matrix product. For $Y = XW$, and $G$ the derivative of the
-    loss by each element of $Y$:""")
-    lesson.formula(
-        r"\frac{\partial L}{\partial X} = G W^\top \qquad \frac{\partial L}{\partial W} = X^\top G"
-    )
-    lesson.say("""One can read it off the shapes: $X$ is (n, k), $W$ (k, m) and $G$ (n, m), and there is only one
-    way to make an (n, k) of $G$ and $W$. The proof is the sum over the places where an element of $X$ goes:
-    $x_{ij}$ meets $w_{jc}$ in every column $c$ of row $i$.""")
-    rng = np.random.default_rng(0)
-    X, W, G = rng.standard_normal((3, 4)), rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
-    by_rule = G @ W.T, X.T @ G
-    measured = measure(lambda X, W: float((G * (X @ W)).sum()), X, W)
-    lesson.fact(
-        "the rule of the matrix product", all(np.allclose(a, b, atol=1e-8) for a, b in zip(by_rule, measured)),
-        f"each of {X.size + W.size} elements moved by itself: the largest gap is {max(np.abs(a - b).max() for a, b in zip(by_rule, measured)):.0e}",
-    )  # fmt: skip
-    lesson.say("""Broadcasting is the other thing that arrays add. In $Y = X + b$ a row $b$ is used once for each
-    row of $X$; so, as always, what comes back adds up: the gradient of $b$ is the sum over the rows of $G$.""")
-    b = rng.standard_normal(4)
-    (by_measure,) = measure(lambda b: float(((X + b) ** 2).sum()), b)
-    lesson.fact(
-        "what was broadcast is summed", np.allclose((2 * (X + b)).sum(0), by_measure, atol=1e-6)
-    )
+backward = grade(backward)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(backward)
+
+# %%
+gradient = dict(zip(values, backward(graph)))
+check(
+    np.allclose([gradient[x], gradient[w]], found),
+    f"the program finds {gradient[x]:.4f} and {gradient[w]:.4f} as well",
+)
+
+# %% [markdown]
+# ## The same for arrays
+#
+# Real programs compute with arrays, and each operation has one rule for whole arrays. The most
+# important is the matrix product $Y = XW$. Let $G$ hold the derivative of the last value $L$ by
+# each element of $Y$. The element $X_{ij}$ takes part in row $i$ of $Y$ only: it is multiplied by
+# $W_{jk}$ and added to $Y_{ik}$. What comes back to it is $\partial L / \partial X_{ij} = \sum_k
+# G_{ik} W_{jk}$. In the same way, $\partial L / \partial W_{jk} = \sum_i X_{ij} G_{ik}$.
+#
+# ### Exercise: the rule of the matrix product
+#
+# Write both sums as matrix products. The derivative by a matrix has the shape of this matrix.
 
 
-def measure(f: Callable[..., float], *arrays: np.ndarray, h: float = 1e-6) -> list[np.ndarray]:
-    """The derivative of f by each element of each array, by moving it to both sides."""
-    found = []
-    for array in arrays:
-        slopes = np.empty_like(array)
-        for at in np.ndindex(array.shape):
-            original = array[at]
-            ends = []
-            for moved in (original + h, original - h):
-                array[at] = moved
-                ends.append(f(*arrays))
-            array[at], slopes[at] = original, (ends[0] - ends[1]) / (2 * h)
-        found.append(slopes)
-    return found
+# %%
+def matmul_gradients(G, X, W):
+    """Return the derivatives by X (n, k) and by W (k, m), for G (n, m)."""
+    ...
 
 
-# -- the library -----------------------------------------------------------------------------------
+matmul_gradients = grade(matmul_gradients)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(matmul_gradients)
+
+# %% [markdown]
+# ## With the library
+#
+# `minigrad` is this idea, complete: its arrays that remember are called *tensors*, they work inside
+# NumPy code, and every operation has its rule. `requires_grad=True` marks what to differentiate by.
+# After `L.backward()` the derivative of `L` is in `x.grad`. From an array, `backward(G)` starts
+# with the derivatives `G` of its elements. The array inside a tensor is its `data`.
+
+# %%
+x, w = (mg.Tensor(value, requires_grad=True) for value in (2.0, 0.5))
+L = np.tanh(x * w) ** 2
+L.backward()
+check(
+    np.allclose([x.grad.item(), w.grad.item()], found),
+    f"the library: {x.grad.item():.4f} and {w.grad.item():.4f}",
+)
+
+thousand = mg.Tensor(parameters, requires_grad=True)
+np.sin(thousand).sum().backward()
+gap = abs(thousand.grad.data - slopes).max()
+check(
+    gap < 1e-6,
+    f"{len(slopes)} derivatives in one walk; from the measured ones they differ by {gap:.0e}",
+)
+
+rng = np.random.default_rng(0)
+X, W, G = (rng.standard_normal(shape) for shape in ((3, 4), (4, 2), (3, 2)))
+tensors = [mg.Tensor(array, requires_grad=True) for array in (X, W)]
+(tensors[0] @ tensors[1]).backward(G)
+gaps = [abs(t.grad.data - mine).max() for t, mine in zip(tensors, matmul_gradients(G, X, W))]
+check(max(gaps) < 1e-12, f"largest difference to your rule of the matrix product: {max(gaps):.0e}")
+
+# %% [markdown]
+# The walk back consists of products and sums, so it can be differentiated again. `mg.grad(f)` is the derivative of `f`
+# as a function. For $f(x) = e^x \sin x$ the $n$-th derivative is known: $2^{n/2} e^x \sin(x + n \pi / 4)$.
+
+# %%
+f, right = lambda t: np.exp(t) * np.sin(t), True
+for n in range(5):
+    f = mg.grad(f)
+    known = 2 ** ((n + 1) / 2) * math.exp(0.3) * math.sin(0.3 + (n + 1) * math.pi / 4)
+    right &= math.isclose(f(0.3).item(), known, rel_tol=1e-12)
+check(right, f"the fifth derivative at 0.3: {f(0.3).item():.10f}")
+
+# %% [markdown]
+# ## Trust, but measure
+#
+# A wrong rule does not crash: it gives numbers, and they are wrong. So every rule of the library is
+# compared with measured slopes, by `mg.gradcheck`. Here is an operation with a mistake. `custom_op`
+# takes its rule, where `g` is the derivative by its result: tanh has the slope $1 - y^2$, and this
+# rule puts $x$ in the place of $y$.
 
 
-def the_library(lesson: Lesson) -> None:
-    lesson.section("With the library")
-    lesson.say(
-        """`minigrad` is this idea, complete: hundreds of operations on arrays, each with its rule. Its arrays that
-        remember are called *tensors*. They work inside NumPy code, so that the program above is written as one
-        would write it anyway; `requires_grad=True` says by which of them to differentiate."""
-    )
-    program = """
-        x = mg.Tensor(2.0, requires_grad=True)
-        w = mg.Tensor(0.5, requires_grad=True)
-        L = np.tanh(x * w) ** 2
-        L.backward()
-    """
-    lesson.code(program)
-    names: dict[str, Any] = {"mg": mg, "np": np}
-    exec("\n".join(line.strip() for line in program.strip().splitlines()), names)
-    x, w = names["x"], names["w"]
-    y = math.tanh(1)
-    lesson.show("x.grad", x.grad, 6)
-    lesson.show("w.grad", w.grad, 6)
-    lesson.fact(
-        "the same numbers once more",
-        math.isclose(x.grad.item(), y * (1 - y * y))
-        and math.isclose(w.grad.item(), 4 * y * (1 - y * y)),
-    )
-    rng = np.random.default_rng(1)
-    X, W, G = (
-        mg.Tensor(rng.standard_normal((3, 4)), requires_grad=True),
-        rng.standard_normal((4, 2)),
-        rng.standard_normal((3, 2)),
-    )
-    (X @ W).backward(G)
-    lesson.fact("and the rule of the matrix product", np.allclose(X.grad.data, G @ W.T))
+# %%
+@mg.custom_op(x=lambda g, x: g * (1 - x * x))
+def tanh(x, /):
+    return np.tanh(x)
 
 
-def higher(lesson: Lesson) -> None:
-    lesson.section("Derivatives of derivatives")
-    lesson.say("""The walk back is itself arithmetic: products and sums. If it is done on numbers that remember, it
-    has a derivative too, and so on. `mg.grad(f)` is the derivative of $f$ as a function, and can be applied again.
-    For $f(x) = e^x \\sin x$ one knows what must come out: with every derivative the angle turns by $45°$ and the
-    size grows by $\\sqrt{2}$.""")
-    lesson.formula(r"f^{(n)}(x) = 2^{n/2} e^x \sin\left(x + n\frac{\pi}{4}\right)")
-    f: Callable[..., Any] = lambda t: np.exp(t) * np.sin(t)
-    at, rows, right = 0.3, [], True
-    for n in range(6):
-        found = float(np.asarray(getattr(f(at), "data", f(at))))
-        exact = 2 ** (n / 2) * math.exp(at) * math.sin(at + n * math.pi / 4)
-        right &= math.isclose(found, exact, rel_tol=1e-12)
-        rows.append([n, f"{found:.12f}", f"{exact:.12f}"])
-        f = mg.grad(f)
-    lesson.table(
-        ["$n$", "`mg.grad`, $n$ times", "by the formula"],
-        rows,
-        "The function and its first five derivatives at $x = 0.3$",
-    )
-    lesson.fact("five derivatives, to twelve digits", right)
-    g = lambda t: t**4 - 3 * t**3 + 2
-    x, steps = 3.0, 0
-    while abs(x - 2.25) > 1e-10:
-        x -= mg.grad(g)(x).item() / mg.grad(mg.grad(g))(x).item()
-        steps += 1
-    lesson.predict(
-        "Newton's method finds where $f$ is smallest by steps of $-f'/f''$. From $x = 3$, how many steps does $f(x) = x^4 - 3x^3 + 2$ need for ten digits?",
-        f"It takes {steps}: near the goal each step doubles the number of right digits.",
-    )
-    lesson.fact(
-        "Newton's method by two derivatives",
-        steps <= 6,
-        f"{steps} steps to {x:.10f}, where $4x^3 = 9x^2$",
-    )
+try:
+    mg.gradcheck(tanh, np.linspace(-1, 1, 5))
+    refused = False
+except AssertionError as error:
+    refused = True
+    print(*str(error).splitlines()[:2], sep="\n")
+check(refused, "gradcheck refuses the wrong rule")
+
+# %% [markdown]
+# ## What it is for
+#
+# Some points, a curve with a few unknown numbers, and an error. Here the curve is the sum of twelve
+# tanh curves; parameters shift, stretch and weigh each of them. Ask for the derivative of the error
+# by each parameter, take a small step against it, and do it again.
+#
+# ### Exercise: one step
+#
+# `parameters` and `gradients` are lists of arrays; a gradient has the shape of its parameter.
+# Return a list of new arrays and leave the old ones as they are.
 
 
-def trust(lesson: Lesson) -> None:
-    lesson.section("Trust, but measure")
-    lesson.say("""A wrong rule does not crash. It trains, only worse. So every rule of the library is measured against
-    differences, at random places and in random directions, and so can be yours. Here is a rule with a mistake that
-    is easily made: the derivative of tanh in terms of $x$ where it should be in terms of $y$.""")
-    right = mg.custom_op(x=lambda g, y: g * (1 - y * y))(lambda x, /: np.tanh(x))
-    wrong = mg.custom_op(x=lambda g, x: g * (1 - x * x))(lambda x, /: np.tanh(x))
-    at = np.linspace(-1, 1, 5)
-    lesson.code(
-        "right = mg.custom_op(x=lambda g, y: g * (1 - y * y))(lambda x, /: np.tanh(x))\nwrong = mg.custom_op(x=lambda g, x: g * (1 - x * x))(lambda x, /: np.tanh(x))"
-    )
-    lesson.fact(
-        "`mg.gradcheck` accepts the right rule",
-        mg.gradcheck(right, at) and mg.gradgradcheck(right, at),
-    )
-    try:
-        mg.gradcheck(wrong, at)
-        message = ""
-    except AssertionError as error:
-        message = str(error)
-    lesson.fact("and refuses the wrong one", message)
-    lesson.listing(message, note="It says where, and what it expected:")
+# %%
+def step(parameters, gradients, rate):
+    """Return new arrays: each parameter moved by `rate` times its gradient, so that the error falls."""
+    ...
 
 
-def fitted(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """A curve through points, as the code of the lesson has it: first, at last, and the losses between."""
-    rng = np.random.default_rng(1)
-    drawn = (
-        rng.standard_normal((1, 12)),
-        rng.standard_normal(12),
-        0.1 * rng.standard_normal((12, 1)),
-        np.zeros(1),
-    )
-    W1, b1, W2, b2 = (mg.Tensor(value, requires_grad=True) for value in drawn)
-    curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2  # (60, 1)
-    start, losses = curve().data[:, 0], []
-    for _ in range(2000):
-        loss = ((curve() - y[:, None]) ** 2).mean()
-        loss.backward()
-        for p in (W1, b1, W2, b2):
-            p.data -= 0.05 * p.grad.data
-            p.grad = None
-        losses.append(loss.item())
-    return start, curve().data[:, 0], losses
+step = grade(step)
 
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(step)
 
-def learning(lesson: Lesson) -> None:
-    lesson.section("What it is for: learning")
-    lesson.say("""Now the loop that every lesson from here on uses. Some points, a curve with a few unknown numbers,
-    and an error. Ask for the derivative of the error by each unknown; take a small step against it; again.""")
-    rng = np.random.default_rng(0)
-    x = np.linspace(-3, 3, 60)
-    y = np.sin(x) + 0.1 * rng.standard_normal(60)
-    lesson.code(
-        """
-        curve = lambda: np.tanh(x[:, None] @ W1 + b1) @ W2 + b2
-        for step in range(2000):
-            loss = ((curve() - y[:, None]) ** 2).mean()
-            loss.backward()
-            for p in (W1, b1, W2, b2):
-                p.data -= 0.05 * p.grad.data
-                p.grad = None
-        """
-    )
-    start, found, losses = fitted(x, y)
-    lesson.picture(
-        "fit.png", lambda path: draw_fit(path, x, y, start, found, losses),
-        "Sixty points of a noisy sine, the curve before and after 2,000 steps, and the error along the way.",
-        f"Left: noisy points of a sine wave, a flat first curve, and a last curve that follows the sine. Right: the error falls from {losses[0]:.1f} to {losses[-1]:.2f}.",
-    )  # fmt: skip
-    noise = float(np.mean((np.sin(x) - y) ** 2))
-    lesson.fact(
-        "the error falls to the noise", losses[-1] < 2 * noise < losses[0] / 10,
-        f"from {losses[0]:.3f} to {losses[-1]:.4f}; the noise itself is {noise:.4f}",
-    )  # fmt: skip
-    lesson.say("""A Transformer is a larger `curve`, and nothing else about this loop changes. What its curve is,
-    the next lessons tell; in lesson 9 you will have written all of it.""")
-    lesson.exercise(
-        "Why does the loop set `p.grad` to `None`?",
-        "Because gradients add up: without it, each step would go along the sum of all gradients so far.",
-    )
+# %%
+points = np.linspace(-3, 3, 60)
+noisy = np.sin(points) + 0.1 * rng.standard_normal(60)
+shapes = ((1, 12), (12,), (12, 1), (1,))
+arrays = [0.5 * rng.standard_normal(shape) for shape in shapes]
+curves, losses = {}, []
+for i in range(3001):
+    W1, b1, W2, b2 = tensors = [mg.Tensor(array, requires_grad=True) for array in arrays]
+    curve = (np.tanh(points[:, None] @ W1 + b1) @ W2 + b2)[:, 0]
+    loss = ((curve - noisy) ** 2).mean()
+    loss.backward()
+    arrays = step(arrays, [t.grad.data for t in tensors], 0.05)
+    losses.append(loss.item())
+    if i in (0, 30, 300, 3000):
+        curves[i] = curve.data
 
+with figure(
+    8,
+    3.4,
+    "Noisy points of a sine, and the curve after 0, 30, 300 and 3,000 steps, closer each time.",
+) as drawn:
+    axes = drawn.add_subplot()
+    axes.plot(points, noisy, ".", color="#6B6B6B")
+    for i, values in curves.items():
+        axes.plot(points, values, label=label("after {steps} steps", steps=i))
+    axes.legend()
+noise = float(((np.sin(points) - noisy) ** 2).mean())
+check(
+    losses[-1] < 2 * noise < losses[0] / 10,
+    f"error {losses[0]:.2f}, at the end {losses[-1]:.4f}; the noise {noise:.4f}",
+)
 
-def draw_fit(
-    path: Path, x: np.ndarray, y: np.ndarray, start: Any, found: Any, losses: list[float]
-) -> None:
-    figure = require("matplotlib.figure", "plotting").Figure(
-        figsize=(9.5, 3.4), layout="constrained"
-    )
-    left, right = figure.subplots(1, 2)
-    left.plot(x, y, ".", label="points", color="#6B6B6B")
-    left.plot(x, start, "--", label="at first")
-    left.plot(x, found, label="after 2,000 steps")
-    left.legend()
-    left.set_title("the curve")
-    right.semilogy(losses)
-    right.set_xlabel("step")
-    right.set_title("mean squared error")
-    right.grid()
-    figure.savefig(path, dpi=150)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    lesson = Lesson("autodiff", __doc__ or "", argv)
-    a_slope(lesson)
-    the_chain(lesson)
-    our_own(lesson)
-    arrays(lesson)
-    the_library(lesson)
-    higher(lesson)
-    trust(lesson)
-    learning(lesson)
-    return lesson.end()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+# %% [markdown]
+# ## What you have now
+#
+# A program that records what it computes knows its derivative: one walk back, however many parameters there are. A
+# Transformer is a larger curve with the same loop. The next lessons build this curve; in lesson 9 you will have written
+# all of it.

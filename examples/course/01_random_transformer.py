@@ -1,1222 +1,285 @@
-"""Walk through "Random Transformer": the arithmetic of a Transformer, by hand at toy size.
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-The text (Omar Sanseviero, translated by yaoqih; 001_a6a1c66263ca8fcf.txt) translates "hello world" with vectors of
-size 4. Each number that it prints and that does not hang on unknown random weights is computed here. Where it draws
-random weights we draw our own, and check what holds for any. At the end the same model is trained.
 
-    python examples/course/01_random_transformer.py          some twenty seconds; pictures in runs/random_transformer
+# %% [markdown]
+# # 1 · A Transformer by hand
+#
+# *hello world* becomes *hola mundo*. **What happens to two words on their way through a
+# Transformer?** The model of this lesson is so small that you can follow every number: each word is
+# a vector of 4 values. It is the model of the text *The Random Transformer*. Its parameters, the
+# *weights*, are drawn at random, so that its answers mean nothing at first. But they show why it
+# needs a part that looks like decoration.
 
-Lesson 2 answers its eight exercises.
-"""
-
-from __future__ import annotations
-
-from lesson import Lesson  # first: Ctrl-C is one line from here on
-
-# isort: split
-import itertools
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
-
+# %%
 import numpy as np
+from exercises.random_transformer import grade, solution
+from grading import check
+from labels import label
+from pictures import figure, growing
 from random_transformer import (
     CONFIG,
-    INDEX,
-    VECTORS,
-    VOCABULARY,
     WK1,
     WK2,
     WQ1,
     WQ2,
     WV1,
     WV2,
-    Array,
     W,
     at_text_size,
-    decoder_layer,
-    draw_lines,
-    draw_weights,
-    encoder_layer,
     exact_matches,
     generate,
-    randn,
-    random_decoder_block,
-    random_encoder_block,
     random_transformer,
     train,
-    two_heads_of_3,
-)  # fmt: skip
+)
 
 import minigrad as mg
 import nn
-from nn import plots
 
-HELLO, WORLD = 0, 1  # the rows of every matrix
+words = ["hello", "world"]
+E = np.array([[1.0, 2, 3, 4], [2, 3, 4, 5]])  # a row for each word
+
+# %% [markdown]
+# ## Where a word stands
+#
+# Attention, which comes next, does not see the order of words: lesson 2 measures that *hello world*
+# and *world hello* are the same to it. So each position gets a vector of its own, which is added to
+# the word. For the positions $t = 0, 1, 2, \ldots$, columns $2i$ and $2i + 1$ hold the sine and the
+# cosine of $t / 10000^{2i/d}$, where $d$ is the number of columns.
+#
+# ### Exercise: positions
+
+
+# %%
+def positions(length, d):
+    """Return the vectors of the first positions: (length, d)."""
+    ...
+
+
+positions = grade(positions)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(positions)
+
+# %%
+x = E + positions(2, 4)
+steps = [("x", x, "words x")]
+with figure(3.5, 1.6, "Two words as rows of four values.") as drawn:
+    growing(drawn, words, steps)
+check(np.allclose(x[0], [1, 3, 3, 5]), f"hello with its position: {x[0]}")
+
+# %% [markdown]
+# ## What the words take from each other
+#
+# A *head* of attention gives each word a query, a key and a value, by three matrices. The score of
+# two words is the dot product of the query of one and the key of the other, divided by the root of
+# the size of a key. *Softmax* turns the scores of a query into weights that are positive and sum to
+# 1, $w_j = e^{s_j} / \sum_m e^{s_m}$. The values are averaged with these weights. Lesson 5 derives
+# this step by step; here you use it.
+#
+# ### Exercise: one head
+#
+# Compute it for all words at once. A score of 1000 is too large for $e^s$: subtract the largest
+# score of each row first, which changes nothing in the quotient.
+
+
+# %%
+def head(x, WQ, WK, WV):
+    """Return (L, d_v) from words x (L, d), with matrices (d, d_k), (d, d_k) and (d, d_v)."""
+    ...
+
+
+head = grade(head)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(head)
+
+# %% [markdown]
+# The text prints whole numbers as the matrices of two heads. Their results, of size 3, stand side
+# by side, and one more matrix makes vectors of size 4 of them again.
+
+# %%
+z = np.concatenate([head(x, WQ1, WK1, WV1), head(x, WQ2, WK2, WV2)], axis=1)  # (2, 6)
+attended = z @ W  # (2, 4)
+steps += [
+    ("query", x @ WQ1, "queries q"),
+    ("key", x @ WK1, "keys k"),
+    ("value", x @ WV1, "values v"),
+]
+steps.append(("output", attended, "outputs z"))
+with figure(
+    9, 1.6, "Words, queries, keys and values of the first head, and the output of both."
+) as drawn:
+    growing(drawn, words, steps)
+check(
+    np.allclose(z[0], z[1], atol=0.01),
+    f"largest difference between the two rows: {abs(z[0] - z[1]).max():.4f}",
+)
+
+# %% [markdown]
+# Both words receive nearly the same. Look at the scores to see why.
+
+# %%
+scores = (x @ WQ1) @ (x @ WK1).T / np.sqrt(3)
+print(scores.round(1))
+weights = mg.softmax(mg.Tensor(scores)).data
+check(
+    weights[:, 1].min() > 0.99,
+    f"weights of world in the first head: {weights[0, 1]:.4f} and {weights[1, 1]:.4f}",
+)
+
+# %% [markdown]
+# The scores are so large that softmax gives nearly all weight to *world*, for both words. Keep this in mind: large values
+# make attention rigid.
+#
+# ## Six blocks
+#
+# A block is attention and, after it, a *feed-forward layer*. A linear layer multiplies by a matrix
+# and adds a vector, the bias. A feed-forward layer is two of them, with a ReLU between that
+# replaces negative values by 0. The model has six blocks, and each takes what the one before gives.
+# Draw all weights from a normal distribution and watch the largest value.
+#
+# ### Exercise: the feed-forward layer
 
 
-# -- the whole ----------------------------------------------------------------------------------------
+# %%
+def feed_forward(x, W1, b1, W2, b2):
+    """Return ReLU(x W1 + b1) W2 + b2 for x (L, d), W1 (d, n), b1 (n,), W2 (n, d) and b2 (d,)."""
+    ...
 
 
-def the_whole(lesson: Lesson) -> None:
-    lesson.section("The whole, before its parts")
-    lesson.say("""A Transformer reads a sentence and writes another. It has two halves. The *encoder* turns each
-    word of the source into a vector of numbers, and lets the vectors take in what stands around them, several times
-    over. The *decoder* writes the target word by word: it looks at the words that it has so far, and at what the
-    encoder made of the source, and gives each word of its *vocabulary*, the list of all words that it knows, a
-    probability of coming next. Two of these are not words: SOS (start of sequence) stands before the first, and EOS
-    (end of sequence) says that all is said.""")
-    lesson.diagram(
-        "model",
-        "The whole model, from below: what this lesson computes, one box after the other. The text has $N = 6$. What stands between the boxes of a block, residual connections and norms, comes in section 5.3.",
-    )
-    lesson.say("""Both halves are stacks of *blocks*, all built alike. What is in a block has two jobs: *attention*
-    takes words together, *feed-forward* works on each word by itself. In a model that is used, the numbers in the
-    boxes are learned from examples; in the text they are drawn at random, so that the result means nothing, and
-    every step can be followed.""")
+feed_forward = grade(feed_forward)
 
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(feed_forward)
 
-# -- encoder, sections 1 to 4 ----------------------------------------------------------------------
 
+# %%
+def block(x, rng, after=lambda new, old: new):
+    """Return a block with new random weights; `after` joins the output of a part with its input."""
+    draw = lambda *shape: rng.standard_normal(shape)
+    heads = [head(x, draw(4, 3), draw(4, 3), draw(4, 3)) for _ in range(2)]
+    x = after(np.concatenate(heads, axis=1) @ draw(6, 4), x)
+    return after(feed_forward(x, draw(4, 8), draw(8), draw(8, 4), draw(4)), x)
 
-def embedding(lesson: Lesson) -> Array:
-    lesson.section("Encoder 1. Text embedding")
-    lesson.quote("Hello -> [1,2,3,4]  World -> [2,3,4,5]")
-    lesson.say("""A model computes with numbers, so each word needs some. It gets a vector, and a sentence is a
-    matrix with a row for each word. In a trained model these vectors are learned; here they are made up, so that
-    one can follow by hand.""")
-    E = np.array([[1, 2, 3, 4], [2, 3, 4, 5]])  # (L, d_model): a row for each word
-    lesson.show("E", E)
-    lookup = nn.Embedding(2, 4, dtype=float)
-    lookup.weight.data[...] = E
-    lesson.fact(
-        "one matrix holds the vectors of all words, 4 numbers each instead of 512",
-        np.array_equal(lookup(np.array([HELLO, WORLD])).data, E)
-        and nn.TransformerConfig().d_model == 512,
-    )
 
-    return E
-
-
-def positions(lesson: Lesson) -> tuple[Array, Array]:
-    lesson.section("Encoder 2. Positional encoding")
-    lesson.quote(
-        "正弦和余弦函数具有波状模式，并且随着长度的推移重复出现。",
-        "Sine and cosine are waves, and repeat along the length.",
-    )
-    lesson.say("""The same word at two places has the same vector, and attention, which is a sum over words, would
-    not know them apart. So each place gets a vector of its own, which is added.""")
-    lesson.formula(
-        r"\mathrm{PE}(pos, 2i) = \sin\left(\frac{pos}{10000^{2i/d}}\right) \qquad \mathrm{PE}(pos, 2i+1) = \cos\left(\frac{pos}{10000^{2i/d}}\right)",
-        "$pos$ is the place, $d$ the number of dimensions, and $i$ counts *pairs* of dimensions.",
-    )
-    lesson.predict(
-        "The text takes $i$ for the number of the column, not of the pair. Which of its eight numbers come out wrong?",
-        "Those of World in columns 1 to 3: at place 0 all angles are 0 either way. The largest error is in column 1, $\\cos 1 = 0.54$ in place of 0.99.",
-    )
-    lesson.say("""A sine and the cosine after it share one frequency. The text puts the column itself in the place
-    of $i$, so that each column gets a frequency of its own.""")
-    text_angle = np.arange(2)[:, None] / 10000 ** (2 * np.arange(4) / 4)  # (L, d_model)
-    text_table = np.where(np.arange(4) % 2 == 0, np.sin(text_angle), np.cos(text_angle))
-    table = nn.sinusoidal_table(2, 4)  # (L, d_model)
-    lesson.show("the text's rule", text_table, 6)
-    lesson.show("the paper's rule (`nn.sinusoidal_table`)", table, 6)
-    lesson.numbers(
-        "Hello, at position 0: $\\sin 0$ and $\\cos 0$ in turn", table[0], [0, 1, 0, 1], 8
-    )
-    lesson.numbers("World: $\\mathrm{PE}(1, 0) = \\sin 1$", table[1, 0], 0.84, 2)
-    lesson.numbers(
-        "$10000^{0.5} = 100$, so the angle of $\\mathrm{PE}(1, 1)$ is 0.01",
-        text_angle[1, 1],
-        0.01,
-        8,
-    )
-    lesson.erratum(
-        "$\\mathrm{PE}(1, 1)$, by the text's own rule",
-        "cos(0.01) ≈ 0.99",
-        f"{np.cos(0.01):.6f}",
-        round(text_table[1, 1], 2) == 1 and math.floor(text_table[1, 1] * 100) == 99,
-        "cut off, not rounded",
-    )
-    lesson.numbers(
-        "$\\mathrm{PE}(1, 2) = \\sin(1/10000^1) \\approx 0$, by the text's rule",
-        text_table[1, 2],
-        0,
-        2,
-    )
-    lesson.numbers(
-        "$\\mathrm{PE}(1, 3) = \\cos(1/10000^{1.5}) \\approx 1$, by the text's rule",
-        text_table[1, 3],
-        1,
-        2,
-    )
-    lesson.erratum(
-        "the row of World",
-        "[0.84, 0.99, 0, 1]",
-        np.array2string(table[1], precision=4),
-        np.allclose(table[1], [np.sin(1), np.cos(1), np.sin(0.01), np.cos(0.01)]),
-        "columns 0 and 1 turn at frequency 1, columns 2 and 3 at 1/100: i counts pairs",
-    )
-    return text_table, table
-
-
-def each_place_differs(lesson: Lesson, E: Array, table: Array) -> None:
-    long = nn.sinusoidal_table(512, 512)
-    gaps = np.linalg.norm(long[:, None, :8] - long[None, :, :8], axis=-1) + 9 * np.eye(512)
-    lesson.fact(
-        "every position gets numbers of its own",
-        gaps.min() > 1e-3,
-        f"among 512 positions the closest two are {gaps.min():.3f} apart in the first 8 columns alone",
-    )
-    lesson.fact(
-        "the functions are waves that repeat",
-        np.abs(long[44:] - long[:-44])[:, :2].max() < 0.02,
-        "the first two columns come back after 44 ≈ 7 · 2π positions",
-    )
-    lesson.fact(
-        "the encoding is as wide as the embedding", table.shape == E.shape, f"both {E.shape}"
-    )
-    lesson.picture(
-        "positions.png",
-        lambda path: plots.position_picture(60, 32, path=path),
-        caption="The table of positions: fast waves on the left, slow ones on the right; no two rows are the same.",
-        alt="A heat map of 60 positions by 32 dimensions, with stripes that get longer from left to right.",
-    )
-
-
-def added(lesson: Lesson, E: Array, text_table: Array, table: Array) -> Array:
-    lesson.section("Encoder 3. The two are added")
-    x = np.array([[1, 3, 3, 5], [2.84, 3.99, 4, 6]])  # (L, d_model)
-    cut = np.where(
-        text_table == np.round(text_table, 4), text_table, np.floor(100 * text_table) / 100
-    )
-    cut[:, 3] = np.round(
-        text_table[:, 3]
-    )  # the text calls cos(1e-6) about 1, and cuts cos(0.01) to 0.99
-    lesson.numbers(
-        "E and the text's positions, cut to two digits, are its encoder input", E + cut, x, 8
-    )
-    exact = nn.SinusoidalPositions(2, 4, dtype=float)(E[None]).data[0]  # (L, d_model)
-    lesson.erratum(
-        "World, with the paper's positions",
-        "[2.84, 3.99, 4, 6]",
-        np.array2string(exact[1], precision=4),
-        np.allclose(exact - E, table),
-        "what `nn.SinusoidalPositions` adds; from here on we follow the text",
-    )
-    return x
-
-
-def head(x: Array, WQ: Array, WK: Array, WV: Array, scale: float) -> tuple[Array, Array]:
-    """The text's attention function: the output, and the weights in it."""
-    Q, K, V = x @ WQ, x @ WK, x @ WV  # (L, d_k) each
-    weights = mg.softmax(Q @ K.T * scale).data  # (L, L)
-    return weights @ V, weights  # (L, d_v)
-
-
-def text_attention() -> nn.MultiHeadSelfAttention:
-    """The text's matrices in a layer of `nn`."""
-    attention = two_heads_of_3(nn.MultiHeadSelfAttention)
-    for name, both in ("q_proj", (WQ1, WQ2)), ("k_proj", (WK1, WK2)), ("v_proj", (WV1, WV2)):
-        getattr(attention, name).weight.data[...] = np.hstack(
-            both
-        ).T  # Linear keeps (out, in): (6, 4)
-    attention.out_proj.weight.data[...] = W.T  # (4, 6)
-    return attention
-
-
-def self_attention(lesson: Lesson, x: Array) -> Array:
-    Q1, K1, V1 = projections(lesson, x)
-    scaled = scores_over_root(lesson, Q1, K1)
-    weights1 = softmax_of_scores(lesson, scaled)
-    weights2 = weighted_values(lesson, x, V1, weights1, scaled)
-    large_scores(lesson, x, Q1, K1, scaled)
-    attentions = divided_by_30(lesson, x, weights1, weights2)
-    return joined_heads(lesson, x, attentions)
-
-
-def projections(lesson: Lesson, x: Array) -> tuple[Array, Array, Array]:
-    lesson.section("Encoder 4.1, 4.2. The matrices K, V and Q of the first head")
-    lesson.say("""Now the words look at each other. Each word makes three vectors of itself, by three matrices that
-    all words share: a query, what it looks for; a key, what it can be found by; a value, what it has to give.""")
-    lesson.say("""All that belongs to one such set of three matrices is called a *head*. A block has several, so
-    that a word can look for several things; the text has two.""")
-    lesson.formula(
-        r"Q = E W_Q \qquad K = E W_K \qquad V = E W_V", "$E$ is (words, 4), each $W$ is (4, 3)."
-    )
-    lesson.diagram("head", "One head: the steps of this section, with their shapes.")
-    for name, matrix in (("WQ1", WQ1), ("WK1", WK1), ("WV1", WV1)):
-        lesson.show(name, matrix)
-    K1, V1, Q1 = x @ WK1, x @ WV1, x @ WQ1  # (L, 3) each: 4 dimensions become 3
-    lesson.numbers("`K1 = E @ WK1`", K1, [[4, 8, 4], [6.84, 9.99, 6.84]], 8)
-    lesson.numbers(
-        "`V1 = E @ WV1` (once misprinted as a second K)", V1, [[6, 6, 4], [7.99, 8.84, 6.84]], 8
-    )
-    lesson.numbers("`Q1 = E @ WQ1`", Q1, [[8, 3, 3], [9.99, 3.99, 4]], 8)
-    lesson.fact(
-        "each head has $K$, $V$ and $Q$ matrices of its own, $4 \\times 3$",
-        np.array_equal(text_attention().k_proj(x).data, np.hstack([K1, x @ WK2])),
-        "in `nn.MultiHeadAttention` the heads' matrices stand side by side in one",
-    )
-    lesson.say("""3 dimensions in place of 4 save work: 12 multiplications a word and matrix instead of 16, and 3 a
-    score instead of 4. What too few dimensions cost is measured in lesson 2.""")
-    return Q1, K1, V1
-
-
-def scores_over_root(lesson: Lesson, Q1: Array, K1: Array) -> Array:
-    lesson.section("Encoder 4.3.1. Scores: each query times each key")
-    lesson.say("""How well does the key of one word fit the query of another? The text takes their dot product: it
-    is large where both point the same way. For all pairs at once that is one matrix product.""")
-    scores = Q1 @ K1.T  # (L, L)
-    lesson.numbers(
-        r"Hello's scores, $q_1 \cdot k_1$ and $q_1 \cdot k_2$",
-        [Q1[0] @ K1[0], Q1[0] @ K1[1]],
-        [68, 105.21],
-        8,
-    )
-    lesson.numbers(r"$Q_1 K_1^\top$", scores, [[68, 105.21], [87.88, 135.5517]], 8)
-
-    lesson.section(r"Encoder 4.3.2. Divided by $\sqrt{d}$")
-    lesson.say("""A dot product of $d$ numbers is a sum of $d$ products, and grows with $d$: at random, as its root.
-    To make scores of long and short vectors comparable, they are divided by it; here $d = 3$.""")
-    scaled = scores / np.sqrt(3)  # (L, L)
-    lesson.numbers(
-        r"the scores, divided by $\sqrt{3}$",
-        scaled,
-        [[39.2598183, 60.74302182], [50.73754166, 78.26081048]],
-        8,
-    )
-    rng = np.random.default_rng(0)
-    spread = {d: np.vecdot(*rng.standard_normal((2, 4000, d))).std() for d in (3, 64, 512)}
-    lesson.fact(
-        "dot products grow with $d$",
-        all(abs(s / d**0.5 - 1) < 0.1 for d, s in spread.items()),
-        f"of random vectors they spread by {', '.join(f'{s:.1f} at $d$ = {d}' for d, s in spread.items())}: as $\\sqrt{{d}}$",
-    )
-
-    return scaled
-
-
-def softmax_of_scores(lesson: Lesson, scaled: Array) -> Array:
-    lesson.section("Encoder 4.3.3. Softmax")
-    lesson.formula(r"\operatorname{softmax}(x)_i = \frac{e^{x_i}}{\sum_j e^{x_j}}")
-    lesson.say("""Scores are to become weights, which are positive and add up to 1. The exponential makes them
-    positive; the division by the sum does the rest. The vector of the text's example is lost in our copy of it; we
-    take (1, 2, 3).""")
-    example = mg.softmax(np.array([1.0, 2.0, 3.0])).data
-    lesson.show("softmax of (1, 2, 3)", example)
-    e = math.e
-    lesson.fact(
-        "the values are positive and add up to 1",
-        (example > 0).all()
-        and np.isclose(example.sum(), 1)
-        and np.allclose(example, np.array([1, e, e**2]) / (1 + e + e**2)),
-        "1, $e$ and $e^2$, divided by their sum",
-    )
-    weights1 = mg.softmax(scaled).data  # (L, L)
-    lesson.numbers(
-        "Hello's weight on Hello is 4.67695573e-10", weights1[0, 0] * 1e10, 4.67695573, 8
-    )
-    lesson.numbers(
-        "World's weight on Hello is 1.11377182e-12", weights1[1, 0] * 1e12, 1.11377182, 8
-    )
-    lesson.numbers("both weights on World are 1", weights1[:, 1], [1, 1], 8)
-    return weights1
-
-
-def weighted_values(lesson: Lesson, x: Array, V1: Array, weights1: Array, scaled: Array) -> Array:
-    lesson.section("Encoder 4.3.4. The values, weighted")
-    lesson.formula(
-        r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
-    )
-    lesson.say(
-        """Now each word gets its new vector: the sum of all values, each times the weight that the word gives it."""
-    )
-    lesson.code(head, note="All of it in one function:")
-    lesson.numbers("`attention1`, step by step", weights1 @ V1, [[7.99, 8.84, 6.84]] * 2, 8)
-    attention1, _ = head(x, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    lesson.numbers(
-        r"`attention1`, in one formula: $\softmax(QK^\top / \sqrt{d})\,V$",
-        attention1,
-        [[7.99, 8.84, 6.84]] * 2,
-        8,
-    )
-    attention2, weights2 = head(x, WQ2, WK2, WV2, 1 / np.sqrt(3))
-    lesson.numbers("`attention2`", attention2, [[8.84, 3.99, 7.99]] * 2, 8)
-    lesson.numbers(
-        "in the second head, Hello's weight on Hello is 1.10613872e-14",
-        weights2[0, 0] * 1e14,
-        1.10613872,
-        8,
-    )
-    lesson.numbers(
-        "and World's weight on Hello is 4.95934510e-20", weights2[1, 0] * 1e20, 4.95934510, 8
-    )
-    lesson.fact(
-        "the two rows are equal because softmax made the weights 0 and 1",
-        np.allclose(attention1, V1[WORLD], atol=1e-8),
-        "both are the value of World",
-    )
-    lesson.fact(
-        "softmax enlarges differences",
-        all(np.isclose(w[0] / w[1], np.exp(s[0] - s[1])) for w, s in zip(weights1, scaled)),
-        "a difference of scores becomes a ratio, $e$ to that difference",
-    )
-    return weights2
-
-
-def large_scores(lesson: Lesson, x: Array, Q1: Array, K1: Array, scaled: Array) -> None:
-    weights1 = mg.softmax(scaled).data
-    _, unscaled = head(x, WQ1, WK1, WV1, 1.0)
-    lesson.erratum(
-        "what comes of scores that are not divided by $\\sqrt{d}$",
-        "large values after the softmax",
-        f"weights nearer to 0 and 1, the least {unscaled[0, 0]:.1e} instead of {weights1[0, 0]:.1e}",
-        unscaled[0, 0] < 1e-6 * weights1[0, 0] and unscaled.max() <= 1,
-        "no weight is ever above 1",
-    )
-    smaller, _ = head(x / 10, WQ1, WK1, WV1, 1 / np.sqrt(3))
-    lesson.fact(
-        "the numbers of $E$ may be too large",
-        np.ptp(smaller, axis=0).max() > 0.001,
-        f"for $E / 10$ the two rows differ, by up to {np.ptp(smaller, axis=0).max():.4f} where they are {smaller.mean():.2f} on average",
-    )
-    twice = np.hstack([Q1, Q1]) @ np.hstack([K1, K1]).T / np.sqrt(6)  # (L, L)
-    lesson.erratum(
-        "the second cause that it names, few dimensions (向量维度较小)",
-        "few dimensions make the scores too far apart",
-        "more of them would make it worse",
-        np.allclose(twice / scaled, np.sqrt(2)),
-        r"with every column of $Q$ and $K$ twice, the scores divided by $\sqrt{6}$ are $\sqrt{2}$ times larger still: "
-        r"positive products add up faster than $\sqrt{d}$",
-    )
-
-
-def divided_by_30(lesson: Lesson, x: Array, weights1: Array, weights2: Array) -> Array:
-    lesson.say(
-        "With all the weight on World there is nothing to see, so for now the text divides by 30 in place of $\\sqrt{3}$."
-    )
-    attention1, weights1b = head(x, WQ1, WK1, WV1, 1 / 30)
-    lesson.numbers(
-        "`attention1`, divided by 30",
-        attention1,
-        [[7.54348784, 8.20276657, 6.20276657], [7.65266185, 8.35857269, 6.35857269]],
-        8,
-    )
-    attention2, weights2b = head(x, WQ2, WK2, WV2, 1 / 30)
-    lesson.numbers(
-        "`attention2`, divided by 30",
-        attention2,
-        [[8.45589591, 3.85610456, 7.72085664], [8.63740591, 3.91937741, 7.84804146]],
-        8,
-    )
-    lesson.picture(
-        "attention.png",
-        lambda path: draw_weights(
-            {
-                "head 1, ÷ √3": weights1,
-                "head 2, ÷ √3": weights2,
-                "head 1, ÷ 30": weights1b,
-                "head 2, ÷ 30": weights2b,
-            },
-            ["Hello", "World"],
-            path,
-        ),
-        caption="Divided by $\\sqrt{3}$ all weight goes to World; divided by 30 both words get some.",
-        alt="Four 2 by 2 maps of weights: in the first two all weight is in the column of World, in the last two some is in that of Hello.",
-    )
-    return np.concatenate([attention1, attention2], axis=1)  # (L, 2 · d_v)
-
-
-def joined_heads(lesson: Lesson, x: Array, attentions: Array) -> Array:
-    lesson.section("Encoder 4.3.5. The heads side by side, and projected")
-    lesson.say("""Each head has given each word three numbers. Side by side that makes six, and one more matrix
-    leads from six back to the four that a word has everywhere else: so blocks can be stacked.""")
-    lesson.numbers(
-        'the concatenation (in our copy, "3.9> 1937741" is 3.91937741 with a stray character)',
-        attentions,
-        [
-            [7.54348784, 8.20276657, 6.20276657, 8.45589591, 3.85610456, 7.72085664],
-            [7.65266185, 8.35857269, 6.35857269, 8.63740591, 3.91937741, 7.84804146],
-        ],
-        8,
-    )
-    Z = attentions @ W  # (L, d_model)
-    lesson.numbers(
-        r"$Z$ = the concatenation times $W$",
-        Z,
-        [
-            [11.46394285, -13.18016471, -11.59340253, -17.04387829],
-            [11.62608573, -13.47454936, -11.87126395, -17.4926367],
-        ],
-        8,
-    )
-    lesson.fact("$Z$ is as wide as the embedding", Z.shape == x.shape, f"{Z.shape}")
-    attention = text_attention()
-    q, k, v = (
-        mg.split_heads(projection(x[None]), num_heads=2)
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )  # (1, 2, L, 3)
-    heads = mg.merge_heads(mg.scaled_dot_product_attention(q, k, v, scale=1 / 30))
-    lesson.fact(
-        "the library's attention gives the same $Z$",
-        np.allclose(attention.out_proj(heads).data[0], Z, atol=1e-12)
-        and np.allclose(
-            attention(x[None]).data[0],
-            np.hstack([head(x, *h, 1 / np.sqrt(3))[0] for h in ((WQ1, WK1, WV1), (WQ2, WK2, WV2))])
-            @ W,
-        ),
-        "with the text's weights in it, at 30 and at $\\sqrt{3}$",
-    )
-    return Z
-
-
-# -- encoder, section 5 ----------------------------------------------------------------------------
-
-
-def feed_forward(lesson: Lesson, x: Array, Z: Array) -> None:
-    lesson.section("Encoder 5.1. The feed-forward layer")
-    lesson.say("""Attention mixes words; what it mixes is then worked on, word by word, by a net of two linear maps
-    with a bend between them. Without the bend the two would be one. The bend is called ReLU: every negative number
-    becomes 0.""")
-    lesson.formula(r"\mathrm{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2")
-    ffn = randn(nn.FeedForward(4, 8, dtype=float), np.random.default_rng(0))
-    W1, b1, W2, b2 = (p.data for p in ffn.parameters())  # (8, 4), (8,), (4, 8), (4,)
-    hidden = np.maximum(Z @ W1.T + b1, 0)  # (L, 8): from 4 dimensions to 8 ...
-    output = hidden @ W2.T + b2  # (L, 4): ... and back to 4
-    lesson.show("our `output_encoder`, with our random weights", output)
-    lesson.fact("`nn.FeedForward` is this formula", np.allclose(ffn(Z).data, output))
-    lesson.fact(
-        "4 dimensions become 8, and 4 again; in the paper 512, 2048, 512",
-        hidden.shape == (2, 8) and output.shape == (2, 4) and nn.TransformerConfig().d_ff == 2048,
-    )
-    relu = mg.relu(np.array([-2.0, -0.5, 0.0, 3.0])).data
-    lesson.fact(
-        "ReLU is 0 for negative numbers, and $x$ for others", np.array_equal(relu, [0, 0, 0, 3])
-    )
-    lesson.fact(
-        "it makes the layer non-linear",
-        not np.allclose(ffn(Z).data + ffn(-Z).data, 2 * ffn(0 * Z).data),
-    )
-
-
-def text_softmax(scores: Any) -> Any:
-    """As the text writes it: e to the power of 710 is too large for float64."""
-    e = mg.exp(scores)
-    return e / e.sum(-1, keepdims=True)
-
-
-def bare_block(x: Any, rng: np.random.Generator, softmax: Callable[[Any], Any]) -> Any:
-    """The text's first random_encoder_block: no residual connection, no norm."""
-    randn = rng.standard_normal
-    heads = []
-    for _ in range(2):
-        Q, K, V = (x @ randn((4, 3)) for _ in range(3))  # (L, 3) each
-        heads.append(softmax(Q @ K.T / math.sqrt(3)) @ V)  # (L, 3)
-    Z = mg.concatenate(heads, axis=1) @ randn((6, 4))  # (L, 4)
-    return mg.relu(Z @ randn((4, 8)) + randn(8)) @ randn((8, 4)) + randn(4)  # (L, 4)
-
-
-def bare_encoder(x: Any, seed: int, softmax: Callable[[Any], Any], n: int = 6) -> list[Any]:
-    """What comes out of each of n bare blocks."""
-    rng = np.random.default_rng(seed)
-    outputs = [x]
-    for _ in range(n):
-        outputs.append(bare_block(outputs[-1], rng, softmax))
-    return outputs[1:]
-
-
-def largest(x: Array, softmax: Callable[[Any], Any], runs: int = 100) -> Array:
-    """The largest value after each bare block: (runs, blocks)."""
-    return np.array(
-        [[np.abs(h.data).max() for h in bare_encoder(x, seed, softmax)] for seed in range(runs)]
-    )
-
-
-def explosion(lesson: Lesson, x: mg.Tensor) -> Array:
-    lesson.section("Encoder 5.2. Six random blocks: NaN")
-    lesson.quote(
-        "糟糕！我们得到了 NaN 值！看起来我们的值太大了",
-        "Oh no, NaN values! Our values seem to be too large",
-    )
-    lesson.say("""The text puts six such blocks one after the other and gets NaN. Why? We do it a hundred times, and
-    ask which operation makes the first one.""")
-    lesson.code(bare_block)
-    with np.errstate(all="ignore"):
-        runs = largest(x, text_softmax)
-    first = (~np.isfinite(runs)).argmax(1) + 1  # the block in which it happens
-    lesson.fact(
-        "six such blocks give NaN",
-        np.isnan(runs[:, -1]).all(),
-        f"in 100 of 100 draws; in block 2 already in {(first == 2).sum()} of them",
-    )
-    seed = next(s for s in range(100) if _blame(x, s).startswith("exp"))
-    blame = _blame(x, seed)
-    lesson.fact(
-        "the overflow is in exp, inside the softmax",
-        "made Inf" in blame and "mg.exp(scores)" in blame,
-        f'detect_anomaly(): "{blame.split(";")[0]}", at the line "{blame.split(": ")[-1]}"',
-    )
-    printed = np.array([-71.76537515, -131.43316885, 13.2938131, -4.26831998])
-    typical = (
-        printed @ printed
-    )  # scores q·k/√3 with q = x W, k = x W': standard deviation |x|² for W of N(0, 1)
-    lesson.fact(
-        "the block that the text prints was bound to do so",
-        typical > 30 * np.log(np.finfo(float).max),
-        f"its first row would give scores of about ±{typical:,.0f}, and exp ends at {np.log(np.finfo(float).max):.0f}",
-    )
-    lesson.say("""$e^{1000}$ is Inf, and Inf / Inf is NaN; and where all scores of a row are below -745, 0 / 0. Both
-    come from the softmax alone: minigrad's subtracts the largest score first, which changes no weight.""")
-    stable = largest(x, mg.softmax)
-    growth = np.median(stable[:, -1]) ** (1 / 6)
-    lesson.fact(
-        "the values become too large from block to block",
-        np.isfinite(stable).all() and growth > 5,
-        f"with a stable softmax nothing is NaN, but after six blocks the largest is {np.median(stable[:, -1]):.0e} "
-        f"(median), {growth:.0f} times as much a block",
-    )
-    lesson.show("largest value after each block (median of 100 draws)", np.median(stable, 0), 0)
-    return np.median(stable, 0)
-
-
-def remedies(lesson: Lesson, x: mg.Tensor, stable: Array) -> None:
-    lesson.section("Encoder 5.3. Residual connections and layer norm")
-    lesson.formula(
-        r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \cdot \gamma + \beta \qquad y = \operatorname{LayerNorm}(x + \operatorname{Layer}(x))",
-        "$\\mu$ and $\\sigma$ are the mean and standard deviation of one row; $\\gamma$ and $\\beta$ are learned.",
-    )
-    lesson.say("""The text takes two remedies. A *residual connection* adds to what a layer makes what it was given,
-    so that a layer only has to change its input, and gradients have a way around it. A *norm* then brings each row
-    to mean 0 and standard deviation 1, so that nothing can grow from block to block.""")
-    lesson.diagram("block", "A block of the encoder with both remedies.")
-    nudge = 1e-6 * np.ones_like(x.data)
-    deep = lambda x, seed: bare_encoder(x, seed, mg.softmax)[-1]
-    slope = lambda seed: np.linalg.norm(mg.grad(lambda x: deep(x, seed).sum())(x).data)
-    change = lambda seed: (
-        np.linalg.norm((deep(x + nudge, seed) - deep(x, seed)).data) / np.linalg.norm(nudge)
-    )
-    slopes, changes = ([measure(seed) for seed in range(30)] for measure in (slope, change))
-    lesson.erratum(
-        "what explodes",
-        "the gradient",
-        "the values of the forward pass; the text takes no gradient",
-        np.median(slopes) > 1e4,
-        f"though taken, it is as large: its norm at the input is {np.median(slopes):.0e} (median of 30)",
-    )
-    lesson.fact(
-        "small changes of the input are amplified by later layers",
-        np.median(changes) > 1e4,
-        f"{np.median(changes):.0e} times (median of 30)",
-    )
-    lines = {
-        "without residual connections and norms": (range(1, 7), stable),
-        "with them": (range(1, 7), np.median(cured(x.data), 0)),
-    }
-    about = (
-        "encoder block",
-        "largest value (median of draws)",
-        "Six random encoder blocks, with a stable softmax",
-    )
-    lesson.picture(
-        "explosion.png",
-        lambda path: draw_lines(lines, *about, path),
-        caption="Without residual connections and norms the values grow tenfold and more in each block; with them they stay below $\\sqrt{3}$.",
-        alt="Two lines over six blocks on a logarithmic axis: one rises to about ten million, one stays flat near 1.",
-    )
-
-
-def _blame(x: Any, seed: int) -> str:
-    """Which operation makes the first Inf or NaN, on which line."""
-    try:
-        with mg.detect_anomaly():
-            bare_encoder(x, seed, text_softmax)
-    except mg.AnomalyError as error:
-        return str(error)
-    return ""
-
-
-def cured(x: Array, runs: int = 20, n: int = 6) -> Array:
-    """The largest value after each of n blocks with residual connections and norms: (runs, n)."""
-    result = np.empty((runs, n))
-    for seed in range(runs):
-        rng, h = np.random.default_rng(seed), x[None]
-        for i in range(n):
-            h = random_encoder_block(h, rng)  # (1, L, d_model)
-            result[seed, i] = np.abs(h).max()
-    return result
-
-
-def text_layer_norm(x: Array, epsilon: float = 1e-6) -> Array:
-    """As the text writes it: ε is added to the standard deviation, not to the variance."""
-    return (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + epsilon)
-
-
-def is_normal(rows: Any) -> bool:
-    """Whether each row has mean 0 and standard deviation 1, to the eight digits printed and the ε."""
-    rows = np.asarray(rows)
-    return bool(np.abs(rows.mean(-1)).max() < 2e-8 and np.abs(rows.std(-1) - 1).max() < 1e-5)
-
-
-def residual(lesson: Lesson, x: Array) -> None:
-    rng = np.random.default_rng(0)
-    ffn = [nn.FeedForward(4, 8, dtype=float, generator=rng) for _ in range(6)]
-    plain = lambda x: itertools.accumulate(ffn, lambda h, f: f(h), initial=x)
-    added = lambda x: itertools.accumulate(ffn, lambda h, f: h + f(h), initial=x)
-    through = [
-        np.linalg.norm(mg.grad(lambda x, net=net: list(net(x))[-1].sum())(x).data)
-        for net in (plain, added)
-    ]
-    lesson.fact(
-        "$x + \\mathrm{Layer}(x)$ helps against gradients that vanish",
-        through[1] > 100 * through[0],
-        f"through six feed-forward layers, as the library draws their first weights, the gradient is {through[0]:.0e}, with residuals "
-        f"{through[1]:.1f}: the derivative of $x$ itself is 1",
-    )
-
-
-def the_norm(lesson: Lesson, x: Array, Z: Array) -> None:
-    total = x + Z  # (L, d_model)
-    lesson.numbers("mean of each row of $E + Z$", total.mean(-1), [-4.58837567, -3.59559107], 8)
-    lesson.numbers(
-        "standard deviation of each row of $E + Z$", total.std(-1), [9.92061529, 10.50653019], 8
-    )
-    printed = [
-        [1.71887693, -0.56365339, -0.40370747, -0.75151608],
-        [1.71909039, -0.56050453, -0.40695381, -0.75163205],
-    ]
-    lesson.numbers("`layer_norm(Z + E)`, by the text's code", text_layer_norm(total), printed, 8)
-    norm = nn.LayerNorm(4, eps=1e-6, dtype=float)
-    exact = norm(total).data
-    lesson.numbers("and by `nn.LayerNorm`", exact, printed, 6)
-    lesson.erratum(
-        "its last digits",
-        f"{printed[0][0]:.8f}",
-        f"{exact[0, 0]:.8f} by its formula",
-        np.allclose(
-            exact,
-            (total - total.mean(-1, keepdims=True)) / np.sqrt(total.var(-1, keepdims=True) + 1e-6),
-        ),
-        "the formula divides by $\\sqrt{\\sigma^2 + \\epsilon}$, as `nn.LayerNorm`; the text's code by $\\sigma + \\epsilon$",
-    )
-    lesson.fact(
-        "each row has mean 0 and standard deviation 1", is_normal(printed) and is_normal(exact)
-    )
-    constant = norm(np.full((1, 4), 7.0)).data
-    lesson.fact(
-        "$\\epsilon$ serves where the standard deviation is 0",
-        np.array_equal(constant, np.zeros((1, 4))),
-        "no 0 / 0",
-    )
-    other = total.copy()
-    other[WORLD] *= 100
-    alone = np.array_equal(norm(other).data[HELLO], exact[HELLO])
-    batch = nn.BatchNorm1d(4, dtype=float)
-    mixed = np.allclose(batch(other).data[HELLO], batch(total).data[HELLO])
-    lesson.fact(
-        "a row does not depend on others in the batch, as it does in batch norm (lesson 3)",
-        alone and not mixed,
-    )
-    norm.weight.data[...], norm.bias.data[...] = total[HELLO].std(), total[HELLO].mean()
-    lesson.fact(
-        "$\\gamma$ and $\\beta$ can undo it, so that nothing is lost",
-        np.allclose(norm(total).data[HELLO], total[HELLO]),
-        "$\\gamma = \\sigma$ and $\\beta = \\mu$ give the row back",
-    )
-
-
-def whole_block(lesson: Lesson, x: Array) -> None:
-    layer = randn(encoder_layer(), np.random.default_rng(0))
-    h = text_layer_norm(x + layer.self_attention(x[None]).data[0])  # LayerNorm(x + Attention(x))
-    h = text_layer_norm(h + layer.feed_forward(h).data)  # LayerNorm(Z + FFN(Z))
-    lesson.fact(
-        "a block is $\\mathrm{LayerNorm}(Z + \\mathrm{FFN}(Z))$ of $Z = \\mathrm{LayerNorm}(x + \\mathrm{Attention}(x))$",
-        np.allclose(layer(x[None]).data[0], h, atol=1e-5),
-        "`nn.TransformerEncoderLayer` computes this",
-    )
-    sizes = cured(x)
-    lesson.fact(
-        "now six blocks give no NaN, and values that make sense",
-        np.isfinite(sizes).all() and sizes.max() < 2,
-        f"the largest of 20 draws is {sizes[:, -1].max():.2f}; four numbers of mean 0 and variance 1 cannot pass $\\sqrt{{3}}$",
-    )
-    text_rows = [
-        [-0.335849, -1.44504571, 1.21698183, 0.56391289],
-        [-0.33583947, -1.44504861, 1.21698606, 0.56390202],
-    ]
-    lesson.fact("the text's result is such a matrix", is_normal(text_rows))
-
-    lesson.say(
-        """Something else in it deserves a look: its two rows are Hello and World, and they are almost the same."""
-    )
-    gaps = {"unit": [], "library": []}
-    for seed in range(20):
-        for name, rows in gaps.items():
-            rng, h = np.random.default_rng(seed), x[None]
-            layers = [encoder_layer(rng) for _ in range(6)]
-            for block in layers:
-                h = (randn(block, rng) if name == "unit" else block)(h).data
-            rows.append(np.abs(h[0, 0] - h[0, 1]).max())
-    middle = {name: np.median(rows) for name, rows in gaps.items()}
-    lesson.erratum(
-        "these two rows",
-        "values that make sense",
-        f"one row twice, but for {np.ptp(text_rows, axis=0).max():.0e}",
-        np.ptp(text_rows, axis=0).max() < 2e-5 and middle["unit"] < 1e-4 < 1e-3 < middle["library"],
-        f"such large weights make both words attend to one; in 20 draws the rows "
-        f"differ by {middle['unit']:.0e} (median), with weights as the library draws them by {middle['library']:.2f}",
-    )
-
-
-# -- decoder ---------------------------------------------------------------------------------------
-
-
-E_SOS = np.array([[1, 1, 0, 1]])  # (1, d_model), with its position
-Z_SOS = np.array(
-    [[2.19334924, 10.61851198, -4.50089666, -2.76366551]]
-)  # of the text's masked self-attention
-NORMAL = np.array([[0.17236212, 1.54684892, -1.0828824, -0.63632864]])  # and its layer_norm(Z + E)
-MEMORY = np.array(
-    [[[-1.5, 1.0, -0.8, 1.5], [1.0, -1.0, -0.5, 1.0]]]
-)  # (1, L_s, d_model), the encoder's output
-CROSS = [
-    -0.44406723,
-    1.6552893,
-    -0.19984632,
-    -1.01137575,
-]  # the text's Z_encoder_decoder, normalised
-
-
-def decoder_self_attention(lesson: Lesson, words: Array) -> None:
-    lesson.section("Decoder 1 to 3. SOS, embedded, with its position")
-    lesson.say("""The encoder is done. The decoder begins to write, and has nothing yet but SOS. It is embedded, and
-    gets its position, as every word of the source did.""")
-    position = nn.sinusoidal_table(1, 4)
-    lesson.numbers("SOS is at position 0, like Hello", position, [[0, 1, 0, 1]], 8)
-    lesson.show(
-        "so the vector of SOS, which our copy of the text has lost, must have been",
-        (E_SOS - position)[0],
-    )
-
-    lesson.section("Decoder 4, 5. Self-attention, then residual connection and norm")
-    lesson.say("""The words that are written so far look at each other as those of the source did, with one
-    difference: none may look at a word that comes after it. In training the whole target is there, and a word that
-    could see the next one would have nothing to learn. So the scores of later words are hidden by a *mask*, which
-    gives them the weight 0.""")
-    attention = randn(two_heads_of_3(nn.MultiHeadSelfAttention), np.random.default_rng(0))
-    Z, weights = nn.with_weights(
-        attention, E_SOS[None].astype(float)
-    )  # (1, 1, d_model), (1, h, 1, 1)
-    lesson.fact(
-        "the same attention serves, on one word",
-        Z.shape == (1, 1, 4) and (weights == 1).all(),
-        "which attends to itself with weight 1 in each head",
-    )
-    lesson.numbers(
-        "`layer_norm(Z_self_attention + E)`, from the $Z$ that the text prints",
-        text_layer_norm(Z_SOS + E_SOS),
-        NORMAL,
-        8,
-    )
-    other = words.copy()
-    other[:, 2] += 1  # the last of three words is another one
-    masked, other_masked = (attention(h, is_causal=True).data for h in (words, other))
-    free, other_free = (attention(h).data for h in (words, other))
-    lesson.fact(
-        "under the mask no word sees a later one",
-        np.array_equal(masked[:, :2], other_masked[:, :2])
-        and not np.allclose(free[:, :2], other_free[:, :2]),
-        "another third word changes nothing at the first two; without the mask it does (the paper's section 3.2.3)",
-    )
-    steps = [attention(words[:, :n]).data[:, -1] for n in (1, 2, 3)]
-    lesson.fact(
-        "in inference things are simpler: the mask can be left out",
-        np.allclose(masked[0], np.concatenate(steps)),
-        "what is not yet generated is not there; training sees all of a sentence at once, and needs the mask",
-    )
-
-
-def decoder_cross_attention(lesson: Lesson, words: Array) -> None:
-    lesson.section("Decoder 6, 7. Encoder-decoder attention")
-    lesson.say("""Here the two halves meet. The queries are made of the words that the decoder has so far, keys and
-    values of what the encoder made of the source: each new word may look at every word of the input.""")
-    cross = randn(two_heads_of_3(nn.MultiHeadCrossAttention), np.random.default_rng(1))
-    out, weights = nn.with_weights(cross, NORMAL[None], MEMORY)  # (1, 1, d_model), (1, h, 1, L_s)
-    heads = []
-    for WQ, WK, WV in zip(
-        *(np.split(p.weight.data.T, 2, axis=1) for p in (cross.q_proj, cross.k_proj, cross.v_proj))
-    ):
-        Q, K, V = NORMAL @ WQ, MEMORY[0] @ WK, MEMORY[0] @ WV  # (L_t, 3), (L_s, 3), (L_s, 3)
-        heads.append(mg.softmax(Q @ K.T / np.sqrt(3)).data @ V)  # (L_t, 3)
-    lesson.fact(
-        "$Q$ comes from the decoder, $K$ and $V$ from the encoder's output",
-        np.allclose(np.hstack(heads) @ cross.out_proj.weight.data.T, out.data[0]),
-        "all the rest is as before",
-    )
-    own = two_heads_of_3(nn.MultiHeadSelfAttention)
-    own.load_state_dict(cross.state_dict())
-    lesson.erratum(
-        "the attentions of a decoder block",
-        "two self-attentions",
-        "one self-attention and one cross-attention",
-        weights.shape == (1, 2, 1, 2) and np.allclose(cross(words, words).data, own(words).data),
-        "its weights are (words of the target, words of the source); it is self-attention only where both are one",
-    )
-    changed = [
-        not np.allclose(cross(NORMAL[None], MEMORY + np.eye(2)[i][:, None]).data, out.data)
-        for i in (0, 1)
-    ]
-    lesson.fact(
-        "each position of the decoder gets information from every position of the input",
-        all(changed),
-        "a change of either source word changes the output",
-    )
-
-
-def what_was_added(lesson: Lesson) -> None:
-    ed = [1.57651431, 4.92489307, -0.08644448, -0.46776051]
-    encoder_Z = [
-        [11.46394285, -13.18016471, -11.59340253, -17.04387829],
-        [11.62608573, -13.47454936, -11.87126395, -17.4926367],
-    ]
-    tried = [
-        text_layer_norm(np.array(ed) + z)
-        for z in (*encoder_Z, *Z_SOS, *NORMAL, *E_SOS, [0, 0, 0, 0])
-    ]
-    lesson.fact(
-        "`Z_encoder_decoder` after residual connection and norm is normalised", is_normal([CROSS])
-    )
-    closest = min(np.abs(t - CROSS).max() for t in tried)
-    lesson.fact(
-        "what the text's code adds in this step, $Z$, is the encoder's matrix of two rows, and its result has one",
-        np.shape(encoder_Z) == (2, 4) and np.shape(CROSS) == (4,) and closest > 0.1,
-        "by the architecture it should be `Z_self_attention`, one row; but neither that nor any other vector that the text "
-        f"prints, added here, gives its result (the closest is {closest:.1f} away), so what was added is not known",
-    )
-
-
-def decoder_feed_forward(lesson: Lesson) -> None:
-    lesson.section("Decoder 8. Feed-forward layer")
-    lesson.say("""As in the encoder: each word goes through a net by itself, and what went in is added. The text
-    prints the sum only; what the net made is the rest.""")
-    output = np.array([[-0.97650182, 0.81470137, -2.79122044, -3.39192873]])
-    lesson.show("so the text's feed-forward layer gave", output - CROSS)
-    lesson.erratum(
-        "the end of this step",
-        "residual connection and norm",
-        "the residual connection alone",
-        not is_normal(output),
-        f"the row has mean {output.mean():.2f}; `decoder_block` below does normalise",
-    )
-
-
-def six_decoder_blocks(lesson: Lesson, words: Array) -> None:
-    lesson.section("Decoder 9. Six random blocks")
-    lesson.say(
-        """One after the other, each with weights of its own, all looking at the same result of the encoder."""
-    )
-    rng = np.random.default_rng(0)
-    h = E_SOS[None].astype(float)
+def largest_values(after, seed):
+    """Return the largest value after each of six blocks."""
+    rng, h, found = np.random.default_rng(seed), x, []
     for _ in range(6):
-        h = random_decoder_block(h, MEMORY, rng)  # (1, 1, d_model)
-    lesson.show("our `decoder(E, encoder_output)`", h[0])
-    lesson.fact(
-        "six decoder blocks give a normalised row, as the text's is",
-        is_normal(h[0]) and is_normal([[0.71866458, -1.72279956, 0.57735876, 0.42677623]]),
-    )
-    block = randn(decoder_layer(), rng)
-    x = text_layer_norm(words[0] + block.self_attention(words, is_causal=True).data[0])  # 1, 2
-    x = text_layer_norm(x + block.cross_attention(x[None], MEMORY).data[0])  # 3, 4
-    x = text_layer_norm(x + block.feed_forward(x).data)  # 5, 6
-    lesson.fact(
-        "a decoder block is three layers, each with residual connection and norm",
-        np.allclose(block(words, MEMORY).data[0], x, atol=1e-5),
-        "`nn.TransformerDecoderLayer` computes these six steps",
-    )
+        h = block(h, rng, after)
+        found.append(abs(h).max())
+    return found
 
 
-# -- generating ------------------------------------------------------------------------------------
+bare = np.median([largest_values(lambda new, old: new, seed) for seed in range(100)], axis=0)
+print("largest values:", *(f"{value:,.0f}" for value in bare))
+growth = (bare[-1] / bare[0]) ** (1 / 5)
+check(
+    growth > 5, f"median growth of the largest value: {growth:.0f} times a block, to {bare[-1]:.0e}"
+)
+
+# %% [markdown]
+# The values explode. (The text got NaN here: its softmax computes $e^{s}$ of such scores, which overflows. Yours or ours
+# subtracts the largest score first.)
+#
+# ## The repair: add and norm
+#
+# The Transformer does two things after each part. The output of the part is *added* to its input
+# instead of replacing it. And the sum is *normed*: each row gets mean 0 and variance 1. Which of
+# the two keeps the values in bounds?
+#
+# ### Exercise: the norm
+#
+# The variance of a row is the mean of its squared differences to the mean. Add 1e-6 to it before
+# you take the root, so that nothing is divided by 0.
 
 
-def one_step(lesson: Lesson) -> None:
-    lesson.section("Generating 1, 2. From the decoder's output to probabilities")
-    lesson.say("""The decoder has made a vector of four numbers of the last word so far. What is wanted is a
-    probability for each of the ten words of the vocabulary. A linear layer makes ten numbers of the four, the
-    *logits*; a softmax makes probabilities of those.""")
-    rng = np.random.default_rng(0)
-    linear = randn(nn.Linear(4, 10, dtype=float), rng)
-    x = np.array([[1.0, 0, 1, 0]])  # (1, d_model)
-    logits = linear(x).data  # (1, vocab)
-    lesson.fact(
-        "the linear layer makes a number for each of the ten words",
-        np.allclose(logits, linear.weight.data[:, 0] + linear.weight.data[:, 2] + linear.bias.data),
-        "its weight is 10 × 4; for [1, 0, 1, 0] the sum of two of its columns, and the bias",
-    )
-    logits = np.array([[-0.39929948, 0.96345013, 2.77090264, 0.25651866, -0.84738762,
-                        -1.67834992, -0.29583529, -3.55515281, 2.97453801, -1.10682376]])  # fmt: skip
-    printed = [0.01602618, 0.06261303, 0.38162024, 0.03087794, 0.0102383,
-               0.00446011, 0.01777314, 0.00068275, 0.46780959, 0.00789871]  # fmt: skip
-    lesson.erratum(
-        "what the linear layer gives",
-        "probabilities",
-        "logits",
-        logits.min() < 0,
-        f"some are negative, and they add up to {logits.sum():.2f}; the text says so one step later",
-    )
-    probs = mg.softmax(logits).data  # (1, vocab)
-    lesson.table(
-        ["word", "logit", "probability", "the text"],
-        [
-            [word, f"{z:.4f}", f"{p:.8f}", f"{t:.8f}"]
-            for word, z, p, t in zip(VOCABULARY, logits[0], probs[0], printed)
-        ],
-    )
-    lesson.numbers("the softmax of the logits, all ten", probs, [printed], 8)
-    lesson.fact("the likeliest next word is hola", VOCABULARY[probs.argmax()] == "hola")
+# %%
+def layer_norm(x):
+    """Return x (L, d) with mean 0 and variance 1 of each row."""
+    ...
 
 
-def generate_as_printed(
-    words: Sequence[str], seed: int, max_iters: int = 10
-) -> tuple[str, list[float]]:
-    """The text's own `generate`: no positions, new weights in each step, and the last word alone as the sequence."""
-    rng = np.random.default_rng(seed)
-    memory = VECTORS[[INDEX[word] for word in words]][None]  # (1, L_s, d_model)
-    for _ in range(6):
-        memory = random_encoder_block(memory, rng)
-    linear = randn(nn.Linear(4, 10, dtype=float), rng)
-    output, found = ["SOS"], []
-    for _ in range(max_iters):
-        h = VECTORS[[INDEX[output[-1]]]][None]  # (1, 1, d_model)
-        for _ in range(6):
-            h = random_decoder_block(h, memory, rng)
-        probs = mg.softmax(linear(h[0])).data[0]  # (vocab,)
-        output.append(VOCABULARY[probs.argmax()])
-        found.append(float(probs.max()))
-        if output[-1] == "EOS":
-            break
-    return " ".join(output), found
+layer_norm = grade(layer_norm)
 
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(layer_norm)
 
-def random_generation(lesson: Lesson) -> None:
-    lesson.section("Generating 3. A random Transformer")
-    lesson.show(
-        "the encoder's input: the vectors of hello and world",
-        VECTORS[[INDEX["hello"], INDEX["world"]]],
-        8,
-    )
-    memory = [
-        [-0.15606365, 0.90444064, 0.82531037, -1.57368737],
-        [-0.15606217, 0.90443936, 0.82531082, -1.57368802],
-    ]
-    lesson.fact(
-        "the encoder's output is normalised",
-        is_normal(memory),
-        f"and again its two rows are almost one: {np.ptp(memory, axis=0).max():.0e} apart",
-    )
-    runs = [generate_as_printed(["hello", "world"], seed) for seed in range(12)]
-    lesson.listing(
-        "\n".join(
-            f"{output}   {' '.join(f'{p:.2f}' for p in found)}" for output, found in runs[:4]
-        ),
-        note="Four draws, and the probability of each word:",
-    )
-    lesson.fact(
-        "random weights give no good translation",
-        not any(output == "SOS hola mundo EOS" for output, _ in runs),
-        "12 draws; yet the likeliest of ten words always has at least 0.1",
-    )
-    lesson.erratum(
-        "why 'SOS how a c' ends",
-        "EOS, or 10 words",
-        "neither",
-        all(output.endswith("EOS") or len(found) == 10 for output, found in runs),
-        "the code as printed goes on to EOS or to ten words, as 12 of 12 draws here; so this was a smaller max_iters",
-    )
-    lesson.say("""As printed, it also draws new weights in every step, leaves out the positions, and shows the
-    decoder the last word alone. From here on the weights stay, the positions are added, and the decoder sees all
-    words so far.""")
-    said = [generate(random_transformer(seed), ["hello", "world"]) for seed in range(4)]
-    lesson.listing(
-        "\n".join(" ".join(["SOS", *(word for word, _ in words)]) for words in said),
-        note="Random weights, four draws:",
-    )
+# %%
+add_and_norm = lambda new, old: layer_norm(old + new)
+tame = np.median([largest_values(add_and_norm, seed) for seed in range(100)], axis=0)
+only_add = np.median(
+    [largest_values(lambda new, old: old + new, seed) for seed in range(100)], axis=0
+)
+with figure(
+    7, 3, "The largest value after each block: it explodes without a norm and stays with it."
+) as drawn:
+    axes = drawn.add_subplot()
+    for values, name in ((bare, "bare"), (only_add, "add"), (tame, "add and norm")):
+        axes.semilogy(range(1, 7), values, "o-", label=label(name))
+    axes.set_xlabel(label("block"))
+    axes.set_ylabel(label("largest value"))
+    axes.legend()
+check(
+    tame.max() <= np.sqrt(3) and only_add[-1] > 1e4,
+    f"after six blocks: add and norm {tame[-1]:.2f}, add alone {only_add[-1]:.0e}",
+)
 
+# %% [markdown]
+# It is the norm that bounds the values: four values with mean 0 and variance 1 are at most
+# $\sqrt{3}$. Adding alone does not. What adding is for, lesson 2 measures.
+#
+# ## From vectors to words
+#
+# The six blocks that read *hello world* are the *encoder*. A second stack of blocks, the *decoder*,
+# writes the answer, one token after the other: a *token* is a word, or a mark such as SOS, the
+# start of a sentence. The decoder is built of the same parts. It starts with SOS, attends to its
+# own tokens and to the output of the encoder, and its last layer gives a probability to each of ten
+# tokens. The likeliest is appended, until EOS, the end of the sentence. With random weights the
+# result is noise.
 
-def trained_generation(lesson: Lesson) -> None:
-    lesson.section("The same model, trained")
-    lesson.predict(
-        "The text's own model, with its random weights, is trained on three sentences for 200 steps. Does it learn them?",
-        "No: weights of size 1 make all positions look the same, and the loss stays. Smaller first weights learn all three.",
-    )
-    pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
-    stuck = random_transformer(3)
-    before = generate(stuck, ["hello", "world"])
-    stuck_losses = train(stuck, pairs, 200)
-    rng = np.random.default_rng(3)
-    model = at_text_size(nn.Transformer(CONFIG, rng), rng)
-    losses = train(model, pairs, 200)
-    lesson.say(rf"""To train is what lesson 0 did: a *loss* says how wrong the model is, here the mean of $-\log p$
-    of each right next word; its gradient says which way each number has to go; Adam, which lesson 9 takes apart,
-    takes the steps. We train the text's own model (size 4, two heads of 3, feed-forward 8, six and six blocks, in
-    all {model.num_parameters():,} numbers) on three pairs: hello world, hello, world. Started from N(0, 1), as the text draws its weights,
-    it does not learn even these in 200 steps; started from smaller ones, as nn draws them, it does.""")
-    lesson.fact(
-        "from the text's random weights it does not learn",
-        stuck_losses[-1] > 0.5 and not exact_matches(stuck, pairs).any(),
-        f"loss {stuck_losses[0]:.2f} → {stuck_losses[-1]:.2f}: all positions look the same, as seen above",
-    )
-    lesson.fact(
-        "with good training it learns",
-        losses[-1] < 0.05 and exact_matches(model, pairs).all(),
-        f"loss {losses[0]:.2f} → {losses[-1]:.3f} in 200 steps of Adam",
-    )
-    calls = {"encoder": 0, "decoder": 0}
-    hooks = [
-        getattr(model, name).register_forward_hook(
-            lambda *_, name=name: calls.update({name: calls[name] + 1})
-        )
-        for name in calls
-    ]
-    after = generate(model, ["hello", "world"])
-    for hook in hooks:
-        hook.remove()
-    steps = [
-        f"{' '.join(['SOS', *(w for w, _ in after[:i])])} → {word}   {p:.4f}"
-        for i, (word, p) in enumerate(after)
-    ]
-    lesson.listing(f"SOS {' '.join(word for word, _ in before)}", note="Before it was trained:")
-    lesson.listing("\n".join(steps), note="Step by step, with the probability of the next word:")
-    lesson.fact(
-        "SOS → hola → mundo → EOS, and then it stops",
-        [word for word, _ in after] == ["hola", "mundo", "EOS"],
-    )
-    lesson.fact(
-        "the encoder runs once, the decoder once for each word",
-        calls == {"encoder": 1, "decoder": 3},
-        "1 run and 3",
-    )
+# %%
+stuck = random_transformer(3)
+print("random weights:", " ".join(word for word, _ in generate(stuck, words)))
 
+# %% [markdown]
+# Now train it on three pairs of sentences: 200 steps against the gradient of a *loss*, as lesson 0
+# takes them. The loss is the mean of $-\log p$, where $p$ is the probability that the model gives
+# to the right next token. Train once from these random weights, and once from smaller ones.
+# **Before you go on:** does it matter where training starts?
 
-def a_rule(lesson: Lesson) -> None:
-    lesson.say("""Three sentences can be learnt by heart. So another model, of size 16 with one block each, learns a
-    rule: all sentences of one to five words from hello, world and ?, but for a quarter held out, "hello world"
-    among these.""")
-    spanish = {"hello": "hola", "world": "mundo", "?": "?"}
-    sentences = [list(s) for n in range(1, 6) for s in itertools.product(spanish, repeat=n)]
-    rng = np.random.default_rng(0)
-    drawn = rng.random(len(sentences)) < 0.25
-    held = [s for s, out in zip(sentences, drawn) if out or s == ["hello", "world"]]
-    translated = lambda part: [(s, [spanish[word] for word in s]) for s in part]
-    config = replace(
-        CONFIG, d_model=16, num_encoder_layers=1, num_decoder_layers=1, d_ff=32, dtype="float32"
-    )
-    larger = nn.Transformer(config, rng)
-    train(larger, translated([s for s in sentences if s not in held]), 300)
-    accuracy = exact_matches(larger, translated(held)).mean()
-    lesson.fact(
-        "trained on other sentences, it translates hello world",
-        [word for word, _ in generate(larger, ["hello", "world"])] == ["hola", "mundo", "EOS"],
-        "which it has never seen",
-    )
-    lesson.fact(
-        "and other sentences that it has never seen",
-        accuracy > 0.8,
-        f"{accuracy:.0%} of {len(held)} without an error",
-    )
-    lesson.picture(
-        "cross_attention.png",
-        lambda path: draw_cross_attention(larger, path),
-        caption="What each new word looks at in the source, in the model of size 16: it has learned to go along.",
-        alt="A map for each head of the weights between the words of a translation and those of its source.",
-    )
+# %%
+pairs = [(["hello", "world"], ["hola", "mundo"]), (["hello"], ["hola"]), (["world"], ["mundo"])]
+rng = np.random.default_rng(3)
+small = at_text_size(nn.Transformer(CONFIG, rng), rng)
+ends = [train(model, pairs, 200)[-1] for model in (stuck, small)]
+check(
+    ends[0] > 0.5 and ends[1] < 0.05,
+    f"loss after 200 steps: from N(0, 1) {ends[0]:.2f}, from smaller weights {ends[1]:.3f}",
+)
+said = [word for word, _ in generate(small, words)]
+check(
+    said == ["hola", "mundo", "EOS"] and exact_matches(small, pairs).all(),
+    "hello world → " + " ".join(said),
+)
 
-
-def draw_cross_attention(model: nn.Transformer, path: Any) -> None:
-    source = ["hello", "world", "?", "hello"]
-    target = [word for word, _ in generate(model, source)]
-    seen = np.array([[INDEX[word] for word in ("SOS", *target[:-1])]])
-    with mg.no_grad(), nn.record_attention(model) as maps:
-        model.hidden(np.array([[INDEX[word] for word in source]]), seen)
-    (weights,) = maps["decoder.layers.0.cross_attention"]  # (1, h, L_t, L_s)
-    plots.attention_grid([weights[0]], target, source, "What each new word looks at", path)
-
-
-def conclusion(lesson: Lesson) -> None:
-    lesson.exercise(
-        "Why is the probability of the best of ten words never below 0.1?",
-        "Ten probabilities add up to 1, so the largest is at least their mean.",
-    )
-    lesson.exercise(
-        "In section 4.3.3 the text divides by $\\sqrt{3}$ and both rows of weights become (0, 1). Divide the embeddings by 10 instead: what changes in the scores?",
-        "Queries and keys are ten times smaller, so the scores are a hundred times smaller, and the weights are no longer 0 and 1.",
-    )
-    lesson.section("Conclusion")
-    paper = nn.TransformerConfig()  # its defaults are the paper's base model
-    for what, ours, theirs in (
-        ("embedding size", CONFIG.d_model, (paper.d_model, 512)),
-        ("encoder blocks", CONFIG.num_encoder_layers, (paper.num_encoder_layers, 6)),
-        ("decoder blocks", CONFIG.num_decoder_layers, (paper.num_decoder_layers, 6)),
-        ("feed-forward size", CONFIG.d_ff, (paper.d_ff, 2048)),
-        ("attention heads", CONFIG.num_heads, (paper.num_heads, 8)),
-        (
-            "attention size",
-            two_heads_of_3(nn.MultiHeadSelfAttention).d_k,
-            (paper.d_model // paper.num_heads, 64),
-        ),
-    ):
-        lesson.fact(f"{what}: {theirs[1]} in the paper, {ours} here", theirs[0] == theirs[1])
-    ids, target = np.array([[0, 2, 3]]), np.array([[INDEX["SOS"], 8]])
-    shapes = [
-        nn.EncoderClassifier(nn.EncoderConfig(10, 4, 2, 6, 8, num_classes=2))(
-            ids
-        ).shape,  # (N, classes)
-        nn.Transformer(CONFIG)(ids, target).shape,  # (N, L_t, vocab)
-        nn.LanguageModel(nn.LanguageModelConfig(10, 4, 2, 6, 8))(ids).shape,  # (N, L, vocab)
-    ]
-    lesson.fact(
-        "encoder alone to classify, both to translate, decoder alone to write",
-        shapes == [(1, 2), (1, 2, 10), (1, 3, 10)],
-        "`nn.EncoderClassifier`, `nn.Transformer`, `nn.LanguageModel`",
-    )
-    lesson.say("""Two things that no number can show. The text counts BART among the models of a decoder alone: it
-    has an encoder too. And it says that training uses text without labels: so it is for GPT, but a translator
-    learns from pairs, as above.""")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    lesson = Lesson("random_transformer", __doc__ or "", argv)
-    lesson.source(
-        "The Random Transformer",
-        "Omar Sanseviero, translated into Chinese by yaoqih",
-        "001_a6a1c66263ca8fcf.txt",
-        "https://osanseviero.github.io/hackerllama/blog/posts/random_transformer/",
-        "Where it prints a number, the number is computed here; where the two differ, it says ≠.",
-    )
-    the_whole(lesson)
-    E = embedding(lesson)  # (L, d_model)
-    text_table, table = positions(lesson)
-    each_place_differs(lesson, E, table)
-    x = added(lesson, E, text_table, table)
-    Z = self_attention(lesson, x)  # (L, d_model)
-    feed_forward(lesson, x, Z)
-    remedies(lesson, mg.Tensor(x), explosion(lesson, mg.Tensor(x)))
-    residual(lesson, x)
-    the_norm(lesson, x, Z)
-    whole_block(lesson, x)
-    words = np.random.default_rng(0).standard_normal((1, 3, 4))
-    decoder_self_attention(lesson, words)
-    decoder_cross_attention(lesson, words)
-    what_was_added(lesson)
-    decoder_feed_forward(lesson)
-    six_decoder_blocks(lesson, words)
-    one_step(lesson)
-    random_generation(lesson)
-    trained_generation(lesson)
-    a_rule(lesson)
-    conclusion(lesson)
-    return lesson.end()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+# %% [markdown]
+# ## What you have now
+#
+# The whole path: words, positions, heads, a feed-forward layer, six blocks kept in bounds by a norm, and a decoder that
+# says one word after the other. Every number that the text prints is compared with a computation in the
+# [appendix](statements_random_transformer.md), also where the text is wrong.

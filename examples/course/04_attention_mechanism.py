@@ -1,862 +1,307 @@
-r"""The attention mechanism: why each part of its formula is there, and three classes that compute it.
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-The text is "Attention mechanism" (注意力机制, file 002_e474a81b09e7fe02.txt): sequences as $N \times L \times D$, why a
-linear map, why $\sqrt{d_k}$, several heads, masks, einsum, and the classes `MultiHeadAttention`,
-`MultiHeadSelfAttention` and `MultiHeadCrossAttention`. Lesson 3 said what attention computes; this one asks of each
-part why it is there. The formula runs as the text prints it, by einsum, beside the classes of `nn`, and each reason is
-measured.
+# %% [markdown]
+# # 4 · The attention mechanism
+#
+# Six things lie on a table. Five are grey and one is red, and your eyes go to the red one before you decide anything: a
+# reflex. Now look for the *star*. Your eyes go elsewhere, although nothing on the table has changed. **How can a network
+# look where a question points?**
+#
+# In this lesson you build a mechanism that does, and ask of each part of its formula what happens without it.
 
-    python examples/course/04_attention_mechanism.py            a few seconds
-"""
-
-from __future__ import annotations
-
-from lesson import Lesson  # first: Ctrl-C is one line from here on
-
-# isort: split
-import itertools
-from collections.abc import Sequence
-from math import sqrt
-from pathlib import Path
-from typing import Any
-
+# %%
 import numpy as np
+from exercises.attention_mechanism import grade, solution
+from grading import check
+from pictures import figure
+from things import CIRCLE, STAR, arrows, draw, lay, train
 
 import minigrad as mg
 import nn
-from minigrad.extras import require
-from nn.inspection.plots import mask_picture
-from nn.inspection.style import SHADES
-from nn.text import BOS, Vocabulary, WordTokenizer, padded
 
-N, L, D, H = 2, 5, 16, 4  # sequences in a batch, tokens in a sequence, features of a token, heads
-D_K = D // H  # features of a token in a head
+rng = np.random.default_rng(0)
+learned, new = lay(1000, rng), lay(500, rng)  # tables to learn from, and new ones
+lies_grey = lambda shape: ((new.shapes == shape) & ~new.red).any(1)
+at = int(np.argmax(lies_grey(STAR) & lies_grey(CIRCLE)))  # the table of the pictures
 
+steps = [("x", None, "the table")]
+with figure(9, 2.5, "A table with six things of different shapes; one is red.") as drawn:
+    draw(drawn, new, at, steps)
 
-def attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """softmax(Q Kᵀ / √d_k) V, of (L_Q, d_k), (L_KV, d_k) and (L_KV, d_v): (L_Q, d_v)."""
-    return softmax(Q @ K.T / sqrt(K.shape[1])) @ V
-
-
-def softmax(z: np.ndarray) -> np.ndarray:
-    """The text's definition, e^z_i / Σ_j e^z_j, over the last axis."""
-    return np.exp(z) / np.exp(z).sum(-1, keepdims=True)
-
-
-def multi_head_formula(
-    layer: nn.MultiHeadAttention,
-    x_q: Any,
-    x_k: Any,
-    x_v: Any,
-    padding_mask: Any = None,
-    attention_mask: Any = None,
-) -> mg.Tensor:
-    """The text's forward, line by line, with the four linear maps of one of our layers.
-
-    x_q is (N, L_Q, D), x_k and x_v (N, L_KV, D). The masks (N, L_KV) and (L_Q, L_KV) hide where they are 0.
-    """
-    (N, L_Q, D), L_KV = x_q.shape, x_k.shape[1]
-    h, d_k = layer.num_heads, layer.d_model // layer.num_heads
-    Q = layer.q_proj(x_q).reshape(N, L_Q, h, d_k)
-    K = layer.k_proj(x_k).reshape(N, L_KV, h, d_k)
-    V = layer.v_proj(x_v).reshape(N, L_KV, h, d_k)
-    score = mg.einsum("nihd,njhd->nijh", Q, K) / d_k**0.5  # (N, L_Q, L_KV, h)
-    if attention_mask is not None:
-        score = score.masked_fill(np.reshape(attention_mask, (1, L_Q, L_KV, 1)) == 0, -np.inf)
-    if padding_mask is not None:
-        score = score.masked_fill(np.reshape(padding_mask, (N, 1, L_KV, 1)) == 0, -np.inf)
-    score = mg.softmax(score, axis=2)  # over the keys j
-    value = mg.einsum("nijh,njhd->nihd", score, V).reshape(N, L_Q, D)
-    return layer.out_proj(value)
+# %% [markdown]
+# Each thing carries a number. The question names a shape, and the answer is the number on the thing of this shape. For a
+# network a thing is a vector of $D$ = 20 values: 8 for the shape, 2 for grey or red, 10 for the number. A table is $L$ = 6
+# such vectors, and a batch of tables an array $N \times L \times D$. Sentences will have the same form: $L$ words.
+#
+# ## A first attempt: the reflex
+#
+# What stands out is what differs from the rest.
+#
+# ### Exercise: what stands out
+#
+# Compute for each thing the squared distance of its vector to the mean vector of its table. Replace the dots. The grader
+# tries your function on arrays that you do not see.
 
 
-def gap(a: Any, b: Any) -> float:
-    """The largest difference between two arrays or tensors."""
-    return float(
-        np.abs(np.asarray(getattr(a, "data", a)) - np.asarray(getattr(b, "data", b))).max()
+# %%
+def salience(x):
+    """Return how far each thing (N, L, D) is from the mean of its table: squared distances (N, L)."""
+    ...
+
+
+salience = grade(salience)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(salience)
+
+# %%
+stands_out = salience(new.x[:, :, :10])  # of shape and colour
+rows = np.arange(len(new.x))
+found = stands_out.argmax(1)
+to_red = float(new.red[rows, found].mean())
+right = float((new.numbers[rows, found] == new.answer).mean())
+check(
+    to_red == 1 and right < 0.35,
+    f"looks at the red thing: {to_red:.0%}; right answers: {right:.0%}",
+)
+
+reflex = mg.softmax(3 * stands_out).data
+steps += [("weight", reflex[at], "without a question")]
+with figure(9, 2.5, "The table, and beside it a large disc behind the red thing.") as drawn:
+    draw(drawn, new, at, steps)
+
+# %% [markdown]
+# The reflex works, and is of no use here. It is computed from the table alone, so it looks at the same thing for every
+# question.
+#
+# ## A second attempt: look it up
+#
+# So the question must take part. Let it be a **query** $q$, give each thing a **key** $k_j$, and choose the thing with the
+# largest product $q \cdot k_j$. What is read from the chosen thing is its **value** $v_j$. If we take the shape as key
+# and the number as value, this is a dictionary, and always right. But we had to say which of the 20 values are the shape.
+# A network should find the matrices of $q = x W^Q$ and $k = x W^K$ itself. Start with random ones, change them a
+# little, and look which answers change.
+
+
+# %%
+def look_up(question, keys, numbers):
+    return numbers[rows, np.einsum("nd,njd->nj", question, keys).argmax(1)]
+
+
+by_shape = look_up(new.question, new.x[:, :, :8], new.numbers)
+W_Q, W_K = rng.standard_normal((8, 16)), rng.standard_normal((20, 16))
+moved = W_Q + 1e-6 * rng.standard_normal(W_Q.shape)
+before, after = (look_up(new.question @ W, new.x @ W_K, new.numbers) for W in (W_Q, moved))
+check(
+    (by_shape == new.answer).all() and (before == after).all(),
+    f"right with the shape as key: {(by_shape == new.answer).mean():.0%}, "
+    f"with random matrices: {(before == new.answer).mean():.0%}; "
+    f"answers that a small change changes: {(before != after).sum()}",
+)
+
+# %% [markdown]
+# Nothing changes: the derivative of a choice is 0, and training has no direction to go.
+#
+# ## Choose a little of everything
+#
+# The repair is to choose softly. Softmax turns the scores of a query into weights $e^{s_j} / \sum_m
+# e^{s_m}$, positive and with sum 1, and the output is the mean of the values with these weights:
+#
+# $$
+# \operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V
+# $$
+#
+# ### Exercise: attention for a batch
+#
+# Write the formula for $N$ tables at once. An einsum names the axes by letters: `mg.einsum("nid,njd->nij", q, k)` multiplies
+# query $i$ and key $j$ of the same table $n$, and adds up over $d$, which the result does not have. `mg.softmax` works on
+# the last axis. The grader also checks your gradient.
+
+
+# %%
+def attention(q, k, v):
+    """Return outputs (N, L_q, d_v) of queries (N, L_q, d_k), keys (N, L_k, d_k), values (N, L_k, d_v)."""
+    ...
+
+
+attention = grade(attention)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(attention)
+
+# %% [markdown]
+# Now the three matrices are trained on 1,000 tables and tried on 500 new ones.
+
+# %%
+W_Q, W_K, W_V = (
+    mg.Tensor(rng.standard_normal(shape) / 4, requires_grad=True)
+    for shape in ((8, 16), (20, 16), (20, 10))
+)
+
+
+def answer(tables):
+    """Return a score for each number, (N, 10)."""
+    return attention(tables.question[:, None] @ W_Q, tables.x @ W_K, tables.x @ W_V)[:, 0]
+
+
+train([W_Q, W_K, W_V], lambda: answer(learned), learned.answer)
+right = float((answer(new).data.argmax(-1) == new.answer).mean())
+check(right > 0.99, f"right on new tables: {right:.1%}")
+
+star, circle = (
+    mg.softmax((W_Q.data[shape] @ (new.x[at] @ W_K.data).T) / 4).data for shape in (STAR, CIRCLE)
+)
+steps += [
+    ("query", star, "asked for the star"),
+    ("query", circle, "asked for the circle"),
+]
+with figure(9, 2.5, "Four times the table; asked for a shape, the disc is behind it.") as drawn:
+    draw(drawn, new, at, steps)
+
+# %% [markdown]
+# The same table, another question, other weights. Nobody said which values are the shape: training found it. Does the
+# answer still depend on the red, or on the order of the things? Paint all grey, and lay them in reverse order.
+
+# %%
+grey = new.x[:, ::-1].copy()
+grey[:, :, 8:10] = [1, 0]
+same = float((answer(new._replace(x=grey)).data.argmax(-1) == new.answer).mean())
+check(same > 0.99, f"right on grey tables in reverse order: {same:.1%}")
+
+# %% [markdown]
+# It does not: the thing is found wherever it lies, and the reflex is gone.
+#
+# ## Why two matrices
+#
+# Here a question asks things; this is **cross-attention**. In **self-attention** the things ask each other, so that queries
+# and keys come from the same vectors $X$. Then why not save a matrix, and compare $XW$ with itself? Try it: each thing
+# has an arrow to another thing, and the arrows go round in a circle. Each must find the thing that its arrow points to.
+
+# %%
+x, target = arrows(1000, rng)
+rates = {}
+for count in (1, 2):
+    W = [mg.Tensor(rng.standard_normal((16, 16)) / 4, requires_grad=True) for _ in range(count)]
+    scores = lambda x, W=W: mg.einsum("nid,njd->nij", x @ W[0], x @ W[-1]) / 4
+    train(W, lambda: scores(x[:500]).reshape(-1, 6), target[:500].ravel())  # noqa: B023
+    rates[count] = float((scores(x[500:]).data.argmax(-1) == target[500:]).all(1).mean())
+check(
+    rates[1] == 0 and rates[2] > 0.99,
+    f"circles found with one matrix: {rates[1]:.0%}, with two: {rates[2]:.0%}",
+)
+
+# %% [markdown]
+# One matrix fails on every table, and no training can help. Its scores are symmetric, $s_{ij} = s_{ji}$. Follow the
+# arrows: thing 2 must prefer thing 3 to thing 1, so $s_{23} > s_{21} = s_{12}$; thing 3 must prefer thing 4, so $s_{34} >
+# s_{23}$. Each score must be larger than the one before, all round the circle, and the first larger than the last.
+# With two matrices, thing 1 can attend to thing 2 and thing 2 not to thing 1.
+#
+# ## Why the root
+#
+# The score is a sum of $d_k$ products. If queries and keys have independent values of variance 1, each product has variance
+# 1, and the sum $d_k$. Measure it, and the largest of six weights, before anything is learned.
+
+# %%
+print("  d_k   variance   largest weight   with the root")
+table = {}
+for d_k in (4, 64, 1024):
+    scores = np.einsum(
+        "nd,njd->nj", rng.standard_normal((2000, d_k)), rng.standard_normal((2000, 6, d_k))
     )
-
-
-# -- sequences -----------------------------------------------------------------------------------------
-
-
-def sequence_modelling(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section(r"Sequence modelling: $N \times L \times D$")
-    lesson.quote(
-        "对序列中的每个位置预测下一个位置的概率",
-        "to predict, for each position of a sequence, the probability of the next",
-    )
-    lesson.say("""A model that does this is called a *language model*. It has to say more than one thing at a time:
-    for each place, how likely each token of its vocabulary is to come next. The probability of a whole sequence is
-    the product of those:""")
-    lesson.formula(r"p(x) = \prod_{t} p(x_t \mid x_1 \dots x_{t-1})")
-    texts = ["the cat sees the dog", "the dog sleeps"]
-    tokens = [WordTokenizer()(text) for text in texts]
-    vocab = Vocabulary.build(tokens)
-    ids = padded([vocab.encode(t) for t in tokens])  # (N, L)
-    table = nn.Embedding(len(vocab), D, dtype=float, generator=rng)
-    x = table(ids)  # (N, L, D)
-    lesson.show("token ids, 0 where padded", ids)
-    lesson.fact(
-        "A text is cut into discrete symbols, the tokens",
-        [vocab.decode(row) for row in ids] == tokens,
-        f"{tokens[1]}",
-    )
-    one_hot = np.eye(len(vocab))[ids]  # (N, L, vocabulary)
-    lesson.fact(
-        "An embedding layer maps symbols to a space of $D$ dimensions",
-        np.allclose(x.data, np.einsum("nlv,vd->nld", one_hot, table.weight.data)),
-        "it looks up rows of a table, which is a product with one-hot vectors: all 0, but for a 1 at the token's id",
-    )
-    lesson.fact(
-        "The input is a tensor $N \\times L \\times D$",
-        x.shape == (2, 5, D),
-        f"{x.shape}: sequences, tokens, features",
-    )
-
-    language_model(lesson, rng)
-
-
-def language_model(lesson: Lesson, rng: np.random.Generator) -> None:
-    config = nn.LanguageModelConfig(5, D, H, 2, 2 * D, dropout=0.0, dtype="float64")
-    model = nn.LanguageModel(config, rng)
-    every = np.array(
-        list(itertools.product(range(5), repeat=3))
-    )  # all 125 sequences of three of five symbols
-    read = np.column_stack(
-        [np.full(len(every), BOS), every[:, :2]]
-    )  # (125, 3): shifted by one, after <bos>
-    p = softmax(
-        model(read).data
-    )  # (125, 3, 5): at each position, the probability of each next symbol
-    chosen = np.take_along_axis(p, every[:, :, None], 2)[..., 0]  # (125, 3): p(x_t | x_1 … x_t-1)
-    lesson.fact(
-        "A language model gives, at each position, the probability of the next",
-        p.shape == (125, 3, 5) and np.allclose(p.sum(-1), 1), "`nn.LanguageModel`: (N, L) to (N, L, vocabulary)",
-    )  # fmt: skip
-    lesson.fact(
-        "So it models the sequence: $p(x) = \\prod_t p(x_t \\mid x_1 \\dots x_{t-1})$", abs(chosen.prod(1).sum() - 1) < 1e-12,
-        f"over all 125 sequences of 3 of 5 symbols, this sums to {chosen.prod(1).sum():.12f}",
-    )  # fmt: skip
-    ids = np.array([[BOS, 4, 3, 4]])
-    by_hand = -np.log(
-        np.take_along_axis(softmax(model(ids[:, :-1]).data), ids[:, 1:, None], 2)
-    ).mean()
-    lesson.fact(
-        "That is what it is trained for",
-        np.isclose(model.loss(ids).item(), by_hand),
-        "the loss is the mean of $-\\log p$",
-    )
-
-
-# -- attention -----------------------------------------------------------------------------------------
-
-
-def attention_formula(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("The formula of attention")
-    lesson.quote(
-        "通过查询、键的匹配得分为值分配权重",
-        "the scores of queries against keys give the values their weights",
-    )
-    lesson.formula(
-        r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
-    )
-    lesson.code(attention, softmax)
-    Q, K, V = (
-        rng.standard_normal((3, D_K)),
-        rng.standard_normal((L, D_K)),
-        rng.standard_normal((L, 7)),
-    )
-    out = attention(Q, K, V)  # (3, 7)
-    kernel = mg.scaled_dot_product_attention(*(x[None, None] for x in (Q, K, V))).data[0, 0]
-    lesson.fact(
-        "The formula", gap(out, kernel) < 1e-12, "`mg.scaled_dot_product_attention` computes it"
-    )
-    weights = softmax(Q @ K.T / sqrt(D_K))  # (3, L)
-    inside = (out >= V.min(0)).all() and (out <= V.max(0)).all()
-    lesson.fact(
-        "Scores of queries against keys become weights of the values",
-        np.allclose(weights.sum(1), 1) and (weights > 0).all() and inside,
-        "they are positive and sum to 1 for each query: a result lies between the values",
-    )
-    keys = K / np.linalg.norm(K, axis=1, keepdims=True)
-    found = attention(400 * keys[3:4], keys, V)
-    lesson.fact(
-        "What matches gets the weight", gap(found[0], V[3]) < 1e-3,
-        f"a long query along key 4 finds value 4 (to {gap(found[0], V[3]):.0e}), as one looks up a word",
-    )  # fmt: skip
-
-    x, other = rng.standard_normal((L, D)), rng.standard_normal((3, D))
-    W_Q, W_K, W_V = rng.standard_normal((3, D, D)) / sqrt(D)
-    layer = nn.MultiHeadAttention(D, 1, bias=False, dtype=float)
-    for proj, W in zip(
-        (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj), (W_Q, W_K, W_V, np.eye(D))
-    ):
-        proj.weight.data[:] = W.T
-    own = attention(x @ W_Q, x @ W_K, x @ W_V)  # (L, D)
-    lesson.fact(
-        "Self-attention: queries, keys and values come from one sequence by three linear maps",
-        gap(own, layer(x[None], x[None], x[None])) < 1e-12, "equal to `nn.MultiHeadAttention` of one head",
-    )  # fmt: skip
-    cross = attention(other @ W_Q, x @ W_K, x @ W_V)  # (3, D)
-    lesson.fact(
-        "Cross-attention: queries from one sequence, keys and values from another",
-        cross.shape == (3, D) and gap(cross, layer(other[None], x[None], x[None])) < 1e-12,
-        f"3 queries to {L} keys give 3 rows (the text's sentence breaks off; its class below is meant)",
-    )
-
-
-# -- why a linear map ----------------------------------------------------------------------------------
-
-
-def cycle_gap(A: np.ndarray) -> float:
-    """The largest | log a_ij a_jk a_ki - log a_ik a_kj a_ji |: zero where the scores are symmetric.
-
-    Row sums drop out of it: each of i, j, k gives one weight to either product.
-    """
-    i, j, k = np.array(list(itertools.permutations(range(len(A)), 3))).T
-    a = np.log(A)
-    return float(np.abs(a[i, j] + a[j, k] + a[k, i] - a[i, k] - a[k, j] - a[j, i]).max())
-
-
-def why_linear(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Why a linear map?")
-    lesson.quote(
-        "使得注意力机制不再受到矩阵对称的约束（A对B的注意力可以不等于B对A的注意力）",
-        "so that attention is no longer bound to a symmetric matrix: A's attention to B need not be B's to A",
-    )
-    lesson.say("""Why not compare the vectors of the words themselves, and save three matrices? Because a comparison
-    of $x_i$ with $x_j$ is also one of $x_j$ with $x_i$, and because nothing is more like a word than the word
-    itself.""")
-    lesson.predict(
-        "Without a map the scores $X X^\\top$ are symmetric. Are the weights after the softmax symmetric too?",
-        "No: each row is divided by its own sum. Something weaker is left of the symmetry, and can be measured.",
-    )
-    X = rng.standard_normal((L, D))
-    W_Q, W_K = rng.standard_normal((2, D, D)) / sqrt(D)
-    plain, mapped = X @ X.T / sqrt(D), (X @ W_Q) @ (X @ W_K).T / sqrt(D)  # (L, L) each
-    lesson.fact(
-        "Without it the scores must be symmetric",
-        gap(plain, plain.T) < 1e-12,
-        "$XX^\\top$ is its own transpose",
-    )
-    lesson.fact(
-        "With it they are not", gap(mapped, mapped.T) > 0.5,
-        f"$XW_Q(XW_K)^\\top$ and its transpose differ by up to {gap(mapped, mapped.T):.1f}",
-    )  # fmt: skip
-    A, B = softmax(plain), softmax(mapped)
-    lesson.erratum(
-        "That A attends to B as B to A, without the map", "weights that are equal",
-        "scores that are equal, weights that are not", gap(A, A.T) > 0.01 and cycle_gap(A) < 1e-12 and cycle_gap(B) > 1,
-        f"the softmax divides each row by its own sum: $a_{{ij}}$ and $a_{{ji}}$ differ by up to {gap(A, A.T):.2f}. What is left "
-        "of the symmetry is that going round any three words one way or the other gives one product, "
-        f"$a_{{ij}} a_{{jk}} a_{{ki}} = a_{{ik}} a_{{kj}} a_{{ji}}$ (to {cycle_gap(A):.0e}); with the map the logarithms of the two differ by up "
-        f"to {cycle_gap(B):.1f}",
-    )  # fmt: skip
-    U = X / np.linalg.norm(X, axis=1, keepdims=True)
-    lesson.fact(
-        "And without it, words of one length attend to themselves first",
-        ((U @ U.T).argmax(1) == np.arange(L)).all() and (B.argmax(1) != np.arange(L)).any(),
-        "$x_i \\cdot x_j$ is largest for $j = i$; with the map they need not",
-    )  # fmt: skip
-    C = one_way(lesson, rng)
-    other_spaces(lesson, rng, X @ W_Q, X @ W_K)
-    titles = (
-        r"scores: $XX^T / \sqrt{D}$",
-        r"scores: $XW_Q(XW_K)^T / \sqrt{D}$",
-        "weights: each to the next",
-    )
-    lesson.picture(
-        "asymmetry.png",
-        lambda path: asymmetry_picture(path, dict(zip(titles, (plain, mapped, C)))),
-        caption="Without a linear map the scores are symmetric (left); with one they are not, and each word can attend to the next (right).",
-        alt="Three 5 by 5 maps: a symmetric one, one that is not, and one with all weight beside the diagonal.",
-    )
-
-
-def other_spaces(lesson: Lesson, rng: np.random.Generator, q: np.ndarray, k: np.ndarray) -> None:
-    """That a word's query and key, rows of q and k (L, D), point to different places, and may come from other sizes."""
-    cosines = (q * k).sum(1) / np.linalg.norm(q, axis=1) / np.linalg.norm(k, axis=1)
-    layer = nn.MultiHeadAttention(D, H, query_size=6, key_size=9, value_size=9, generator=rng)
-    out = layer(rng.standard_normal((1, 3, 6)), *2 * [rng.standard_normal((1, L, 9))])
-    lesson.fact(
-        "It maps a word to different spaces", np.abs(cosines).max() < 0.9 and out.shape == (1, 3, D),
-        f"as query and as key one word points elsewhere (cosines {cosines.min():.2f} to {cosines.max():.2f}), and "
-        "words of 6 features can ask words of 9",
-    )  # fmt: skip
-
-
-def one_way(lesson: Lesson, rng: np.random.Generator) -> np.ndarray:
-    """Weights (L, L) of words that attend to the next one each, and are not attended to by it."""
-    basis = np.linalg.qr(rng.standard_normal((D, L)))[0].T  # (L, D), rows at right angles
-    W_next = basis.T @ np.roll(
-        basis, 1, axis=0
-    )  # (D, D), a W_K that makes the key of a word of the word before it
-    C = softmax(12 * basis @ (basis @ W_next).T)  # (L, L)
-    there, back = zip(*((C[i, (i + 1) % L], C[(i + 1) % L, i]) for i in range(L)))
-    lesson.fact(
-        "A can attend to B, and B not to A", min(there) > 0.99 and max(back) < 0.01,
-        f"a $W_K$ chosen for it makes each word attend to the next, with {min(there):.4f}, and back with {max(back):.0e}",
-    )  # fmt: skip
-    return C
-
-
-def asymmetry_picture(path: Path, matrices: dict[str, np.ndarray]) -> None:
-    """Square matrices side by side, with their diagonals."""
-    figure = require("matplotlib.figure", "plotting").Figure(
-        figsize=(11, 3.3), layout="constrained"
-    )
-    for i, (title, values) in enumerate(matrices.items(), 1):
-        axes = figure.add_subplot(1, len(matrices), i)
-        reach, signed = np.abs(values).max(), values.min() < 0
-        image = axes.imshow(
-            values, cmap="RdBu" if signed else SHADES, vmin=-reach if signed else 0, vmax=reach
-        )
-        axes.plot(
-            [-0.5, len(values) - 0.5], [-0.5, len(values) - 0.5], color="gray", lw=0.8, ls="--"
-        )
-        axes.set_xticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
-        axes.set_yticks(range(len(values)), [f"{j + 1}" for j in range(len(values))])
-        axes.set_xlabel("key")
-        axes.set_ylabel("query")
-        axes.set_title(title, fontsize=10.5)
-        figure.colorbar(image, ax=axes, fraction=0.046, pad=0.04)
-    figure.savefig(path, dpi=150)
-
-
-# -- why the root of d_k -------------------------------------------------------------------------------
-
-SIZES = [4**i for i in range(7)]  # 1 … 4096
-
-
-def scale_experiment(
-    rng: np.random.Generator, samples: int = 128, keys: int = 16
-) -> dict[str, np.ndarray]:
-    """For each d_k of SIZES, of q · k and of q · k / √d_k: variance, range of scores, and the softmax's gradient.
-
-    Queries and keys are standard normal, each query with keys of its own. The gradient is the norm of
-    the softmax's Jacobian, diag(p) - p pᵀ: the median over the queries.
-    """
-    found: dict[str, list[list[float]]] = {"variance": [], "range": [], "gradient": []}
-    for d_k in SIZES:
-        q, k = rng.standard_normal((samples, d_k)), rng.standard_normal((samples, keys, d_k))
-        scores = np.einsum("nd,nkd->nk", q, k)  # (samples, keys)
-        both = [scores, scores / sqrt(d_k)]
-        weights = [mg.softmax(s).data for s in both]
-        jacobians = [
-            p[..., None] * np.eye(keys) - p[..., None] * p[:, None] for p in weights
-        ]  # (samples, keys, keys)
-        found["variance"].append([s.var() for s in both])
-        found["range"].append([np.ptp(s, axis=1).mean() for s in both])
-        found["gradient"].append([np.median(np.linalg.norm(J, axis=(1, 2))) for J in jacobians])
-    return {
-        name: np.array(values) for name, values in found.items()
-    }  # (sizes, 2): without √d_k, with it
-
-
-def why_root(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section(r"Why divide by $\sqrt{d_k}$?")
-    lesson.quote(
-        "为了使结果的方差保持不变，需要除以$\\sqrt{d_k}$",
-        "to keep the variance of the result as it was, one divides by $\\sqrt{d_k}$",
-    )
-    lesson.formula(
-        r"\operatorname{Var}(q \cdot k) = \sum_{i=1}^{d_k} \operatorname{Var}(q_i k_i) = d_k",
-        "for entries of mean 0 and variance 1 that do not depend on each other.",
-    )
-    lesson.say("""A score is a sum of $d_k$ products, and a sum of many has a large variance. Large scores are a
-    problem for the softmax: it gives all the weight to the largest, and then small changes of the scores change
-    nothing; its derivatives, by which training goes, are all 0. We draw queries and keys at random, of $d_k$ from 1
-    to 4096, and measure both:""")
-    lesson.code(scale_experiment)
-    found = scale_experiment(rng)
-    variance, spread, gradient = found["variance"], found["range"], found["gradient"]
-    header = [
-        "$d_k$",
-        r"variance of $q \cdot k$",
-        r"$/ \sqrt{d_k}$",
-        "range of 16 scores",
-        r"$/ \sqrt{d_k}$",
-    ]
-    header += ["softmax gradient", r"with $\sqrt{d_k}$"]
-    rows = [
-        [
-            d_k,
-            f"{v[0]:.1f}",
-            f"{v[1]:.2f}",
-            f"{r[0]:.1f}",
-            f"{r[1]:.2f}",
-            f"{g[0]:.1e}",
-            f"{g[1]:.2f}",
-        ]
-        for d_k, v, r, g in zip(SIZES, variance, spread, gradient)
-    ]
-    lesson.table(header, rows, "The same queries and keys, without the division and with it")
-    lesson.fact(
-        "The variance changes in $QK^\\top$: it is $d_k$", (np.abs(variance[2:, 0] / SIZES[2:] - 1) < 0.3).all(),
-        f"{variance[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}: a sum of $d_k$ products, each of variance 1",
-    )  # fmt: skip
-    lesson.fact(
-        "Dividing by $\\sqrt{d_k}$ keeps it", (np.abs(variance[2:, 1] - 1) < 0.3).all(),
-        f"between {variance[2:, 1].min():.2f} and {variance[2:, 1].max():.2f} for $d_k$ from {SIZES[2]} on",
-    )  # fmt: skip
-    other_variances(lesson, rng)
-    lesson.fact(
-        "For large $d_k$ the elements of $QK^\\top$ differ greatly", spread[-1, 0] > 100 and spread[-1, 1] < 5,
-        f"16 of them range over {spread[-1, 0]:.0f} at $d_k$ = {SIZES[-1]}, over {spread[-1, 1]:.1f} after the division",
-    )  # fmt: skip
-    the_gradient(lesson, rng, gradient)
-    lesson.picture(
-        "root_of_d_k.png",
-        lambda path: root_picture(path, variance, gradient),
-        caption="Without the root the scores spread with $d_k$, and the gradient of the softmax vanishes.",
-        alt="Two pairs of lines against d_k: the variance grows with it or stays 1, the gradient falls to nothing or stays.",
-    )
-
-
-def other_variances(lesson: Lesson, rng: np.random.Generator) -> None:
-    wide_q, wide_k = 2 * rng.standard_normal((2000, 64)), 2 * rng.standard_normal((2000, 64))
-    wide = (wide_q * wide_k).sum(1).var() / 64
-    lesson.erratum(
-        "The variance after the division", "as before", "$\\sigma_q^2 \\sigma_k^2$, as before where $\\sigma = 1$", abs(wide / 16 - 1) < 0.2,
-        f"for entries of variance 4 it is {wide:.1f}, about 4 · 4",
-    )  # fmt: skip
-    W = nn.init.xavier_uniform_(nn.Parameter(np.empty((64, 64))), generator=rng).data
-    normed = nn.LayerNorm(64, dtype=float)(
-        3 + 5 * rng.standard_normal((2000, 64))
-    ).data  # (2000, 64)
-    lesson.fact(
-        "So queries and keys should start with variance 1", abs((normed @ W.T).var() - 1) < 0.1,
-        f"a layer norm and a $W_Q$ by Xavier's rule (weights of variance 2 / (inputs + outputs)), as in `nn.Transformer`, give {(normed @ W.T).var():.2f}",
-    )  # fmt: skip
-
-
-def the_gradient(lesson: Lesson, rng: np.random.Generator, gradient: np.ndarray) -> None:
-    z = rng.standard_normal(16)
-    p = softmax(z)
-    exact = mg.jacobian(mg.softmax)(z).data  # (16, 16)
-    by_hand = np.diag(p) - np.outer(p, p)  # (16, 16)
-    lesson.fact(
-        "The gradient of softmax is $\\mathrm{diag}(p) - pp^\\top$",
-        gap(exact, by_hand) < 1e-12,
-        "as `mg.jacobian`, the matrix of all derivatives, finds it",
-    )
-    lesson.fact(
-        "It comes close to 0 when they do", gradient[-1, 0] < 1e-6 and gradient[:, 1].min() > 0.1,
-        f"its norm is {gradient[-1, 0]:.0e} (median) at $d_k$ = {SIZES[-1]}; with $\\sqrt{{d_k}}$ it stays at {gradient[-1, 1]:.2f}",
-    )  # fmt: skip
-
-
-def root_picture(path: Path, variance: np.ndarray, gradient: np.ndarray) -> None:
-    """Variance of the scores and gradient of the softmax against d_k."""
-    figure = require("matplotlib.figure", "plotting").Figure(
-        figsize=(9.5, 3.8), layout="constrained"
-    )
-    panels = (
-        ("variance of the scores", variance),
-        ("gradient of the softmax (median norm)", gradient),
-    )
-    for axes, (name, values) in zip(figure.subplots(1, 2), panels):
-        axes.plot(SIZES, values[:, 0], "o-", label=r"$q \cdot k$")
-        axes.plot(SIZES, values[:, 1], "s-", label=r"$q \cdot k / \sqrt{d_k}$")
-        axes.set_xscale("log", base=4)
-        axes.set_yscale("log")
-        axes.set_xticks(SIZES, [str(s) for s in SIZES])
-        axes.minorticks_off()
-        axes.set_xlabel("$d_k$")
-        axes.set_title(name, fontsize=11)
-        axes.grid(alpha=0.25)
-        axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-
-
-# -- softmax, heads, masks -----------------------------------------------------------------------------
-
-
-def softmax_function(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("The softmax function")
-    lesson.say("""Scores may be negative, and of any size; a mean needs weights that are positive and sum to 1. The
-    exponential makes them positive and keeps their order; the division makes them sum to 1.""")
-    z = rng.standard_normal(6)
-    by_hand = [np.exp(z[i]) / sum(np.exp(z[j]) for j in range(6)) for i in range(6)]
-    found = mg.softmax(z).data
-    lesson.fact(
-        "$\\softmax(z)_i = e^{z_i} / \\sum_j e^{z_j}$, $j = 1 \\dots n$",
-        gap(found, by_hand) < 1e-12,
-        "it is `mg.softmax`",
-    )
-    lesson.fact(
-        "It normalises the exponentials of $z$",
-        np.isclose(found.sum(), 1) and (found > 0).all(),
-        "they sum to 1",
-    )
-    with np.errstate(over="ignore", invalid="ignore"):
-        broken = softmax(z + 1000)
-    lesson.fact(
-        "How to compute it, which is left open", np.isnan(broken).all() and gap(mg.softmax(z + 1000), found) < 1e-12,
-        "$e^{1000}$ overflows, so `mg.softmax` subtracts the largest $z$ first, which leaves the quotients as they are",
-    )  # fmt: skip
-
-
-def several_heads(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Several heads")
-    lesson.quote(
-        "将输入的$D$维向量拆分到$h$个头",
-        "the input vector of $D$ dimensions is split among $h$ heads",
-    )
-    lesson.say("""One head of $D$ features gives each query one set of weights. Cut queries, keys and values into $h$ parts of
-    $d_k = D/h$ features, and each part gives a set of its own, for the same number of multiplications.""")
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
-    x = rng.standard_normal((N, L, D))
-    projected = [
-        proj(x).data for proj in (layer.q_proj, layer.k_proj, layer.v_proj)
-    ]  # (N, L, D) each
-    Q, K, V = (p.reshape(N, L, H, D_K) for p in projected)
-    cut = [projected[0][..., h * D_K : (h + 1) * D_K] for h in range(H)]  # (N, L, d_k) each
-    lesson.fact(
-        "Reshaping splits a vector into heads", all((Q[:, :, h] == cut[h]).all() for h in range(H)),
-        f"(N, L, {D}) to (N, L, {H}, {D_K}): head $h$ has the $h$-th run of $d_k$ features",
-    )  # fmt: skip
-    heads = [
-        np.stack([attention(Q[n, :, h], K[n, :, h], V[n, :, h]) for n in range(N)])
-        for h in range(H)
-    ]
-    concatenated = np.concatenate(heads, axis=-1)  # (N, L, D)
-    lesson.fact(
-        "Each head attends by itself; their outputs are joined, and mapped once more",
-        gap(layer.out_proj(concatenated), layer(x)) < 1e-12, "so does `nn.MultiHeadSelfAttention`",
-    )  # fmt: skip
-    head = lambda v: mg.einsum(
-        "ld,kd->lk", *(proj(v)[:, :D_K] for proj in (layer.q_proj, layer.k_proj))
-    )
-    reads = np.abs(mg.jacobian(head)(x[0]).data).max(
-        (0, 1, 2)
-    )  # (D,): what the scores of head 1 read of each feature
-    lesson.erratum(
-        "What is split among the heads", "the $D$ features of the input", "those of $Q$, $K$ and $V$", (reads > 0.01).all(),
-        f"the code maps first and splits then: the first head reads all {D} features of $x$, and no derivative is 0",
-    )  # fmt: skip
-    weights = nn.with_weights(layer, x)[1]  # (N, h, L, L)
-    apart = min(gap(weights[:, i], weights[:, j]) for i, j in itertools.combinations(range(H), 2))
-    lesson.fact(
-        "The heads see one position in different ways",
-        apart > 0.05,
-        f"weights differ by {apart:.2f} or more",
-    )
-
-
-def mask_idea(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section(r"Masks: a score of $-\infty$")
-    lesson.quote(
-        "将不合法的位置的得分设置为负无穷，从而在softmax函数中得到0的概率",
-        "scores of positions that are not allowed become minus infinity, and so get the probability 0",
-    )
-    lesson.say("""Some keys a query must not use: padding means nothing, and a word that is still to come is not known. The softmax gives
-    every finite score some weight, but none to one of $-\\infty$:""")
-    lesson.formula(r"e^{-\infty} = 0")
-    scores = rng.standard_normal((L, L))
-    mask = nn.causal_mask(L)  # (L, L), True = may attend
-    A = softmax(np.where(mask, scores, -np.inf))
-    lesson.fact(
-        "A score of $-\\infty$ gets the probability 0",
-        (A[~mask] == 0).all() and np.allclose(A.sum(1), 1),
-        r"$e^{-\infty} = 0$",
-    )
-    lesson.fact(
-        "`mg.softmax(scores, where=mask)` does the same",
-        gap(A, mg.softmax(scores, where=mask)) < 1e-12,
-    )
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
-    x = rng.standard_normal((1, L, D))
-    J = np.abs(mg.jacobian(lambda v: layer(v, is_causal=True))(x).data).max((0, 2, 3, 5))  # (L, L)
-    strict = np.tri(L, k=-1, dtype=bool)  # the positions before, without one's own
-    with np.errstate(invalid="ignore"):
-        nothing = multi_head_formula(layer, x, x, x, attention_mask=strict).data[0, 0]
-    lesson.erratum(
-        "What a position can depend on", "the positions before it", "itself and those before it",
-        (J[~mask] == 0).all() and (J[mask] > 0).all() and np.isnan(nothing).all(),
-        "the derivatives of outputs by inputs fill just the lower triangle and the diagonal; without the diagonal, the "
-        "first position would have nothing to attend to, and the text's code would give NaN",
-    )  # fmt: skip
-    ours = mg.softmax(scores, where=strict).data
-    lesson.fact(
-        "In ours such a row is 0 instead", (ours[0] == 0).all() and np.allclose(ours[1:].sum(1), 1)
-    )
-
-
-# -- the code ------------------------------------------------------------------------------------------
-
-
-def by_loops(equation: str, *operands: np.ndarray) -> np.ndarray:
-    """What an einsum means: for every choice of the indices, a product, added to the result at its indices."""
-    inputs, output = equation.split("->")
-    terms = inputs.split(",")
-    size = {letter: n for term, x in zip(terms, operands) for letter, n in zip(term, x.shape)}
-    result = np.zeros([size[letter] for letter in output])
-    for choice in itertools.product(*(range(n) for n in size.values())):
-        at = dict(zip(size, choice))
-        product = np.prod(
-            [x[tuple(at[letter] for letter in term)] for term, x in zip(terms, operands)]
-        )
-        result[tuple(at[letter] for letter in output)] += product
-    return result
-
-
-EINSUMS = {  # each form in the text: the shapes of its operands, and of its result
-    "ij,jk->ik": ((3, 4), (4, 5), (3, 5)),  # the matrix product
-    "id,jd->ij": ((5, 16), (5, 16), (5, 5)),  # Q Kᵀ
-    "nihd,njhd->nijh": ((2, 3, 4, 4), (2, 5, 4, 4), (2, 3, 5, 4)),  # Q Kᵀ in a batch, of all heads
-    "nijh,njhd->nihd": ((2, 3, 5, 4), (2, 5, 4, 4), (2, 3, 4, 4)),  # weights times V, likewise
-}
-
-
-def einsums(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Code: einsum")
-    lesson.say("""An einsum names the axes of its operands by letters. It multiplies every element of one by every
-    element of the other that has the same letters, and sums over the letters that the result does not have. Here
-    $n$ counts sequences, $i$ queries, $j$ keys, $h$ heads and $d$ features.""")
-    same_as = {
-        "ij,jk->ik": lambda A, B: A @ B,
-        "id,jd->ij": lambda Q, K: Q @ K.T,
-        "nihd,njhd->nijh": lambda Q, K: (
-            Q.transpose(0, 2, 1, 3) @ K.transpose(0, 2, 3, 1)
-        ).transpose(0, 2, 3, 1),
-        "nijh,njhd->nihd": lambda A, V: (
-            A.transpose(0, 3, 1, 2) @ V.transpose(0, 2, 1, 3)
-        ).transpose(0, 2, 1, 3),
-    }
-    meaning = {
-        "ij,jk->ik": "`einsum(…, A, B)` is the product of matrices $A$ and $B$",
-        "id,jd->ij": "`einsum(…, Q, K)` is $QK^\\top$, (L, D) and (L, D) to (L, L)",
-        "nihd,njhd->nijh": "`einsum(…, Q, K)`: the scores of all heads, $(N, L_Q, L_{KV}, h)$",
-        "nijh,njhd->nihd": "`einsum(…, score, V)`: the weighted sums of values, $(N, L_Q, h, d_k)$",
-    }
-    for equation, (*shapes, result) in EINSUMS.items():
-        operands = [rng.standard_normal(shape) for shape in shapes]
-        found = mg.einsum(equation, *operands)
-        truths = by_loops(equation, *operands), same_as[equation](*operands)
-        right = found.shape == result and all(gap(found, truth) < 1e-12 for truth in truths)
-        checked = mg.gradcheck(
-            lambda *xs, equation=equation: mg.einsum(equation, *xs), operands, elementwise=False
-        )
-        lesson.fact(
-            f"`{equation}`: {meaning[equation]}",
-            right and checked,
-            "as by loops and as by `@`; gradients checked",
-        )
-    A, B = rng.standard_normal((2, 3)), rng.standard_normal((3, 2))
-    products = A[:, :, None] * B[None]  # (i, j, k): every product of an element of A and one of B
-    summed = gap(products.sum(1), mg.einsum("ij,jk->ik", A, B)) < 1e-12
-    lesson.fact("It multiplies, then sums", summed, "over the index $j$, which `ik` does not have")
-
-
-def first_class(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Code: multi-head attention")
-    lesson.code(multi_head_formula, note="The text's class, as a function of one of our layers:")
-    layer = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
-    x_q, x_k, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
-    linears = [m for m in layer.modules() if isinstance(m, nn.Linear)]
-    lesson.fact(
-        "It has four linear maps, $D$ to $D$: $W_Q$, $W_K$, $W_V$, $W_O$", [p.weight.shape for p in linears] == [(D, D)] * 4,
-        "`q_proj`, `k_proj`, `v_proj` and `out_proj` in `nn.MultiHeadAttention`",
-    )  # fmt: skip
-    lesson.fact(
-        "$d_k = d_\\text{model} / h$", layer.d_model // layer.num_heads == D_K, f"{D} / {H} = {D_K}"
-    )
-    try:
-        nn.MultiHeadAttention(16, 3)
-        refusal = ""
-    except ValueError as error:
-        refusal = str(error)
-    message = "d_model must be divisible by num_heads"
-    lesson.fact(
-        "Where that is not whole, it refuses", refusal.startswith(message), f"ValueError: {refusal}"
-    )
-    by_hand = x_q @ linears[0].weight.data.T + linears[0].bias.data
-    lesson.fact(
-        "A linear map is needed first",
-        gap(layer.q_proj(x_q), by_hand) < 1e-12,
-        "`nn.Linear`: $xW^\\top + b$",
-    )
-    found = layer(x_q, x_k, x_v)
-    lesson.fact(
-        "The text's forward, by einsum, equals our layer", gap(found, multi_head_formula(layer, x_q, x_k, x_v)) < 1e-12,
-        f"to {gap(found, multi_head_formula(layer, x_q, x_k, x_v)):.0e}",
-    )  # fmt: skip
-    weights = nn.with_weights(layer, x_q, x_k, x_v)[1]  # (N, h, L_Q, L_KV)
-    lesson.fact(
-        "softmax over `dim=2` of `nijh` is over the keys $j$",
-        np.allclose(weights.sum(-1), 1),
-        "our last axis",
-    )
-    x = rng.standard_normal((N, L, D))
-    out = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)(x)
-    lesson.fact(
-        "`MultiHeadSelfAttention` takes $N \\times L \\times D$ to $N \\times L \\times D$",
-        out.shape == x.shape,
-        f"{out.shape}",
-    )
-    mask = rng.random((3, L)) < 0.6
-    mask[:, 0] = True
-    lesson.erratum(
-        "The parameter `mask` of the first version", "a mask", "never read",
-        gap(layer(x_q, x_k, x_v, mask), multi_head_formula(layer, x_q, x_k, x_v)) > 0.01,
-        "its forward goes from the scores straight to the softmax; only the complete version below masks",
-    )  # fmt: skip
-
-
-def three_masks(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Code: the three masks")
-    lesson.diagram("masks", "Two of them, and both at once.")
-    lesson.say(
-        "In the text 0 hides; here masks are booleans, True = may attend: the same polarity."
-    )
-    ids = np.array([[7, 4, 9, 5, 6], [8, 4, 6, 0, 0]])  # (N, L), the second padded
-    padding = nn.padding_mask_of(ids)  # (N, L)
-    layer = nn.MultiHeadSelfAttention(D, H, dtype=float, generator=rng)
-    x = rng.standard_normal((N, L, D))
-    out, weights = nn.with_weights(layer, x, padding[:, None, None])  # weights (N, h, L, L)
-    lesson.fact(
-        "Padding mask $[N, L]$: padding is left out", (weights[1, :, :, 3:] == 0).all() and padding.shape == (N, L),
-        "its keys get weight 0 from all queries, in all heads",
-    )  # fmt: skip
-    alone = layer(x[1:, :3])  # the short sentence without its padding
-    lesson.fact(
-        "So a padded sentence is what it is alone",
-        gap(out.data[1, :3], alone.data[0]) < 1e-12,
-        "three words",
-    )
-
-    causal = nn.causal_mask(L)  # (L, L)
-    later = x.copy()
-    later[:, 3:] = rng.standard_normal((N, 2, D))
-    moved = np.abs(layer(later, causal).data - layer(x, causal).data).max((0, 2))
-    lesson.fact(
-        "Attention mask $[L, L]$, causal or look-ahead: nothing depends on what comes later",
-        (moved[:3] < 1e-12).all() and (moved[3:] > 0.01).all() and causal.shape == (L, L),
-        "with other words 4 and 5, the first three results are what they were",
-    )  # fmt: skip
-    memory = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0], [0, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    more_masks(lesson, rng, layer, x, padding, causal, memory)
-    named = {
-        "padding (of sequence 2)": np.repeat(padding[1:], L, 0), "causal": causal, "both": padding[1] & causal,
-        "memory": memory,
-    }  # fmt: skip
-    lesson.picture(
-        "masks.png",
-        lambda path: mask_picture(named, path),
-        caption="A padding mask, a causal one, both together, and a mask between two sequences.",
-        alt="Four grids of filled and empty cells; filled cells may attend.",
-    )
-
-
-def more_masks(
-    lesson: Lesson, rng: np.random.Generator, layer: Any, x: np.ndarray, padding: np.ndarray, causal: np.ndarray,
-    memory: np.ndarray,
-) -> None:  # fmt: skip
-    cross = nn.MultiHeadCrossAttention(D, H, dtype=float, generator=rng)
-    x_q = rng.standard_normal((N, 3, D))
-    weights = nn.with_weights(cross, x_q, x, memory)[1]  # (N, h, L_Q, L_KV)
-    lesson.fact(
-        "Memory mask $[L_Q, L_{KV}]$: which keys each query may use", ((weights > 0) == memory).all(),
-        f"in cross-attention, here {memory.shape}: weights are positive where it is True, and 0 elsewhere",
-    )  # fmt: skip
-    both = nn.with_weights(layer, x, padding[:, None, None] & causal)[1]
-    lesson.fact(
-        "Both masks can be given",
-        ((both > 0) == (padding[:, None, None] & causal)).all(),
-        "a key must pass both",
-    )
-    nobody = np.array([[True] * L, [False] * L])  # the second sequence is nothing but padding
-    with np.errstate(invalid="ignore"):
-        broken = multi_head_formula(layer, x, x, x, nobody).data[1]
-    ours = layer(x, nobody[:, None, None]).data[1]
-    lesson.erratum(
-        "Masked elements get the probability 0", "a softmax of scores of $-\\infty$", "one that also allows for all of them",
-        np.isnan(broken).all() and gap(ours, np.broadcast_to(layer.out_proj.bias.data, ours.shape)) == 0,
-        "where every key is hidden, that softmax is 0 / 0 and the text's code gives NaN; ours gives weights of 0, and "
-        "the bias of $W_O$ is all that comes out",
-    )  # fmt: skip
-
-
-def three_classes(lesson: Lesson, rng: np.random.Generator) -> None:
-    lesson.section("Code: the complete classes")
-    x_q, x_kv, x_v = (rng.standard_normal((N, length, D)) for length in (3, L, L))
-    padding = np.array([[True] * L, [True] * 3 + [False] * 2])  # (N, L_KV)
-    memory = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 0, 0, 1, 1]], bool)  # (L_Q, L_KV)
-    cases: dict[Any, tuple[tuple[np.ndarray, ...], np.ndarray]] = {
-        nn.MultiHeadAttention: ((x_q, x_kv, x_v), memory),
-        nn.MultiHeadSelfAttention: ((x_kv,), nn.causal_mask(L)),
-        nn.MultiHeadCrossAttention: ((x_q, x_kv), memory),
-    }
-    for kind, (inputs, attention_mask) in cases.items():
-        layer = kind(D, H, dtype=float, generator=rng)
-        xs = [mg.Tensor(x, requires_grad=True) for x in inputs]
-        q, k, v = (xs * 3 if len(xs) == 1 else [*xs, xs[-1]])[
-            :3
-        ]  # (x, x, x), (x_q, x_kv, x_kv) or all three
-        leaves = [*xs, *layer.parameters()]
-        worst = 0.0
-        for real, mask in itertools.product((None, padding), (None, attention_mask)):
-            ours = layer(
-                *xs,
-                mask=mask
-                if real is None
-                else real[:, None, None] & (True if mask is None else mask),
-            )
-            text = multi_head_formula(layer, q, k, v, real, mask)
-            g = rng.standard_normal(ours.shape)
-            grads = [mg.gradients(y, leaves, g) for y in (ours, text)]
-            worst = max(worst, gap(ours, text), *(gap(a, b) for a, b in zip(*grads)))
-        given = ", ".join(str(x.shape) for x in xs)
-        lesson.fact(
-            f"`{kind.__name__}`: {given} to {ours.shape}", worst < 1e-12,
-            f"results and the gradients of {len(leaves)} tensors equal the text's to {worst:.0e}, with neither, "
-            "either and both masks",
-        )  # fmt: skip
-    general = nn.MultiHeadAttention(D, H, dtype=float, generator=rng)
-    for kind, given, same in (
-        (nn.MultiHeadSelfAttention, {"x": x_kv}, "x, x, x"),
-        (nn.MultiHeadCrossAttention, {"x_q": x_q, "x_kv": x_kv}, "x_q, x_kv, x_kv"),
-    ):
-        layer = kind(D, H, dtype=float)
-        layer.load_state_dict(general.state_dict())
-        inputs = [given[name] for name in same.split(", ")]
-        lesson.fact(
-            f"`{kind.__name__}` applies its base class to ({same})",
-            issubclass(kind, nn.MultiHeadAttention)
-            and gap(layer(*given.values()), general(*inputs)) == 0,
-            "with the same parameters, by the same names, it gives the same",
-        )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    lesson = Lesson("attention_mechanism", __doc__ or "", argv)
-    lesson.source(
-        "The attention mechanism (注意力机制)", "lecture notes", "002_e474a81b09e7fe02.txt"
-    )
-    rng = np.random.default_rng(0)
-    sequence_modelling(lesson, rng)
-    attention_formula(lesson, rng)
-    why_linear(lesson, rng)
-    why_root(lesson, rng)
-    softmax_function(lesson, rng)
-    several_heads(lesson, rng)
-    mask_idea(lesson, rng)
-    einsums(lesson, rng)
-    first_class(lesson, rng)
-    three_masks(lesson, rng)
-    three_classes(lesson, rng)
-    lesson.exercise(
-        "Write `nihd,njhd->nijh` as a matrix product.",
-        "Bring the heads before the positions, (N, h, L, d), and multiply by the transpose of the last two axes; then bring the heads back to the end.",
-    )
-    lesson.exercise(
-        "A padding mask hides all keys of one sequence. What does $\\softmax(-\\infty, -\\infty, \\dots)$ give, and what should attention give?",
-        "0 / 0, NaN; a layer should give zeros there, with a gradient of zero.",
-    )
-    return lesson.end()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    largest = [mg.softmax(s).data.max(1).mean() for s in (scores, scores / np.sqrt(d_k))]
+    table[d_k] = scores.var(), *largest
+    print(f"{d_k:5} {scores.var():10.1f} {largest[0]:16.2f} {largest[1]:15.2f}")
+check(
+    all(abs(table[d_k][0] / d_k - 1) < 0.1 for d_k in table)
+    and table[1024][1] > 0.95
+    and table[1024][2] < 0.5,
+    "largest weight at d_k = 1024: {:.2f}, with the root: {:.2f}".format(*table[1024][1:]),
+)
+
+# %% [markdown]
+# Without the root, wide random vectors give one thing nearly all the weight. That is close to the hard choice again, whose
+# derivative is 0. With the root the largest weight is about the same for each width. Lesson 5 measures the derivative.
+#
+# ## Why a mask
+#
+# One table of a batch may have fewer things than another, as one sentence has fewer words. Short ones are filled up, and
+# the filling must not be attended to. A **mask** is True where a query may use a key. One case is easily forgotten: a row without any
+# True, an empty table.
+#
+# ### Exercise: weights with a mask
+#
+# Return the softmax over the visible keys, and 0 for hidden ones. In a row where all keys are hidden, all weights are 0.
+# Use NumPy.
+
+
+# %%
+def masked_weights(scores, mask):
+    """Return softmax over the keys where the mask is True; 0 elsewhere, and in rows without a True."""
+    ...
+
+
+masked_weights = grade(masked_weights)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(masked_weights)
+
+# %%
+visible = np.arange(6) < np.array([[6], [4], [0]])  # three tables: 6 things, 4, none
+q, k, v = new.question[:3] @ W_Q.data, new.x[:3] @ W_K.data, new.x[:3] @ W_V.data
+S = masked_weights(np.einsum("nd,njd->nj", q, k) / 4, visible)
+z = np.einsum("nj,njd->nd", S, v)
+alone = attention(q[1:2, None], k[1:2, :4], v[1:2, :4]).data[0, 0]
+gap = abs(z[1] - alone).max()
+check(gap < 1e-12, f"filled up or alone, largest difference: {gap:.0e}")
+check((z[2] == 0).all(), f"the empty table gives {z[2, 0]:.0f}, not NaN")
+
+# %% [markdown]
+# ## The layer in libraries
+#
+# A library has all of this as one layer, with several heads (lesson 7) and a fourth matrix after them. Put our parameters into
+# PyTorch's layer, and both give the same. Only the mask is the other way round: in PyTorch's
+# `key_padding_mask`, True *hides*.
+
+# %%
+layer = nn.MultiHeadCrossAttention(16, 4, dtype=float, generator=rng)
+questions, things = rng.standard_normal((2, 3, 16)), rng.standard_normal((2, 6, 16))
+ours = layer(questions, things, visible[:2, None, None]).data
+fewer = layer(questions[1:], things[1:, :4]).data
+gap = abs(ours[1] - fewer[0]).max()
+check(gap < 1e-12, f"the layer, filled up or alone: {gap:.0e}; output {ours.shape}")
+try:
+    import torch
+
+    theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
+    parts = layer.q_proj, layer.k_proj, layer.v_proj
+    with torch.no_grad():
+        theirs.in_proj_weight[:] = torch.tensor(np.concatenate([p.weight.data for p in parts]))
+        theirs.in_proj_bias[:] = torch.tensor(np.concatenate([p.bias.data for p in parts]))
+        theirs.out_proj.weight[:] = torch.tensor(layer.out_proj.weight.data)
+        theirs.out_proj.bias[:] = torch.tensor(layer.out_proj.bias.data)
+        a, b = torch.tensor(questions), torch.tensor(things)
+        out = theirs(a, b, b, key_padding_mask=torch.tensor(~visible[:2]))[0].numpy()
+    print(f"largest difference to PyTorch: {abs(out - ours).max():.0e}")
+except ImportError:
+    print("PyTorch is not installed here.")
+
+# %% [markdown]
+# ## What you have now
+#
+# Each part of the formula has its reason: the query, or every question gets the same answer; the softmax, or nothing can
+# be learned; two matrices, or attention goes both ways at once; the root, or the width decides; the mask, or filling
+# counts. The next lesson asks what one word needs of the others. Every statement of the text that this lesson follows is
+# computed in the [appendix](statements_attention_mechanism.md).

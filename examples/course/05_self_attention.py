@@ -1,527 +1,406 @@
-"""Self-attention, step by step and as matrices, and what "it" attends to.
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-"Thoughts on self-attention" (the text, 003_8f2a173a50e2ad60.txt): how to understand it, the five single steps, the
-matrix form, several heads. The last section of the text, on segmentation, is open; lesson 6 fills it.
+# %% [markdown]
+# # 5 · Self-attention
+#
+# *The animal didn't cross the street because it was too tired.* You know at once that *it* is the animal. In *because it
+# was too wide* you know as quickly that it is the street. One word at the end changes the meaning of a word in the
+# middle. **How can a network compute this?**
+#
+# In this lesson you build self-attention from this question, in five steps. Then you train a small network on such
+# sentences, look at what *it* attends to, and find out how far such a look may be trusted.
 
-For the sentence of the text, "The animal didn't cross the street because it was too tired", nothing is drawn by
-hand: a small encoder is trained on generated sentences to name the noun that "it" stands for. It never sees "animal"
-and "street" in one sentence, and nobody tells it where to look.
-
-    python examples/course/05_self_attention.py
-"""
-
-from __future__ import annotations
-
-from lesson import Lesson  # first: Ctrl-C is one line from here on
-
-# isort: split
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
+# %%
 import numpy as np
+from exercises.self_attention import grade, solution
+from grading import check
+from pictures import figure, growing, ramp
+from pronouns import (
+    ANIMALS,
+    IDS,
+    OF_ANIMALS,
+    OF_PLACES,
+    PLACES,
+    TIRED,
+    WIDE,
+    WORDS,
+    Resolver,
+    corpus,
+    encode,
+    settings,
+    train,
+    where,
+)
 
 import minigrad as mg
-import nn
-from minigrad import optim
-from minigrad.extras import require
-from nn.inspection.style import SHADES
 
-# -- sentences in which "it" must be understood ------------------------------------------------------------
+sentences, nouns, held_out = corpus()
+for i in (0, 1300, 2500, 3600):
+    print(f"{sentences[i]}.  it = {WORDS[nouns[i]]}")
 
-ANIMALS = ("animal", "dog", "cat", "horse", "cow", "sheep", "fox", "goose")
-PLACES = ("street", "road", "river", "bridge", "field", "lake", "path", "valley")
-OF_ANIMALS = ("tired", "hungry", "scared", "lazy", "sick", "weak", "young", "sleepy")
-OF_PLACES = ("wide", "long", "deep", "busy", "crowded", "icy", "muddy", "flooded")
-FORMS = (
-    "the {animal} didn't cross the {place} because it was too {word}",
-    "the {place} stopped the {animal} because it was too {word}",
-    "because it was too {word} the {animal} didn't cross the {place}",
-    "the {place} was not crossed by the {animal} because it was too {word}",
+# %% [markdown]
+# ## Why rules of position fail
+#
+# We have 4,096 such sentences in four forms, with eight animals, eight places and sixteen adjectives. Perhaps *it* is
+# always the noun that comes first? Or the one that is nearest? Count.
+
+# %%
+ids = encode(sentences)
+animal, place = where(ids, ANIMALS), where(ids, PLACES)  # positions, (4096,) each
+it = where(ids, ["it"])
+first = np.where(animal < place, animal, place)
+nearest = np.where(abs(animal - it) < abs(place - it), animal, place)
+rows = np.arange(len(ids))
+by_word = np.where(np.isin(ids, [IDS[word] for word in OF_ANIMALS]).any(1), animal, place)
+rates = [float((ids[rows, guess] == nouns).mean()) for guess in (first, nearest, by_word)]
+check(
+    rates == [0.5, 0.5, 1],
+    "the first noun: {:.0%} right, the nearest: {:.0%}, by the adjective: {:.0%}".format(*rates),
 )
-TIRED, WIDE = (
-    FORMS[0].format(animal="animal", place="street", word=word) for word in ("tired", "wide")
+
+# %% [markdown]
+# Both are as good as tossing a coin. The position does not decide; the *content* of another word
+# does. So each word needs a way to use the content of all others, and to take from some of them
+# more than from others.
+#
+# ## A first attempt: the mean of all words
+#
+# A word is a vector, a row of a table. Let us write the words of a sentence below each other, as the rows of a matrix $X$
+# with $L$ rows. The simplest way to give each word something of all others is the mean of all rows.
+
+# %%
+rng = np.random.default_rng(1)
+words = TIRED.split()
+table = rng.standard_normal((len(WORDS), 16)) / 4  # a vector of 16 values for each word
+X = table[encode([TIRED])[0, : len(words)]]  # (11, 16)
+mean = np.full((11, 11), 1 / 11) @ X
+check(np.allclose(mean, mean[0]), "all words get the same vector")
+
+with figure(6.5, 3, "A matrix of eleven words by sixteen values.") as drawn:
+    growing(drawn, words, [("x", X, "words x")])
+
+# %% [markdown]
+# Every word gets the same vector, and it is the same for any order of the words. *it* cannot take more from *tired* than
+# from *the*. The weights of the mean must depend on the two words concerned.
+#
+# ## A second attempt: similar words
+#
+# A number for two vectors is their dot product: large if they point the same way. So let the weight of word $j$ for word
+# $i$ be made from $x_i \cdot x_j$.
+
+# %%
+similarity = X @ X.T  # (11, 11)
+at = words.index("it")
+best = similarity[at].argmax()
+check(
+    best == at and np.allclose(similarity, similarity.T),
+    f"the word most similar to it: {words[best]}",
 )
-WORDS = ["<pad>", *sorted(set(" ".join(FORMS).split()) - {"{animal}", "{place}", "{word}"}), *ANIMALS, *PLACES,
-         *OF_ANIMALS, *OF_PLACES]  # fmt: skip
-IDS = {word: i for i, word in enumerate(WORDS)}
-LENGTH = 13  # of the longest sentence
+
+# %% [markdown]
+# This fails in two ways. A vector is most similar to itself, so *it* finds *it*. And the similarity is symmetric: *it*
+# needs *tired*, but *tired* does not need *it*.
+#
+# ## Step by step
+#
+# The repair is to give each word three roles, and a matrix for each. What a word looks for is its **query** $q_i = x_i
+# W^Q$. By what it is found is its **key** $k_j = x_j W^K$. What it hands over is its **value** $v_j = x_j W^V$. All words
+# use the same three matrices, and training finds them. Queries and keys meet in a dot product, so they have the same
+# size $d_k$. Values only have to be added up, so they may have another size $d_v$.
+
+# %%
+W_Q, W_K, W_V = (rng.standard_normal((16, width)) / 4 for width in (8, 8, 6))
+q, k, v = X @ W_Q, X @ W_K, X @ W_V  # (11, 8), (11, 8), (11, 6)
+steps = [
+    ("x", X, "words x"),
+    ("query", q, "queries q"),
+    ("key", k, "keys k"),
+    ("value", v, "values v"),
+]
+with figure(9, 3, "Words, and beside them their queries, keys and values.") as drawn:
+    growing(drawn, words, steps)
+
+# %% [markdown]
+# ### Exercise: scores
+#
+# The score of query $i$ with key $j$ is $s_{ij} = q_i \cdot k_j / \sqrt{d_k}$. Compute all scores at once: a matrix with a
+# row for each query and a column for each key. Replace the dots. The grader tries your function on matrices that you do
+# not see.
 
 
-def encode(sentences: Sequence[str]) -> np.ndarray:
-    """Sentences as padded ids (N, 13)."""
-    ids = [[IDS[word] for word in sentence.split()] for sentence in sentences]
-    return np.array([row + [0] * (LENGTH - len(row)) for row in ids])
+# %%
+def scaled_scores(q, k):
+    """Return the score of each query (L_q, d_k) with each key (L_k, d_k)."""
+    ...
 
 
-def corpus() -> tuple[list[str], np.ndarray, np.ndarray]:
-    """All 4,096 sentences, the noun (an id) that "it" stands for in each, and which are held out from training.
+scaled_scores = grade(scaled_scores)
 
-    An animal is tired, a street is wide: the last adjective decides. Held out are all with "animal" and "street",
-    and a fifth of the others.
-    """
-    sentences, nouns = [], []
-    for form in FORMS:
-        for animal in ANIMALS:
-            for place in PLACES:
-                for word in OF_ANIMALS + OF_PLACES:
-                    sentences.append(form.format(animal=animal, place=place, word=word))
-                    nouns.append(IDS[animal if word in OF_ANIMALS else place])
-    both = np.array(["animal" in sentence and "street" in sentence for sentence in sentences])
-    return (
-        sentences,
-        np.array(nouns),
-        both | (np.random.default_rng(0).random(len(sentences)) < 0.2),
-    )
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(scaled_scores)
+
+# %% [markdown]
+# ### Exercise: weights
+#
+# Scores become weights by softmax: $S_{ij} = e^{s_{ij}} / \sum_m e^{s_{im}}$. Each row is positive and sums to 1, so that a
+# row says how word $i$ divides its attention. $e^{1000}$ is too large for a float. Subtract the largest score of the row
+# first; that changes nothing in the quotient.
 
 
-def settings(d_model: int, num_heads: int, num_layers: int) -> nn.EncoderConfig:
-    return nn.EncoderConfig(
-        len(WORDS), d_model, num_heads, num_layers, 2 * d_model, dropout=0.0, norm_first=True, max_len=LENGTH,
-        num_classes=len(WORDS),
-    )  # fmt: skip
+# %%
+def softmax_rows(scores):
+    """Return weights (L_q, L_k): positive, each row with sum 1."""
+    ...
 
 
-class Resolver(nn.EncoderClassifier):
-    """An encoder that names the noun that "it" stands for, from what it made of the token "it"."""
+softmax_rows = grade(softmax_rows)
 
-    def __init__(self, config: nn.EncoderConfig, seed: int = 0) -> None:
-        super().__init__(config, np.random.default_rng(seed))
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(softmax_rows)
 
-    def forward(self, ids: Any, blocked: Any = None) -> mg.Tensor:
-        """Scores of words (N, vocabulary); "it" may not attend to the positions `blocked` (N,)."""
-        mask = np.repeat(nn.padding_mask_of(ids)[:, None], ids.shape[1], 1)  # (N, L, L)
-        n, it = np.arange(len(ids)), where(ids, ["it"])
-        if blocked is not None:
-            mask[n, it, blocked] = False
-        x = self.encoder(self.embedding(ids), mask[:, None])  # (N, L, d)
-        return self.output(x[n, it])
+# %% [markdown]
+# The last step adds up the values with these weights: $z_i = \sum_j S_{ij} v_j$. Each output is a mean of values, and now
+# every word has a mean of its own.
 
-    def answer(self, ids: np.ndarray, blocked: Any = None) -> np.ndarray:
-        """The likeliest noun (N,)."""
-        with mg.no_grad():
-            return self(ids, blocked).data.argmax(-1)
+# %%
+scores = scaled_scores(q, k)
+S = softmax_rows(scores)
+z = S @ v
+inside = (v.min(0) <= z).all() and (z <= v.max(0)).all()
+check(inside, "no output leaves the range of the values")
 
-    def looks(self, ids: np.ndarray) -> np.ndarray:
-        """What "it" attends to, (N, layers, heads, L)."""
-        with mg.no_grad(), nn.record_attention(self) as recorded:
-            self(ids)
-        n, it = np.arange(len(ids)), where(ids, ["it"])
-        return np.stack([calls[0][n, :, it] for calls in recorded.values()], 1)
+steps += [("weight", S, "weights S"), ("output", z, "outputs z")]
+with figure(
+    11, 3, "Words, queries, keys, values, then weights of eleven by eleven, and the outputs."
+) as drawn:
+    growing(drawn, words, steps)
 
-
-def where(ids: np.ndarray, words: Sequence[str]) -> np.ndarray:
-    """The position of the first of these words in each sentence, (N,)."""
-    return np.isin(ids, [IDS[word] for word in words]).argmax(1)
+# %% [markdown]
+# ## Why the scores are divided
+#
+# A product of two random vectors of size $d_k$ has variance $d_k$. Without the division, larger vectors give larger scores,
+# softmax gives nearly all weight to one word, and its derivative vanishes. Measure the derivative $\partial S_i / \partial
+# s_j = S_i (\delta_{ij} - S_j)$ for eleven words.
 
 
-def train(model: Resolver, steps: int = 350, lr: float = 3e-3, seed: int = 0) -> Resolver:
-    """Sentences that are not held out, 32 in a batch, and the cross-entropy of the noun."""
-    sentences, nouns, held = corpus()
-    ids, allowed = encode(sentences), np.flatnonzero(~held)
-    optimizer = optim.Adam(model.parameters(), lr=lr, clip_norm=1.0)
-    schedule = optim.Schedule(optimizer, optim.cosine_schedule(steps, warmup=20))
-    rng = np.random.default_rng(seed)
-    for _ in range(steps):
-        batch = rng.choice(allowed, 32)
-        loss = mg.cross_entropy(model(ids[batch]), nouns[batch])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        schedule.step()
-    model.eval()
-    return model
+# %%
+def size_of_derivative(scores):
+    """Return the mean norm of the derivative of softmax, for scores (N, 11)."""
+    S = softmax_rows(scores)[:, :, None]
+    return np.sqrt(((S * np.eye(11) - S * S.swapaxes(1, 2)) ** 2).sum((1, 2))).mean()
 
 
-def what_it_stands_for(lesson: Lesson) -> Resolver:
-    lesson.section('How to understand it: what "it" stands for')
-    lesson.say(
-        """The text's idea: we look at parts of a scene, and attention does so in weights between the parts, words of
-        a sentence or pixels of an image. In "The animal didn't cross the street because it was too tired", the
-        weights of "it" should help to find what "it" stands for. We train an encoder of two layers and two heads to
-        name the noun, and then look at its weights."""
-    )
-    lesson.predict(
-        'The word that decides is *tired* or *wide*: an animal is tired, a street is wide. To which words must "it" attend, to which need it not?',
-        "To the adjective, which says of what kind the noun is, and to the nouns, to take the one of that kind; not necessarily in one step, nor to the noun that is not meant. What the model does is measured below.",
-    )
-    sentences, nouns, held = corpus()
-    ids, nouns = encode(sentences)[held], nouns[held]
-    model = train(Resolver(settings(32, 2, 2)))
-    lesson.say(
-        f"""Trained on {(~held).sum():,} of {len(held):,} sentences; {held.sum()} are held out, among them every one
-        with both "animal" and "street"."""
-    )
-    right = (model.answer(ids) == nouns).mean()
-    lesson.fact(
-        'a model with self-attention finds what "it" stands for',
-        right > 0.97,
-        f"{right:.1%} of the held-out",
-    )
-    tired, wide = (WORDS[noun] for noun in model.answer(encode([TIRED, WIDE])))
-    lesson.fact(
-        "in the text's sentence it is the animal",
-        tired == "animal",
-        f'"... because it was too tired": {tired}',
-    )
-    lesson.fact("one word flips it", wide == "street", f'"... because it was too wide": {wide}')
-    what_it_attends_to(lesson, model, ids, nouns)
-    lesson.picture(
-        "it.png",
-        lambda path: draw_it(path, model),
-        caption="What it attends to when the animal is too tired and when the street is too wide, in each head.",
-        alt="Two heat maps of four heads by eleven words; the weight lies on animal in the first and on street in the second.",
-    )
-    return model
+print("  d_k   not divided   divided")
+sizes = {}
+for d_k in (4, 64, 1024):
+    raw = np.einsum("nd,njd->nj", *(rng.standard_normal((2000, *n, d_k)) for n in ((), (11,))))
+    sizes[d_k] = size_of_derivative(raw), size_of_derivative(raw / np.sqrt(d_k))
+    print(f"{d_k:5} {sizes[d_k][0]:13.3f} {sizes[d_k][1]:9.3f}")
+check(
+    sizes[1024][0] < sizes[4][0] / 3 and abs(sizes[1024][1] - sizes[4][1]) < 0.05,
+    f"from d_k = 4 to 1024 the derivative loses {1 - sizes[1024][0] / sizes[4][0]:.0%} without the division",
+)
 
+# %% [markdown]
+# ## The same in one line, and in libraries
+#
+# $$
+# \operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V
+# $$
+#
+# Libraries compute this line. Ours and PyTorch's give what you computed.
 
-def what_it_attends_to(lesson: Lesson, model: Resolver, ids: np.ndarray, nouns: np.ndarray) -> None:
-    animal, place, word = (
-        where(ids, words) for words in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES)
-    )  # (N,) each
-    of_animal = np.isin(nouns, [IDS[a] for a in ANIMALS])
-    noun, other = np.where(of_animal, animal, place), np.where(of_animal, place, animal)
-    n, looks = np.arange(len(ids)), model.looks(ids)
-    total = looks.sum((1, 2))  # (N, L), over layers and heads
-    more = (total[n, noun] > total[n, other]).mean()
-    lesson.fact(
-        '"it" attends to the noun that it stands for more than to the other',
-        more > 0.75 and total[n, noun].mean() > 2 * total[n, other].mean(),
-        f"in {more:.0%} of the sentences; on average {total[n, noun].mean() / 4:.0%} of the weight against "
-        f"{total[n, other].mean() / 4:.0%}, and {total[n, word].mean() / 4:.0%} for the adjective",
-    )
-    lesson.say(
-        'Weights may only go along with an answer. So we forbid "it" to attend to one word, and count right answers:'
-    )
-    blocked = {"that noun": noun, "the other noun": other, "the adjective": word}
-    rates = {name: float((model.answer(ids, at) == nouns).mean()) for name, at in blocked.items()}
-    lesson.table(
-        ['"it" may not attend to', "right answers"],
-        [[name, f"{rate:.1%}"] for name, rate in rates.items()],
-    )
-    lesson.fact(
-        "the connection to the right noun is what finds the answer",
-        rates["that noun"] < 0.7 and rates["the other noun"] > 0.9,
-        "without it the answer is lost; the other noun is not needed",
-    )
-    apart = (
-        abs(looks[:, :, 0] - looks[:, :, 1]).sum(-1).max(1) / 2
-    )  # (N,), total variation between the two heads
-    lesson.fact(
-        "the two heads attend to different positions",
-        apart.mean() > 0.2,
-        f"in one of the layers, {apart.mean():.0%} of their weight lies on different words",
-    )
+# %%
+heads = [a[None, None] for a in (q, k, v)]  # one sentence, one head
+ours = mg.scaled_dot_product_attention(*map(mg.Tensor, heads)).data[0, 0]
+gap = abs(ours - z).max()
+check(gap < 1e-12, f"largest difference to minigrad: {gap:.0e}")
+try:
+    import torch
 
+    theirs = torch.nn.functional.scaled_dot_product_attention(*map(torch.tensor, heads))
+    print(f"largest difference to PyTorch: {abs(theirs.numpy()[0, 0] - z).max():.0e}")
+except ImportError:
+    print("PyTorch is not installed here.")
 
-def draw_it(path: Path, model: Resolver) -> None:
-    """What "it" attends to in both sentences: a row for each head of each layer."""
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(9, 4.6), layout="constrained")
+# %% [markdown]
+# ## What *it* learns
+#
+# The matrices were random so far. Now an encoder with two layers of two heads learns to name the noun from its output at
+# *it*. A fifth of the sentences is held out, and every sentence with both *animal* and *street*: the two sentences of
+# the beginning are never seen in training. **Before you go on:** which words must *it* attend to?
+
+# %%
+models = [  # width 32, two heads, two layers
+    train(Resolver(settings(32, 2, 2), seed), seed=seed) for seed in range(4)
+]
+ids, nouns = ids[held_out], nouns[held_out]
+right = [float((model.answer(ids) == nouns).mean()) for model in models]
+check(
+    min(right) > 0.97, "right on held-out sentences: " + ", ".join(f"{rate:.1%}" for rate in right)
+)
+answers = [WORDS[models[0].answer(encode([sentence]))[0]] for sentence in (TIRED, WIDE)]
+check(answers == ["animal", "street"], "too tired: {}; too wide: {}".format(*answers))
+
+# %% [markdown]
+# A translator needs this answer too. German has three words for *it*: a dog is *er*, a cat or a street is *sie*, and *das
+# Tier*, the animal, is *es*. Use the most frequent of the three always, or the one that suits the noun of the first model.
+
+# %%
+genders = "es er sie es sie es er sie sie sie er sie es er er es".split()  # noqa: SIM905
+german = {IDS[noun]: word for noun, word in zip(ANIMALS + PLACES, genders)}
+needed = [german[noun] for noun in nouns]
+chosen = [german.get(noun) for noun in models[0].answer(ids)]
+always = max(needed.count(word) for word in ("er", "sie", "es")) / len(needed)
+print(f"German words for it that are right: {always:.0%} with one word for all,", end=" ")
+print(f"{np.mean([a == b for a, b in zip(chosen, needed)]):.0%} by the noun of the model")
+
+# %% [markdown]
+# How does the model find the noun? Look at what *it* attends to.
+
+# %%
+with figure(9, 4.6, "Weights of it in two layers of two heads, for two sentences.") as drawn:
     for i, sentence in enumerate((TIRED, WIDE)):
-        ids = encode([sentence])
-        words = sentence.split()
-        looks = model.looks(ids)[0].reshape(-1, LENGTH)[:, : len(words)]  # (layers · heads, L)
-        axes = figure.add_subplot(2, 1, i + 1)
-        image = axes.imshow(looks, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
-        axes.set_xticks(range(len(words)), words)
-        axes.set_yticks(
-            range(4),
-            [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(2)],
-        )
-        axes.tick_params(length=0)
-        for at, label in enumerate(axes.get_xticklabels()):
-            label.set_fontweight("bold" if words[at] in ("it", "animal", "street") else "normal")
-        for (row, column), weight in np.ndenumerate(looks):
+        axes = drawn.add_subplot(2, 1, i + 1)
+        weights = models[0].weights_of_it(encode([sentence]))[0].reshape(4, -1)[:, :11]
+        axes.imshow(weights, cmap=ramp("weight"), vmin=0, vmax=1, aspect="auto")
+        axes.set_xticks(range(11), sentence.split())
+        axes.set_yticks(range(4), [f"{layer}.{head}" for layer in (1, 2) for head in (1, 2)])
+        for (row, column), weight in np.ndenumerate(weights):
             if weight >= 0.1:
-                axes.text(column, row, f"{weight:.2f}", ha="center", va="center", fontsize=8,
-                          color="white" if weight > 0.6 else "black")  # fmt: skip
-        axes.set_title(f"it = {WORDS[model.answer(ids)[0]]}", fontsize=11, loc="left")
-    figure.colorbar(image, ax=figure.axes, label='attention of "it"', shrink=0.8)
-    figure.savefig(path, dpi=150)
+                ink = "white" if weight > 0.6 else "black"
+                axes.text(column, row, f"{weight:.2f}", ha="center", va="center", color=ink)
+
+# %% [markdown]
+# A row is a head: 1.2 is the second head of layer 1. Some heads attend to the adjective, others to
+# nouns. It is tempting to read the picture as an explanation: *it* asks the adjective which kind is
+# meant, and then takes the noun of that kind. The picture shows weights of one model. Does the
+# answer depend on them?
+#
+# ## An intervention
+#
+# Forbid *it* to attend to one word, in all layers and heads, and count the right answers. Half of the sentences mean an
+# animal and half a place; count them apart. And since a model is a product of chance too, do it with all four.
+
+# %%
+animal, place, adjective = (where(ids, some) for some in (ANIMALS, PLACES, OF_ANIMALS + OF_PLACES))
+means_animal = np.isin(nouns, [IDS[word] for word in ANIMALS])
+meant, other = np.where(means_animal, [animal, place], [place, animal])
 
 
-# -- the calculation -----------------------------------------------------------------------------------------
-
-D_MODEL, D_K, D_V = 16, 8, 6
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+def right_by_kind(model, blocked, for_all=False):
+    """Return the rate of right answers where an animal is meant, and where a place is."""
+    right = model.answer(ids, blocked, for_all) == nouns
+    return float(right[means_animal].mean()), float(right[~means_animal].mean())
 
 
-def single_steps(X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray) -> np.ndarray:
-    """Steps 2 to 5 of the text, word by word: X (L, d_model) to z (L, d_v)."""
-    L, d_k = len(X), W_K.shape[1]
-    q = [x @ W_Q for x in X]  # (2) one query (d_k,) for each word,
-    k = [x @ W_K for x in X]  #     one key (d_k,),
-    v = [x @ W_V for x in X]  #     one value (d_v,)
-    z = []
-    for i in range(L):
-        similarity = [q[i] @ k[j] for j in range(L)]  # (3) a number for each word
-        scaled = [s / np.sqrt(d_k) for s in similarity]  # (4) steady gradients,
-        total = sum(np.exp(s) for s in scaled)
-        S = [np.exp(s) / total for s in scaled]  #     and softmax: weights that sum to 1
-        z.append(sum(S[j] * v[j] for j in range(L)))  # (5) the values, weighted
-    return np.array(z)
+print("A: an animal is meant, P: a place is meant")
+print("hidden  meant noun  other noun   adjective")
+print("seed       A    P      A    P      A    P")
+runs = []
+for seed, model in enumerate(models):
+    rates = [right_by_kind(model, blocked) for blocked in (meant, other, adjective)]
+    runs.append(rates[2])
+    print(f"{seed:4}  ", *(f"{a:5.0%} {b:4.0%} " for a, b in rates))
+
+# %% [markdown]
+# Without the other noun nothing is lost. Without the meant noun all four models lose about half of their answers or more:
+# the answer comes through this connection.
+#
+# The last columns need care. With the adjective forbidden, the first model is still right in half of the sentences. Does
+# it learn the adjective in some other way, from words that have read it in layer 1? Look at the two kinds: it is right
+# for *all* places and *no* animal. It does not know the kind any more and always answers a place. Half right is what
+# this constant answer gives. The second model always answers an animal. Only where *both* kinds are right more often
+# than a constant answer allows has something of the adjective arrived in another way.
+#
+# ### Exercise: what is left
+#
+# Given the pairs (rate for animals, rate for places), say for each model whether it answers `"always one kind"` (one rate
+# below 0.1, the other above 0.9) or `"knows more"`.
 
 
-def matrix_form(X: Any, W_Q: Any, W_K: Any, W_V: Any) -> Any:
-    """The same in three lines; X may be a Tensor, and then so is the result."""
-    Q, K, V = X @ W_Q, X @ W_K, X @ W_V  # (L, d_k), (L, d_k), (L, d_v)
-    S = mg.softmax(Q @ K.T / np.sqrt(K.shape[1]))  # (L, L)
-    return S @ V  # (L, d_v)
+# %%
+def what_is_left(runs):
+    """Return "always one kind" for each run that is right on one kind only, else "knows more"."""
+    ...
 
 
-def the_single_steps(lesson: Lesson) -> tuple[np.ndarray, ...]:
-    lesson.section("The calculation in single steps")
-    lesson.say("""What does an attention layer do to come to such weights? The text takes it apart into five steps:
-    (1) each word is a vector $x_i$; (2) three matrices make a query $q_i$, a key $k_i$ and a value $v_i$ of it; (3)
-    a word's query times each key is the similarity of the two; (4) these are divided by $\\sqrt{d_k}$, and a
-    softmax makes weights of them; (5) the values are added up by these weights.""")
-    lesson.quote(
-        "我们需要评估它和所有其他词向量相关性", "we must judge how it relates to all other words"
-    )
-    lesson.formula(
-        r"s_{ij} = \frac{q_i \cdot k_j}{\sqrt{d_k}} \qquad S_{ij} = \frac{e^{s_{ij}}}{\sum_m e^{s_{im}}} \qquad z_i = \sum_j S_{ij} v_j"
-    )
-    lesson.code(single_steps)
-    rng = np.random.default_rng(1)
-    words = TIRED.split()
-    embedding = nn.Embedding(len(WORDS), D_MODEL, dtype=float, generator=rng)
-    X = embedding(encode([TIRED])[0, : len(words)]).data  # (L, d_model)
-    W_Q, W_K, W_V = (rng.normal(0, D_MODEL**-0.5, (D_MODEL, width)) for width in (D_K, D_K, D_V))
-    q, k, v = X @ W_Q, X @ W_K, X @ W_V
-    lesson.fact(
-        "(1) each word becomes a vector",
-        X.shape == (len(words), D_MODEL),
-        f"{len(words)} words: $X$ {X.shape}",
-    )
-    lesson.fact(
-        "(1) the same word, the same vector",
-        (X[0] == X[4]).all(),
-        '"the" twice: without positions they are alike',
-    )
-    lesson.fact(
-        "(2) $W^Q$, $W^K$ and $W^V$ make query, key and value of each",
-        (q.shape, k.shape, v.shape) == ((11, D_K), (11, D_K), (11, D_V)),
-        f"$q$ {q.shape}, $k$ {k.shape}, $v$ {v.shape}",
-    )
-    z = single_steps(X, W_Q, W_K, W_V)
-    order = rng.permutation(len(words))
-    lesson.fact(
-        "(2) all words share the three matrices",
-        np.allclose(single_steps(X[order], W_Q, W_K, W_V), z[order], rtol=1e-12),
-        "words in another order give the same $z$ in that order",
-    )
-    leaves = [mg.Tensor(W, requires_grad=True) for W in (W_Q, W_K, W_V)]
-    checked = mg.gradcheck(lambda *W: matrix_form(X, *W), leaves, elementwise=False)
-    lesson.fact(
-        "(2) the matrices are learned",
-        checked,
-        "the gradient of each agrees with finite differences",
-    )
-    the_similarity(lesson, q, k, v, z)
-    return X, W_Q, W_K, W_V
+what_is_left = grade(what_is_left)
+print(what_is_left(runs))
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(what_is_left)
+
+# %% [markdown]
+# If some models know more, is it really through other words? That can be tested as well: forbid the adjective to *all*
+# words. Then no word can carry it to *it*.
+
+# %%
+sums = [sum(right_by_kind(model, adjective, for_all=True)) / 2 for model in models]
+check(
+    max(sums) < 0.6,
+    "the adjective hidden from all words: " + ", ".join(f"{rate:.0%}" for rate in sums),
+)
+
+# %% [markdown]
+# Now every model is as good as a coin, also the one that knew more. So other words did carry the adjective there. **What
+# may one conclude?** That these models need the meant noun, and mostly get the adjective directly. Not how *a* model must
+# do it: four trainings found different ways. A picture of weights suggests a mechanism; only an intervention tests it,
+# and one model is one sample.
+#
+# ## A mask
+#
+# You have just used a *mask*: an array that says who may attend to whom. The same tool hides the filling of short
+# sentences, and in a decoder the words that are not yet said.
+#
+# ### Exercise: attention with a mask
+#
+# `mask[i, j]` is True if query $i$ may use key $j$. Hidden keys get the score $-\infty$, whose exponential is exactly 0.
+# Write it with `mg.softmax` and NumPy, so that tensors with gradients go through; the grader also checks your gradient.
 
 
-def the_similarity(
-    lesson: Lesson, q: np.ndarray, k: np.ndarray, v: np.ndarray, z: np.ndarray
-) -> None:
-    similarity = q @ k.T  # (L, L)
-    lesson.fact(
-        "(3) the similarity is a dot product, a number for each pair of words",
-        similarity.shape == (11, 11),
-    )
-    lesson.erratum(
-        "(3) and (5) the index of a similarity",
-        "$S_i$ for the words $i$ and $j$, later $S_j$",
-        "$S_{ij}$",
-        not np.allclose(similarity, similarity.T),
-        r"a number for each pair, and $q_i \cdot k_j$ is not $q_j \cdot k_i$: "
-        f"{similarity[7, 1]:.2f} from it to animal, {similarity[1, 7]:.2f} back",
-    )
-    S = softmax(similarity / np.sqrt(D_K))  # (L, L)
-    apart = np.where(np.eye(len(q), dtype=bool), -np.inf, similarity / np.sqrt(D_K))
-    lesson.erratum(
-        "(3) which words are compared",
-        "all other words",
-        "all words, the word itself among them",
-        np.allclose(S @ v, z) and not np.allclose(softmax(apart) @ v, z, atol=0.01),
-        f'"it" gives itself the weight {S[7, 7]:.2f}; $z$ changes if that is left out',
-    )
+# %%
+def masked_attention(q, k, v, mask):
+    """Return attention (L_q, d_v) in which query i uses key j only if mask[i, j] is True."""
+    ...
 
 
-def the_scale(lesson: Lesson) -> None:
-    lesson.section("(4) Why the similarity is divided by the root of the key's size")
-    lesson.say("""Why step (4) divides is the question of lesson 4. Here it is once more at the size of our
-    sentence, eleven words, and with the derivatives that the text has in mind: of the weights by the similarities.""")
-    rng = np.random.default_rng(2)
-    table = []
-    for d_k in (4, 16, 64, 256, 1024):
-        scores = np.einsum(
-            "nd,njd->nj", rng.standard_normal((4000, d_k)), rng.standard_normal((4000, 11, d_k))
-        )
-        slopes = []
-        for scaled in (scores, scores / np.sqrt(d_k)):
-            S = softmax(scaled)[:, :, None]  # (4000, 11, 1)
-            jacobian = S * np.eye(11) - S * S.swapaxes(1, 2)  # dS_i/ds_j = S_i (δ_ij - S_j)
-            slopes.append(float(np.sqrt((jacobian**2).sum((1, 2))).mean()))
-        table.append((d_k, scores.var(), scores.var() / d_k, *slopes))
-    _, variance, scaled, without, with_scale = np.array(table).T
-    lesson.table(
-        [
-            "$d_k$",
-            r"variance of $q \cdot k$",
-            r"of $q \cdot k / \sqrt{d_k}$",
-            "softmax gradient",
-            r"with $\sqrt{d_k}$",
-        ],
-        [[d_k, f"{v:.1f}", f"{s:.3f}", f"{g:.4f}", f"{h:.4f}"] for d_k, v, s, g, h in table],
-    )
-    sizes = np.array([row[0] for row in table])
-    lesson.fact(
-        "similarities grow with the size of the key, and the root undoes it",
-        np.allclose(variance / sizes, 1, atol=0.05) and np.allclose(scaled, 1, atol=0.05),
-        "the variance of $q \\cdot k$ is $d_k$, that of $q \\cdot k / \\sqrt{d_k}$ is 1",
-    )
-    lesson.fact(
-        "dividing by $\\sqrt{d_k}$ keeps gradients steady",
-        np.ptp(with_scale) < 0.05 and without[-1] < without[0] / 3,
-        f"from $d_k$ = 4 to 1024 the gradient goes from {without[0]:.2f} to {without[-1]:.2f} without it, from "
-        f"{with_scale[0]:.2f} to {with_scale[-1]:.2f} with it",
-    )
+masked_attention = grade(masked_attention)
 
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(masked_attention)
 
-def the_result(
-    lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
-) -> None:
-    lesson.section("(4) and (5): weights, and the weighted values")
-    z = single_steps(X, W_Q, W_K, W_V)
-    S = softmax((X @ W_Q) @ (X @ W_K).T / np.sqrt(D_K))  # (L, L)
-    lesson.fact(
-        "(4) softmax normalises the similarities of each word",
-        np.allclose(S.sum(-1), 1) and (S > 0).all(),
-        "each row is positive and sums to 1",
-    )
-    v = X @ W_V
-    inside = (z >= v.min(0) - 1e-12).all() and (z <= v.max(0) + 1e-12).all()
-    lesson.fact(
-        "(5) $z_i$ is the sum over $j$ of $S_{ij} v_j$",
-        np.allclose(z[7], sum(S[7, j] * v[j] for j in range(11))),
-    )
-    lesson.fact(
-        "(5) the weights scale the values: each $z$ is a mean of values",
-        inside,
-        "none leaves their range",
-    )
-    lesson.erratum(
-        "(5) what $z_i$ is",
-        'a "score"',
-        "a vector",
-        z[0].shape == (D_V,),
-        f"of the size of a value, {z[0].shape}",
-    )
-    lesson.show('$z$ of "it"', z[7])
+# %% [markdown]
+# With a lower triangle as mask, no word attends to those after it: change the last word, and the
+# outputs of all others stay.
 
+# %%
+mask = np.tril(np.ones((11, 11), bool))
+changed = [np.concatenate([a[:-1], 2 * a[-1:]]) for a in (q, k, v)]
+before, after = (
+    np.asarray(masked_attention(*map(mg.Tensor, a), mask).data) for a in ((q, k, v), changed)
+)
+same = np.isclose(before, after).all(1)
+check(same[:-1].all() and not same[-1], f"outputs that stay: {same.sum()} of {len(same)}")
 
-def the_matrix_form(
-    lesson: Lesson, X: np.ndarray, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray
-) -> None:
-    lesson.section("The calculation with matrices")
-    lesson.say("""Word by word, every step is the same multiplication again. Put the words below each other as rows
-    of a matrix, and each step is one product for all of them:""")
-    lesson.code(matrix_form)
-    z = single_steps(X, W_Q, W_K, W_V)
-    gap = abs(matrix_form(X, W_Q, W_K, W_V).data - z).max()
-    lesson.fact(
-        "$\\softmax(QK^\\top / \\sqrt{d_k})\\,V$ is the five steps at once",
-        gap < 1e-12,
-        f"largest gap {gap:.0e}",
-    )
-    Q, K, V = (x[None] for x in (X @ W_Q, X @ W_K, X @ W_V))  # (1, L, d)
-    heads = (x[None] for x in (Q, K, V))  # (1, 1, L, d): one sequence, one head
-    for name, found in (
-        ("`mg.scaled_dot_product_attention`", mg.scaled_dot_product_attention(*heads)[0]),
-        ("`nn.DotProductAttention`", nn.DotProductAttention()(Q, K, V)),
-    ):
-        gap = abs(found.data[0] - z).max()
-        lesson.fact(f"{name} is the same", gap < 1e-12, f"largest gap {gap:.0e}")
-
-
-def several_heads(lesson: Lesson) -> None:
-    lesson.section("Several heads")
-    lesson.say("""In the sentence above "it" has to find an adjective and a noun. With one set of matrices it has
-    one set of weights for both. So a layer has several, its heads; what they give, $Z_1$ to $Z_h$, is put side by
-    side, and one more matrix, $W^O$, makes vectors of the old size of it.""")
-    lesson.formula(r"Z = [Z_1 \; Z_2 \; \dots \; Z_h] \, W^O")
-    rng = np.random.default_rng(3)
-    heads, L = 4, 11
-    attention = nn.MultiHeadSelfAttention(D_MODEL, heads, bias=False, dtype=float, generator=rng)
-    X = rng.standard_normal((L, D_MODEL))
-    d_k = attention.d_k  # 4
-    Z = []
-    for h in range(
-        heads
-    ):  # each head has matrices W^Q, W^K, W^V of its own: columns of the large ones
-        own = slice(h * d_k, (h + 1) * d_k)
-        W_Q, W_K, W_V = (
-            p.weight.data[own].T for p in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
-        Z.append(single_steps(X, W_Q, W_K, W_V))  # (L, d_k)
-    W_O = attention.out_proj.weight.data.T  # (h · d_k, d_model)
-    result = np.concatenate(Z, 1) @ W_O  # (L, d_model)
-    lesson.fact(
-        "there are several sets of $W^Q$, $W^K$, $W^V$, and so several $Z$",
-        len(Z) == heads and not np.allclose(Z[0], Z[1]),
-        f"{heads} of {Z[0].shape}",
-    )
-    gap = abs(attention(X[None]).data[0] - result).max()
-    lesson.fact(
-        "$W^O$ makes one of them: the layer of the library is this",
-        gap < 1e-12,
-        f"largest gap {gap:.0e}",
-    )
-    net = nn.FeedForward(D_MODEL, 4 * D_MODEL, dtype=float, generator=rng)
-    lesson.fact(
-        "its result fits the input of the feed-forward net",
-        net(result).shape == X.shape == result.shape,
-        f"$Z$ side by side {(L, heads * d_k)} times $W^O$ {W_O.shape} is {result.shape}",
-    )
-    attention(X[None]).sum().backward()
-    lesson.fact(
-        "$W^O$ is trained too",
-        abs(attention.out_proj.weight.grad.data).max() > 0,
-        "it has a gradient",
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    lesson = Lesson("05_self_attention", __doc__ or "", argv)
-    lesson.source(
-        "Thoughts on self-attention",
-        "a blog's entry, in Chinese",
-        "003_8f2a173a50e2ad60.txt",
-        note="It was written after reading [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/).",
-    )
-    what_it_stands_for(lesson)
-    parts = the_single_steps(lesson)
-    the_scale(lesson)
-    the_result(lesson, *parts)
-    the_matrix_form(lesson, *parts)
-    several_heads(lesson)
-    lesson.section("Self-attention for segmentation")
-    lesson.say("The text leaves this section open. Lesson 6 is about it.")
-    lesson.exercise(
-        "Give `single_steps` a mask: an array of booleans (L, L) that says which $j$ each $i$ may use. Which line changes, and how do you test it?",
-        "`S` is made only of the `j` with `mask[i, j]`; or, as the library has it, all other scores become $-\\infty$. Test it with the lower triangle: then $z_1$ does not change whatever you put into $x_2$ and those after it.",
-    )
-    lesson.exercise(
-        "Block *it* from attending to the adjective, and see which sentences still come out right. Why any?",
-        "Call `model.answer(ids, at)` with the adjective's place. Other words attend to it in the first layer, and *it* reads them in the second.",
-    )
-    return lesson.end()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+# %% [markdown]
+# ## What you have now
+#
+# Five steps: vectors, three roles, scores, weights, weighted values. They are differentiable, and
+# training found the roles. But one head gives a word one mean, and here *it* needed an adjective
+# and a noun; lesson 7 is about several heads. Every statement of the text that this lesson follows
+# is computed in the [appendix](statements_self_attention.md).

@@ -1,282 +1,401 @@
-"""Build and train a Transformer yourself: from attention to every sentence right.
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
 
-Nothing is left to a library here but arrays and their derivatives (lesson 0). The model, its training and its use are
-the 120 lines of `by_hand.py`, which this lesson goes through, trains, holds against `nn` number by number, and asks
-for 600 translations that it has never seen.
 
-    python examples/course/09_build_a_transformer.py          half a minute; pictures in runs/build_a_transformer
-"""
+# %% [markdown]
+# # 9 · Build a Transformer
+#
+# *我 有 一只 猫* is *I have a cat*. Eight functions stand between you and a machine that says so. In this lesson you write
+# them: softmax, attention, norm, embedding, encoder, decoder, loss and Adam. Then **your** Transformer learns from 7,400
+# sentences in about a minute, and translates 600 others that it has never seen.
+#
+# You need arrays and their derivatives (lesson 0), and attention (lesson 5). Each function has a grader. If one does not
+# come right, the notebook goes on with our version, so that you can return to it later.
 
-from __future__ import annotations
-
-from lesson import Lesson, chinese_english  # first: Ctrl-C is one line from here on
-
-# isort: split
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-import by_hand
+# %%
 import numpy as np
+from by_hand import BOS, EOS, PAD, Parameters, feed_forward, linear, new_parameters, train
+from exercises.build_a_transformer import grade, solution
+from grading import check
+from labels import label, language
+from pictures import figure, growing, show_page
 
 import minigrad as mg
 import nn
-from minigrad.extras import require
 from nn.text import SpaceTokenizer, Vocabulary, padded
+from nn.text.toy_corpora import chinese_english
+
+pairs = [(source.split(), target.split()) for source, target in chinese_english(8000)]
+order = np.random.default_rng(0).permutation(len(pairs))
+held_out, known = ([pairs[i] for i in rows] for rows in (order[:600], order[600:]))
+shared = {*map(str, held_out)} & {*map(str, known)}
+check(not shared, f"sentences both known and held out: {len(shared)}")
+for source, target in held_out[:4]:
+    print(" ".join(source), "→", " ".join(target))
+
+# %% [markdown]
+# ## Why a dictionary is not enough
+#
+# The simplest translator looks up each word. From the known pairs, take for each Chinese word the English word that
+# occurs with it most often, compared with how often that word occurs at all.
+
+# %%
+together, alone = {}, {}
+for source, target in known:
+    for english in set(target):
+        alone[english] = alone.get(english, 0) + 1
+        for chinese in set(source):
+            row = together.setdefault(chinese, {})
+            row[english] = row.get(english, 0) + 1
+dictionary = {
+    chinese: max(row, key=lambda english: row[english] ** 2 / alone[english])
+    for chinese, row in together.items()
+}
+by_words = [[dictionary.get(word, "?") for word in source] for source, _ in held_out]
+right = sum(said == target for said, (_, target) in zip(by_words, held_out)) / 600
+print(" ".join(held_out[0][0]), "→", " ".join(by_words[0]), "; right:", " ".join(held_out[0][1]))
+check(right < 0.2, f"sentences that the dictionary translates without an error: {right:.1%}")
+
+# %% [markdown]
+# Chinese has measure words and no articles, plurals or *does*. What comes out depends on other words of both sentences.
+# That is what attention is for.
+#
+# ## Numbers for words
+#
+# A sentence becomes a row of ids. Four ids are no words: `PAD` (0) fills short sentences up to the longest, `BOS` (1) stands
+# before a sentence and `EOS` (2) after it, and 3 is for unknown words. All weights are in one dictionary `p`, by names
+# like `encoder.layers.0.self_attention.q_proj.weight`.
+
+# %%
+source_words, target_words = (Vocabulary.build(pair[side] for pair in known) for side in (0, 1))
+
+
+def ids_of(pairs):
+    """Return the ids of sources (N, L_s), and of targets (N, L_t) from BOS to EOS."""
+    sources = [source_words.encode(source) for source, _ in pairs]
+    targets = [target_words.encode(target, bos=True, eos=True) for _, target in pairs]
+    return padded(sources), padded(targets)
+
 
 D, D_FF, HEADS, LAYERS = 64, 128, 4, 1
+sizes = len(source_words), len(target_words)
+p = new_parameters(sizes, D, D_FF, LAYERS, np.random.default_rng(0))
+source, target = ids_of(known)
+print(source[0], target[0], f"{sum(t.size for t in p.values()):,} weights in {len(p)} arrays")
+
+# %% [markdown]
+# ## 1 · Softmax
+#
+# $\operatorname{softmax}(s)_j = e^{s_j} / \sum_m e^{s_m}$ along the last axis. `scores` is a tensor: write it with `np.exp` and
+# methods, and gradients come by themselves. Subtract the largest score first; `scores.data` is its array.
 
 
-class Corpus:
-    """The sentences of the toy grammar: 600 are held out."""
-
-    def __init__(self) -> None:
-        pairs = [(s.split(), t.split()) for s, t in chinese_english(8000)]
-        held = {*np.random.default_rng(0).permutation(len(pairs))[:600].tolist()}
-        self.train = [pair for i, pair in enumerate(pairs) if i not in held]
-        self.held_out = [pair for i, pair in enumerate(pairs) if i in held]
-        self.source, self.target = (
-            Vocabulary.build(pair[side] for pair in self.train) for side in (0, 1)
-        )
-
-    def ids(self, pairs: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """Sources (N, L_s), and targets (N, L_t) from <bos> to <eos>."""
-        return (
-            padded([self.source.encode(s) for s, _ in pairs]),
-            padded([self.target.encode(t, bos=True, eos=True) for _, t in pairs]),
-        )
+# %%
+def softmax(scores):
+    """Return positive weights with sum 1 along the last axis."""
+    ...
 
 
-def the_task(lesson: Lesson, corpus: Corpus) -> None:
-    lesson.section("The task")
-    lesson.say(f"""A small grammar makes sentences like these. The model shall learn from {len(corpus.train):,} pairs, and then
-    translate {len(corpus.held_out)} new ones. What it must learn is not word for word: Chinese has measure words, English has
-    articles, plurals and `does`.""")
-    lesson.listing("\n".join(f"{' '.join(s)}  →  {' '.join(t)}" for s, t in corpus.held_out[:4]))
-    lesson.say(
-        f"""Words become numbers, their places in a vocabulary: of {len(corpus.source)} Chinese and of
-        {len(corpus.target)} English tokens. Four of them are not words: `<pad>` (0) fills short sentences up to
-        the length of the longest, `<bos>` stands before a sentence, `<eos>` after it, and `<unk>` for words
-        that are not known. A batch is two arrays of such ids."""
-    )
-    both = set(map(str, corpus.train)) & set(map(str, corpus.held_out))
-    lesson.fact("no held-out sentence is learned from", not both and len(corpus.held_out) == 600)
-    lesson.diagram("model", "What we are going to build.")
+softmax = grade(softmax)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(softmax)
+
+# %% [markdown]
+# ## 2 · Attention
+#
+# Queries come from `x`, keys and values from `source`; in self-attention both are the same.
+# `linear(p, f"{name}.q_proj", x)` applies a matrix and a bias of this attention. The heads are a
+# reshape: of $d$ values, each of $h$ heads gets $d_k = d / h$, as an axis of its own.
+#
+# 1. Apply `q_proj` to `x`, `k_proj` and `v_proj` to `source`, and give each the shape $(N, h, L, d_k)$: `reshape(N, -1, h,
+#    d_k)`, then `transpose(0, 2, 1, 3)`.
+# 2. The scores are $Q K^\top / \sqrt{d_k}$. Where the mask is False, put $-10^9$ (`np.where`).
+# 3. Softmax, times the values. Undo the transpose and the reshape, and apply `out_proj`.
+#
+# Write constants as `np.float32(...)`; a float64 would make all that follows slow.
 
 
-def the_attention(lesson: Lesson, p: by_hand.Parameters, rng: np.random.Generator) -> None:
-    lesson.section("Attention")
-    lesson.say("""All starts with one function. Each word asks a question, its query $q$; each word offers a key $k$
-    and a value $v$. How well a question fits a key is their product; a softmax makes weights of that; the answer is
-    the mean of the values by these weights.""")
-    lesson.formula(
-        r"\operatorname{Attention}(Q, K, V) = \operatorname{softmax}\left(\frac{QK^\top}{\sqrt{d_k}}\right) V"
-    )
-    lesson.diagram("head", "One head, with the shapes.")
-    lesson.code(by_hand.softmax, by_hand.attention)
-    lesson.say("""The heads are nothing but a reshape: $d$ features become $h$ groups of $d/h$, and the group
-    becomes an axis that all products go along with.""")
-    name = "encoder.layers.0.self_attention"
-    x = mg.Tensor(rng.standard_normal((2, 5, D)).astype(np.float32))
-    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)[:, None, None]
-    layer = nn.MultiHeadAttention(D, HEADS)
-    layer.load_state_dict(
-        {key[len(name) + 1 :]: t.data for key, t in p.items() if key.startswith(name + ".")}
-    )
-    gap = np.abs(
-        layer(x, mask=mask).data - by_hand.attention(p, name, x, x, mask, HEADS).data
-    ).max()
-    lesson.fact(
-        "`nn.MultiHeadAttention` computes the same", gap < 1e-5, f"largest gap {gap:.0e} (float32)"
-    )
-    lesson.exercise(
-        "Why are hidden scores set to $-10^9$ and not to 0?",
-        "The softmax makes $e^0 = 1$ of a score of 0: a weight like any other. Of $-10^9$ it makes exactly 0.",
-    )
+# %%
+def attention(p, name, x, source, mask, h):
+    """Return what x (N, L_q, d) finds in source (N, L_kv, d), with h heads.
+
+    The mask has four axes, (N or 1, 1, L_q or 1, L_kv), and True where a query may attend.
+    """
+    ...
 
 
-def the_rest(
-    lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray
-) -> nn.Transformer:
-    lesson.section("The rest of the model")
-    lesson.say(
-        """Attention mixes words. The feed-forward net then works on each word by itself; a norm keeps the numbers
-        at size 1; and each part is *added* to what was there, so that gradients pass. Before all this stands the
-        embedding: a row of a table for each token, times $\\sqrt{d}$, because its numbers are drawn with variance
-        $1/d$ and would be small beside the sines and cosines of the positions."""
-    )
-    lesson.formula(
-        r"\operatorname{LayerNorm}(x) = \frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} \odot \gamma + \beta \qquad \operatorname{FFN}(x) = \max(x W_1 + b_1, 0) W_2 + b_2"
-    )
-    lesson.diagram("block", "A block of the encoder.")
-    lesson.code(
-        by_hand.linear,
-        by_hand.norm,
-        by_hand.feed_forward,
-        by_hand.embed,
-        by_hand.encode,
-        by_hand.decode,
-    )
-    lesson.diagram(
-        "masks", "The masks: the encoder has the first, the decoder's first attention the third."
-    )
-    lesson.say(
-        """The loss asks of each place: how much probability did you give to the word that really comes next?"""
-    )
-    lesson.formula(r"L = -\frac{1}{n} \sum_{t} \log p(y_t \mid y_1 \dots y_{t-1}, x)")
-    lesson.code(by_hand.loss)
-    config = nn.TransformerConfig(
-        len(p["source_embedding.tokens.weight"].data), len(p["output.bias"].data), d_model=D, num_heads=HEADS,
-        num_encoder_layers=LAYERS, num_decoder_layers=LAYERS, d_ff=D_FF, dropout=0.0,
-    )  # fmt: skip
-    model = nn.Transformer(config)
-    model.load_state_dict({name: t.data for name, t in p.items()})
-    ours, theirs = by_hand.loss(p, source, target, HEADS, LAYERS), model.loss(source, target)
-    lesson.predict(
-        f"Before it has learned anything, what is the loss? The vocabulary has {len(p['output.bias'].data)} words.",
-        f"About $\\log {len(p['output.bias'].data)} = {np.log(len(p['output.bias'].data)):.2f}$, the loss of guessing, and a little more, since the first weights are sure of nonsense: {ours.item():.2f}.",
-    )
-    lesson.fact(
-        "`nn.Transformer` with the same weights has the same loss",
-        np.isclose(ours.item(), theirs.item(), rtol=1e-5),
-        f"here {ours.item():.6f}, there {theirs.item():.6f}",
-    )
-    ours.backward()
-    theirs.backward()
-    gaps = {
-        name: float(np.abs(p[name].grad.data - q.grad.data).max())
-        for name, q in model.named_parameters()
-    }
-    lesson.fact(
-        "and the same gradients",
-        max(gaps.values()) < 1e-5 and set(gaps) == set(p),
-        f"of all {len(gaps)} parameters; the largest gap is {max(gaps.values()):.0e}",
-    )
-    for t in p.values():
-        t.grad = None
-    return model
+attention = grade(attention)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(attention)
+
+# %% [markdown]
+# ## 3 · Norm
+#
+# Sums of many parts grow. The norm keeps each vector at mean 0 and variance 1, and lets training choose another scale:
+# $\operatorname{norm}(x) = (x - \mu) / \sqrt{\sigma^2 + 10^{-5}} \cdot w + b$, with `p[f"{name}.weight"]` and
+# `p[f"{name}.bias"]`.
 
 
-def the_training(
-    lesson: Lesson, p: by_hand.Parameters, source: np.ndarray, target: np.ndarray
-) -> list[float]:
-    lesson.section("Training")
-    lesson.say(
-        """The sentences are gone through in batches of 64, in another order each time; a pass over all of them is
-        an *epoch*. Adam, by which the lessons before this one train, keeps two running averages for each parameter:
-        of its gradient, and of the square of that. The step is one divided by the root of the other, so that each
-        parameter moves at the same pace, whatever the size of its gradients. The hats undo that both averages start
-        at 0. The learning rate $\\eta$ rises at first, when the averages are still poor, and falls towards the end."""
-    )
-    lesson.formula(
-        r"m \leftarrow 0.9\,m + 0.1\,g \qquad v \leftarrow 0.98\,v + 0.02\,g^2 \qquad \theta \leftarrow \theta - \eta \frac{\hat{m}}{\sqrt{\hat{v}}}"
-    )
-    lesson.code(by_hand.adam, by_hand.train)
-    losses = list(by_hand.train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3))
-    guessing = float(np.log(len(p["output.bias"].data)))
-    lesson.picture(
-        "loss.png", lambda path: draw_loss(path, losses, guessing),
-        f"The loss of each of {len(losses)} steps; the dashed line is the loss of guessing.",
-        "A curve of the loss on a logarithmic axis, which falls from above the line of guessing to below a hundredth.",
-    )  # fmt: skip
-    lesson.fact(
-        "it learns",
-        losses[0] > guessing > 1 > np.mean(losses[-20:]),
-        f"the loss fell from {losses[0]:.2f} to {np.mean(losses[-20:]):.4f} in {len(losses)} steps",
-    )
-    return losses
+# %%
+def norm(p, name, x):
+    """Return x with mean 0 and variance 1 of each vector, scaled and shifted."""
+    ...
 
 
-def draw_loss(path: Path, losses: list[float], guessing: float) -> None:
-    figure = require("matplotlib.figure", "plotting").Figure(figsize=(7, 3.4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.semilogy(range(1, len(losses) + 1), losses, lw=1)
-    axes.axhline(guessing, ls="--", color="#6B6B6B", lw=1)
-    axes.text(len(losses), guessing, "guessing ", ha="right", va="bottom")
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats a word)")
-    axes.grid()
-    figure.savefig(path, dpi=150)
+norm = grade(norm)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(norm)
+
+# %% [markdown]
+# ## 4 · Embedding
+#
+# A token is a row of the table `p[f"{side}_embedding.tokens.weight"]`, times $\sqrt{d}$. Attention does not see the order of
+# words, so the position is added: at position $t$, the values $2i$ and $2i + 1$ are the sine and the cosine of $t /
+# 10000^{2i/d}$.
 
 
-def the_translations(lesson: Lesson, p: by_hand.Parameters, corpus: Corpus) -> None:
-    lesson.section("It translates")
-    lesson.say(
-        """Now the decoder is given `<bos>` alone. The likeliest token that comes out is read at the next step,
-        until it is `<eos>`."""
-    )
-    lesson.code(by_hand.translate)
-    source, target = corpus.ids(corpus.held_out)
-    said = by_hand.translate(p, source, HEADS, LAYERS, target.shape[1])
-    right = (said == target).all(1)
-    lesson.listing(
-        "\n".join(
-            f"{' '.join(s)}  →  {' '.join(corpus.target.decode(ids))}"
-            for (s, _), ids in list(zip(corpus.held_out, said))[:6]
-        )
-    )
-    lesson.fact(
-        "all 600 sentences that it has never seen are right",
-        right.all(),
-        f"{right.mean():.1%} without an error",
-    )
-    lesson.say("""The same model is what `examples/train_toy_translation.py` trains, with more layers, dropout,
-    batches by length, a cache, and a beam. `nn` is these 120 lines made fast, checked, and general.""")
+# %%
+def embed(p, side, ids):
+    """Return rows of the table times √d, plus sines and cosines of the position: (N, L, d).
+
+    `side` is "source" or "target", and `ids` are (N, L).
+    """
+    ...
 
 
-def the_look(lesson: Lesson, p: by_hand.Parameters, model: nn.Transformer, corpus: Corpus) -> None:
-    lesson.section("What it looks at")
-    model.load_state_dict({name: t.data for name, t in p.items()})
-    model.eval()
-    source, target = ["我", "有", "一只", "猫"], [*["I", "have", "a", "cat"], "<eos>"]
-    read, said = (
-        np.array([corpus.source.encode(source)]),
-        np.array(corpus.target.encode(target[:-1], eos=True)),
-    )
-    maps = nn.attention_maps(model, read, said)
-    cross = maps["cross"][0]  # (h, L_t, L_s)
-    head = int(cross[:, 3, 3].argmax())
-    page = nn.explore(
-        model, read, source, said, target, title=" ".join(source), vocabulary=corpus.target.tokens
-    )
-    lesson.explorer(
-        page,
-        "The attention of the model that was just trained: choose a head, point at a word, open the matrix.",
-    )
-    lesson.fact(
-        "to say cat, a head looks at 猫", cross[head, 3].argmax() == 3,
-        f"head {head + 1} gives it {cross[head, 3, 3]:.2f} of its weight",
-    )  # fmt: skip
-    translator = nn.Translator(
-        model, corpus.source, corpus.target, SpaceTokenizer(), SpaceTokenizer()
-    )
-    translator.save(lesson.out)
-    nn.save_weights(lesson.out / "best.safetensors", model)
-    lesson.say("""Words and weights lie now beside the pictures of this lesson, and other programs can use them:
-    `python examples/translate.py runs/build_a_transformer "我 有 一只 猫"`.""")
-    lesson.exercise(
-        "Give `by_hand.py` a second layer, train again, and compare: does it need fewer steps?",
-        "Set LAYERS = 2. It reaches the same, and each step takes more than one and a half times as long: this grammar needs one layer only.",
-    )
-    lesson.exercise(
-        "Take the positions out of `embed` (return the table's rows alone). What does the encoder then make of the same words in another order?",
-        "The same vectors in that other order: it sees a bag of words (lesson 2 measures it). The decoder still knows what comes before what, by its mask.",
-    )
+embed = grade(embed)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(embed)
+
+# %% [markdown]
+# ## 5 · Encoder
+#
+# A layer has two parts: self-attention mixes words, and `feed_forward(p, name, x)` works on each word by itself. Each part
+# is added to its input, and the sum is normed: `x = norm(..., x + part)`. The names in layer `i` are
+# `encoder.layers.{i}.self_attention`, `.norm1`, `.feed_forward` and `.norm2`. No word may attend to padding: the mask is
+# `(source != PAD)[:, None, None]`.
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    lesson = Lesson("build_a_transformer", __doc__ or "", argv)
-    corpus, rng = Corpus(), np.random.default_rng(0)
-    the_task(lesson, corpus)
-    p = by_hand.new_parameters((len(corpus.source), len(corpus.target)), D, D_FF, LAYERS, rng)
-    source, target = corpus.ids(corpus.train)
-    the_attention(lesson, p, rng)
-    model = the_rest(lesson, p, source[:64], target[:64])
-    the_training(lesson, p, source, target)
-    the_translations(lesson, p, corpus)
-    the_look(lesson, p, model, corpus)
-    return lesson.end()
+# %%
+def encode(p, source, h, layers):
+    """Return the vectors (N, L_s, d) of the ids of the source (N, L_s), with h heads."""
+    ...
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
+encode = grade(encode)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(encode)
+
+# %% [markdown]
+# Here is what you have so far, for one sentence: its embedding, and what the encoder makes of it. The weights are still
+# random.
+
+# %%
+sentence = "我 有 一只 猫"  # put in your own, of words of the corpus
+words = sentence.split()
+one = np.array([source_words.encode(words)])
+steps = [("x", embed(p, "source", one).data[0], "words x")]
+steps.append(("output", encode(p, one, HEADS, LAYERS).data[0], "encoder"))
+labels = [str(i) for i in range(1, len(words) + 1)]
+with figure(
+    8, 2, "The embedding of a sentence and the output of the encoder, a row for each word."
+) as drawn:
+    growing(drawn, labels, steps)
+
+# %% [markdown]
+# ## 6 · Decoder
+#
+# The decoder reads the target so far, and gives at each position a score to each token that may
+# come next. Its layers have three parts: self-attention, cross-attention to the `memory` (the
+# output of the encoder), and the feed-forward layer, each followed by `norm1`, `norm2` and `norm3`.
+# No word may attend to those after it: the mask of self-attention is `np.tri(L, dtype=bool)`, and
+# True only where the target is not `PAD`. Cross-attention has the mask of the encoder. At the end,
+# `linear(p, "output", x)` gives a score for each word of the vocabulary.
+
+
+# %%
+def decode(p, target, memory, source, h, layers):
+    """Return logits (N, L_t, vocabulary) of the token after each position.
+
+    The ids of the target are (N, L_t), those of the source (N, L_s), the memory is (N, L_s, d).
+    """
+    ...
+
+
+decode = grade(decode)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(decode)
+
+# %% [markdown]
+# ## 7 · Loss
+#
+# How much probability did the model give to the token that really comes next? The decoder reads `target[:, :-1]`; right is
+# `target[:, 1:]`. The loss is the mean of $-\log p$ over all tokens that are not `PAD`. Take the logarithm of softmax as
+# $s - \max s - \log \sum e^{s - \max s}$, so that a small probability does not become $\log 0$.
+
+
+# %%
+def loss(p, source, target, h, layers):
+    """Return the mean of -log p of each right next token; padding does not count."""
+    ...
+
+
+loss = grade(loss)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(loss)
+
+# %% [markdown]
+# Your functions together are a Transformer. Is it the one of the libraries? Give `nn.Transformer` the same weights, and
+# compare the loss and every gradient. **Predict first:** what is the loss of a model that knows nothing?
+
+# %%
+config = nn.TransformerConfig(
+    *sizes, d_model=D, num_heads=HEADS, num_encoder_layers=LAYERS, num_decoder_layers=LAYERS, d_ff=D_FF, dropout=0.0
+)  # fmt: skip
+model = nn.Transformer(config)
+model.load_state_dict({name: t.data for name, t in p.items()})
+ours, theirs = (
+    loss(p, source[:64], target[:64], HEADS, LAYERS),
+    model.loss(source[:64], target[:64]),
+)
+guessing = float(np.log(sizes[1]))
+check(
+    guessing < ours.item() < guessing + 1,
+    f"loss {ours.item():.3f}; guessing: log {sizes[1]} = {guessing:.3f}",
+)
+ours.backward()
+theirs.backward()
+gaps = [abs(p[name].grad.data - t.grad.data).max() for name, t in model.named_parameters()]
+check(abs(ours.item() - theirs.item()) < 1e-4, f"loss of nn.Transformer: {theirs.item():.3f}")
+check(max(gaps) < 1e-5, f"largest difference among {len(gaps)} gradients: {max(gaps):.0e}")
+for t in p.values():
+    t.grad = None
+
+# %% [markdown]
+# ## 8 · Adam
+#
+# Plain descent moves a weight by its gradient; where gradients are small, it hardly moves. Adam keeps two running means,
+# $m \leftarrow m + 0.1\,(g - m)$ and $v \leftarrow v + 0.02\,(g^2 - v)$, and divides one by the root of the other. Both start at 0,
+# which is undone by $\hat{m} = m / (1 - 0.9^t)$ and $\hat{v} = v / (1 - 0.98^t)$ in step $t$. The new value is
+# $\theta - \eta\,\hat{m} / (\sqrt{\hat{v}} + 10^{-9})$. Return it with the new $m$ and $v$, and leave the arguments as they are.
+
+
+# %%
+def adam(value, gradient, m, v, step, lr):
+    """Return the new value, m and v; all arrays have the shape of the value."""
+    ...
+
+
+adam = grade(adam)
+
+# %% tags=["hide-output"] jupyter={"outputs_hidden": true}
+# Run this cell to see a solution.
+solution(adam)
+
+# %% [markdown]
+# ## It learns
+#
+# `train` goes through all sentences in batches of 64, four times, and calls your `loss` and your `adam`. This takes about
+# a minute.
+
+# %%
+losses = list(train(p, source, target, HEADS, LAYERS, epochs=4, lr=3e-3, loss=loss, adam=adam))
+with figure(
+    7, 3, "The loss of each step on a logarithmic axis, from above guessing to far below."
+) as drawn:
+    axes = drawn.add_subplot()
+    axes.semilogy(losses, lw=1)
+    axes.axhline(guessing, ls="--", color="#6B6B6B")
+    axes.set_xlabel(label("step"))
+    axes.set_ylabel(label("loss"))
+check(np.mean(losses[-20:]) < 0.1, f"loss after {len(losses)} steps: {np.mean(losses[-20:]):.4f}")
+
+# %% [markdown]
+# ## It translates
+#
+# The decoder starts with `BOS` alone. Its likeliest next token is appended, again and again, until `EOS`.
+
+
+# %%
+def translate(source, longest):
+    """Return the likeliest tokens (N, longest) from BOS on."""
+    with mg.no_grad():
+        memory, said = encode(p, source, HEADS, LAYERS), np.full((len(source), 1), BOS)
+        while said.shape[1] < longest:
+            logits = decode(p, said, memory, source, HEADS, LAYERS).data
+            said = np.column_stack([said, logits[:, -1].argmax(-1)])
+    ended = np.cumsum(said == EOS, axis=1) - (said == EOS) > 0
+    return np.where(ended, PAD, said)
+
+
+new, expected = ids_of(held_out)
+said = translate(new, expected.shape[1])
+for (chinese, _), row in list(zip(held_out, said))[:4]:
+    print(" ".join(chinese), "→", " ".join(target_words.decode(row)))
+right = (said == expected).all(1).mean()
+check(right > 0.98, f"new sentences translated without an error: {right:.1%}")
+
+# %% [markdown]
+# ## What it attends to
+#
+# Your sentence once more, with the learned weights. Then the explorer: choose a head of your model and point at a word.
+
+# %%
+steps += [("x", embed(p, "source", one).data[0], "words x, trained")]
+steps += [("output", encode(p, one, HEADS, LAYERS).data[0], "encoder, trained")]
+with figure(
+    12, 2, "Embedding and encoder before training, and beside them after training."
+) as drawn:
+    growing(drawn, labels, steps)
+
+model.load_state_dict({name: t.data for name, t in p.items()})
+model.eval()
+row = translate(one, 20)[0]
+english = target_words.decode(row)
+print(sentence, "→", " ".join(english))
+tokens = [*english, "<eos>"]
+ids = np.array(target_words.encode(english, eos=True))
+options = {"title": sentence, "vocabulary": target_words.tokens, "language": language()}
+show_page(nn.explore(model, one, words, ids, tokens, **options), sentence)
+cross = nn.attention_maps(model, one, ids)["cross"][0]  # (h, L_t, L_s)
+if sentence == "我 有 一只 猫":
+    most = cross[:, english.index("cat"), words.index("猫")].max()
+    check(most > 0.5, f"largest weight of 猫 for cat in a head: {most:.2f}")
+
+# %% [markdown]
+# A weight says where a head reads, not what it does with it. Lesson 5 shows how to find that out: forbid the connection
+# and see whether the answer changes.
+#
+# ## What you have now
+#
+# About a hundred lines of yours read, learn and translate, and agree with `nn.Transformer` in every gradient. The library
+# adds speed, dropout, a cache for decoding, beams and checks; the parts are these. The next cell saves your model, so that
+# `minigrad translate runs/build_a_transformer "我 有 一只 猫"` can use it.
+
+# %%
+translator = nn.Translator(model, source_words, target_words, SpaceTokenizer(), SpaceTokenizer())
+translator.save("runs/build_a_transformer")
+nn.save_weights("runs/build_a_transformer/best.safetensors", model)

@@ -5,7 +5,7 @@ The names of the parameters are those of nn.Transformer, so that each can be put
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Parameters = dict[str, mg.Tensor]
 def new_parameters(
     vocab: tuple[int, int], d: int, d_ff: int, layers: int, rng: np.random.Generator
 ) -> Parameters:
-    """First weights: matrices with entries of size 1 / √(inputs), biases 0, norms that change nothing."""
+    """Return initial weights: entries of size 1 / √(inputs), biases 0, norms that change nothing."""
     p: dict[str, np.ndarray] = {}
 
     def matrix(name: str, out: int, inputs: int) -> None:
@@ -58,6 +58,7 @@ def linear(p: Parameters, name: str, x: mg.Tensor) -> mg.Tensor:
 
 
 def softmax(scores: mg.Tensor) -> mg.Tensor:
+    """Return positive weights with sum 1 along the last axis."""
     e = np.exp(
         scores - scores.data.max(-1, keepdims=True)
     )  # the largest becomes e⁰: nothing overflows
@@ -67,7 +68,10 @@ def softmax(scores: mg.Tensor) -> mg.Tensor:
 def attention(
     p: Parameters, name: str, x: mg.Tensor, source: mg.Tensor, mask: np.ndarray, h: int
 ) -> mg.Tensor:
-    """Each of x (N, L_q, d) asks all of source (N, L_kv, d) that the mask (N or 1, 1, L_q or 1, L_kv) allows."""
+    """Return what x (N, L_q, d) finds in source (N, L_kv, d), as far as the mask allows.
+
+    The mask is (N or 1, 1, L_q or 1, L_kv), True = may attend.
+    """
     (N, L, d), d_k = x.shape, x.shape[-1] // h
     heads = lambda y: y.reshape(N, -1, h, d_k).transpose(0, 2, 1, 3)  # (N, h, L, d_k)
     Q, K, V = (
@@ -80,6 +84,7 @@ def attention(
 
 
 def norm(p: Parameters, name: str, x: mg.Tensor) -> mg.Tensor:
+    """Return x with mean 0 and variance 1 of each vector, scaled and shifted."""
     centred = x - x.mean(-1, keepdims=True)
     root = np.sqrt((centred**2).mean(-1, keepdims=True) + np.float32(1e-5))
     return centred / root * p[f"{name}.weight"] + p[f"{name}.bias"]
@@ -90,7 +95,7 @@ def feed_forward(p: Parameters, name: str, x: mg.Tensor) -> mg.Tensor:
 
 
 def embed(p: Parameters, side: str, ids: np.ndarray) -> mg.Tensor:
-    """Rows of a table, times √d, plus sines and cosines of the position."""
+    """Return rows of the table times √d, plus sines and cosines of the position: (N, L, d)."""
     table = p[f"{side}_embedding.tokens.weight"]
     d, place = table.shape[1], np.arange(ids.shape[1])[:, None]
     angles = place / 10_000 ** (np.arange(0, d, 2) / d)  # (L, d / 2)
@@ -99,6 +104,7 @@ def embed(p: Parameters, side: str, ids: np.ndarray) -> mg.Tensor:
 
 
 def encode(p: Parameters, source: np.ndarray, h: int, layers: int) -> mg.Tensor:
+    """Return the vectors of the source (N, L_s, d)."""
     x, mask = embed(p, "source", source), (source != PAD)[:, None, None]
     for i in range(layers):
         at = f"encoder.layers.{i}"
@@ -110,7 +116,7 @@ def encode(p: Parameters, source: np.ndarray, h: int, layers: int) -> mg.Tensor:
 def decode(
     p: Parameters, target: np.ndarray, memory: mg.Tensor, source: np.ndarray, h: int, layers: int
 ) -> mg.Tensor:
-    """Logits (N, L_t, vocabulary): at each place, of the token that comes after it."""
+    """Return logits (N, L_t, vocabulary) of the token after each position."""
     x, known = embed(p, "target", target), (source != PAD)[:, None, None]
     past = np.tri(target.shape[1], dtype=bool) & (target != PAD)[:, None, None]
     for i in range(layers):
@@ -125,7 +131,7 @@ def decode(
 
 
 def loss(p: Parameters, source: np.ndarray, target: np.ndarray, h: int, layers: int) -> mg.Tensor:
-    """The mean of -log p of each right next token."""
+    """Return the mean of -log p of each right next token; padding does not count."""
     logits = decode(p, target[:, :-1], encode(p, source, h, layers), source, h, layers)
     top = logits.data.max(-1, keepdims=True)
     log_p = logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))  # (N, L, vocabulary)
@@ -133,15 +139,14 @@ def loss(p: Parameters, source: np.ndarray, target: np.ndarray, h: int, layers: 
     return -log_p[n, t, target[n, t + 1]].mean()
 
 
-def adam(p: Parameters, lr: float, state: dict[str, list[np.ndarray]], step: int) -> None:
-    """Each parameter goes against its mean gradient, in units of the gradient's usual size."""
-    for name, t in p.items():
-        m, v = state.setdefault(name, [np.zeros_like(t.data), np.zeros_like(t.data)])
-        g = t.grad.data
-        m += 0.1 * (g - m)
-        v += 0.02 * (g * g - v)
-        t.data -= lr * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.98**step)) + 1e-9)
-        t.grad = None
+def adam(
+    value: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, step: int, lr: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a parameter after a step against its mean gradient, and both running means."""
+    m = m + 0.1 * (gradient - m)
+    v = v + 0.02 * (gradient**2 - v)
+    update = (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.98**step)) + 1e-9)
+    return value - lr * update, m, v
 
 
 def train(
@@ -152,9 +157,15 @@ def train(
     layers: int,
     epochs: int,
     lr: float,
+    loss: Callable[..., mg.Tensor] = loss,
+    adam: Callable[..., tuple[np.ndarray, ...]] = adam,
 ) -> Iterator[float]:
-    """The loss of each step. The rate rises for a tenth of the steps, and falls to 0 along a cosine."""
-    rng, state, batch = np.random.default_rng(0), {}, 64
+    """Yield the loss of each step.
+
+    The learning rate rises for a tenth of the steps and falls to 0 along a cosine.
+    """
+    rng, batch = np.random.default_rng(0), 64
+    means = {name: (np.zeros_like(t.data), np.zeros_like(t.data)) for name, t in p.items()}
     total, step = epochs * (len(source) // batch), 0
     for _ in range(epochs):
         order = rng.permutation(len(source))
@@ -163,13 +174,15 @@ def train(
             rows = order[start : start + batch]
             value = loss(p, source[rows], target[rows], h, layers)
             value.backward()
-            rate = min(step / (0.1 * total), 0.5 + 0.5 * np.cos(np.pi * step / total))
-            adam(p, lr * rate, state, step)
+            rate = lr * min(step / (0.1 * total), 0.5 + 0.5 * np.cos(np.pi * step / total))
+            for name, t in p.items():
+                t.data[...], *means[name] = adam(t.data, t.grad.data, *means[name], step, rate)
+                t.grad = None
             yield value.item()
 
 
 def translate(p: Parameters, source: np.ndarray, h: int, layers: int, longest: int) -> np.ndarray:
-    """The likeliest next token again and again: ids (N, longest), from <bos> on."""
+    """Return ids (N, longest) from <bos> on: the likeliest next token again and again."""
     with mg.no_grad():
         memory, target = encode(p, source, h, layers), np.full((len(source), 1), BOS)
         while target.shape[1] < longest:

@@ -1,18 +1,15 @@
-"""The model of "Random Transformer" (lessons 1 and 2): its printed weights, its layers, how it is used and trained."""
+"""Model of "The Random Transformer" (lessons 1 and 2): its weights and layers, training and use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import minigrad as mg
 import nn
-from minigrad.extras import require
 from minigrad.optim import Adam, Schedule, cosine_schedule
-from nn.inspection.style import SHADES
 from nn.text import padded
 
 Array = np.ndarray
@@ -63,7 +60,7 @@ OPTIONS: dict[str, Any] = {"dropout": 0.0, "norm_eps": 1e-6, "dtype": "float64"}
 
 
 def two_heads_of_3(kind: type[nn.MultiHeadAttention], rng: Rng | None = None) -> Any:
-    """An attention layer from 4 dimensions to 4 whose two heads have 3 dimensions each, without biases.
+    """Return an attention layer of width 4, without biases, whose two heads have size 3.
 
     The library's heads divide the width of their layer. So it is made for width 6 = 2 · 3, and its last
     projection leads from there to 4.
@@ -75,7 +72,7 @@ def two_heads_of_3(kind: type[nn.MultiHeadAttention], rng: Rng | None = None) ->
 
 
 def at_text_size(module: Any, rng: Rng | None = None) -> Any:
-    """A layer or model of CONFIG, with attention layers that have heads of 3."""
+    """Give a layer or model of CONFIG attention layers with heads of size 3, and return it."""
     for part in list(module.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, nn.MultiHeadAttention):
@@ -84,7 +81,7 @@ def at_text_size(module: Any, rng: Rng | None = None) -> Any:
 
 
 def randn(module: Any, rng: Rng) -> Any:
-    """Every weight and bias drawn from N(0, 1), as the text draws them; norms keep γ = 1 and β = 0."""
+    """Draw weights and biases from N(0, 1), as the text does; norms keep γ = 1 and β = 0."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             for parameter in part.parameters():
@@ -93,27 +90,27 @@ def randn(module: Any, rng: Rng) -> Any:
 
 
 def encoder_layer(rng: Rng | None = None) -> Any:
-    """An encoder layer of the text's sizes."""
+    """Return an encoder layer with the sizes of the text."""
     return at_text_size(nn.TransformerEncoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
 
 
 def decoder_layer(rng: Rng | None = None) -> Any:
-    """A decoder layer of the text's sizes."""
+    """Return a decoder layer with the sizes of the text."""
     return at_text_size(nn.TransformerDecoderLayer(4, 2, 8, **OPTIONS, generator=rng), rng)
 
 
 def random_encoder_block(x: Any, rng: Rng) -> Array:
-    """(N, L, 4) from x of that shape, by a block with new random weights."""
+    """Return the output (N, L, 4) of an encoder block with new random weights."""
     return randn(encoder_layer(), rng)(x).data
 
 
 def random_decoder_block(x: Any, memory: Any, rng: Rng) -> Array:
-    """(N, L, 4) from x of that shape and memory (N, L_m, 4), by a block with new random weights."""
+    """Return the output (N, L, 4) of a decoder block with new random weights, for memory (N, L_m, 4)."""
     return randn(decoder_layer(), rng)(x, memory).data
 
 
 def random_transformer(seed: int) -> nn.Transformer:
-    """The text's whole model: six blocks each, weights from N(0, 1), and the printed vectors of the words."""
+    """Return the model of the text: weights from N(0, 1), and the printed vectors of the words."""
     model = randn(at_text_size(nn.Transformer(CONFIG)), np.random.default_rng(seed))
     for embedding in (model.source_embedding, model.target_embedding):
         embedding.tokens.weight.data[...] = VECTORS
@@ -126,7 +123,7 @@ def random_transformer(seed: int) -> nn.Transformer:
 def generate(
     model: nn.Transformer, words: Sequence[str], max_iters: int = 10
 ) -> list[tuple[str, float]]:
-    """The next word again and again, each with its probability, until EOS."""
+    """Return the likeliest words until EOS, each with its probability."""
     model.eval()
     sequence, found = [INDEX["SOS"]], []
     with mg.no_grad():
@@ -146,14 +143,14 @@ def generate(
 
 
 def batch(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> tuple[Array, Array]:
-    """Pairs of sentences as source ids (N, L_s) and target ids (N, L_t), these from SOS to EOS."""
+    """Return source ids (N, L_s) and target ids (N, L_t), these from SOS to EOS."""
     sources = [[INDEX[word] for word in a] for a, _ in pairs]
     targets = [[INDEX[word] for word in ("SOS", *b, "EOS")] for _, b in pairs]
     return padded(sources, CONFIG.pad_id), padded(targets, CONFIG.pad_id)
 
 
 def train(model: nn.Transformer, pairs: Sequence[Any], steps: int, lr: float = 1e-2) -> list[float]:
-    """Adam on all pairs at once; the loss of each step."""
+    """Train with Adam on all pairs at once, and return the loss of each step."""
     source, target = batch(pairs)
     optimizer = Adam(model.parameters(), lr, clip_norm=1.0)
     schedule = Schedule(optimizer, cosine_schedule(steps, steps // 20))
@@ -171,7 +168,7 @@ def train(model: nn.Transformer, pairs: Sequence[Any], steps: int, lr: float = 1
 
 
 def exact_matches(model: nn.Transformer, pairs: Sequence[Any]) -> Array:
-    """Which sentences are translated without an error: booleans (N,).
+    """Return which sentences are translated without an error, (N,) of bool.
 
     A sentence whose every word is the likeliest after the right words before it is the one that
     `generate` gives, so that all can be judged at once.
@@ -181,58 +178,3 @@ def exact_matches(model: nn.Transformer, pairs: Sequence[Any]) -> Array:
     with mg.no_grad():
         best = model(source, target[:, :-1]).data.argmax(-1)  # (N, L_t - 1)
     return ((best == target[:, 1:]) | (target[:, 1:] == CONFIG.pad_id)).all(1)
-
-
-# -- pictures --------------------------------------------------------------------------------------
-
-
-def axes_of(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
-    """A figure, and its axes side by side."""
-    figure = require("matplotlib.figure", "plotting").Figure(
-        figsize=(width, height), layout="constrained"
-    )
-    return figure, figure.subplots(1, columns)
-
-
-def draw_weights(maps: Mapping[str, Array], names: Sequence[str], path: Path) -> None:
-    """Weights (L, L) side by side, each with its numbers."""
-    figure, all_axes = axes_of(2.6 * len(maps), 2.9, len(maps))
-    for axes, (title, weights) in zip(all_axes, maps.items()):
-        axes.imshow(weights, cmap=SHADES, vmin=0, vmax=1)
-        for (i, j), weight in np.ndenumerate(weights):
-            label = f"{weight:.2f}" if weight > 0.005 else f"{weight:.0e}"
-            axes.text(
-                j, i, label, ha="center", va="center", color="white" if weight > 0.5 else "black"
-            )
-        axes.set_xticks(range(len(names)), names)
-        axes.set_yticks(range(len(names)), names)
-        axes.tick_params(length=0)
-        axes.set_title(title, fontsize=11)
-    figure.supxlabel("attends to (keys)", fontsize=10)
-    figure.savefig(path, dpi=150)
-
-
-def draw_lines(
-    lines: Mapping[str, tuple[Any, Any]],
-    x_label: str,
-    y_label: str,
-    title: str,
-    path: Path,
-    log: str = "y",
-) -> None:
-    """Curves, each with its name; `log` names the axes that are logarithmic."""
-    figure, axes = axes_of(7, 4)
-    for (name, (x, y)), marker in zip(lines.items(), "osv^D"):
-        axes.plot(x, y, marker=marker, ms=5, lw=1.4, label=name)
-    if "x" in log:
-        axes.set_xscale("log")
-        axes.set_xticks(x, [str(value) for value in x], minor=False)
-        axes.minorticks_off()
-    if "y" in log:
-        axes.set_yscale("log")
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    axes.set_title(title, fontsize=11)
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)

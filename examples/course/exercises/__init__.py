@@ -1,0 +1,1 @@
+"""Exercises of the lessons, with hidden cases and typical mistakes; see `grading`."""

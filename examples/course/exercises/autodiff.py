@@ -1,0 +1,148 @@
+"""Exercises of lesson 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from grading import Exercises
+
+exercises = Exercises()
+grade, solution = exercises.grade, exercises.solution
+
+
+def _functions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield math.exp, 0.5, 0.1
+    yield lambda x: x**3, 2.0, 0.25
+
+
+@exercises.add(
+    cases=_functions,
+    mistakes={
+        "It measures one side only; f(x - h) is missing.": lambda f, x, h: (f(x + h) - f(x)) / h,
+        "From x - h to x + h is 2h, not h.": lambda f, x, h: (f(x + h) - f(x - h)) / h,
+        "It is the difference; divide it by 2h.": lambda f, x, h: f(x + h) - f(x - h),
+        "The sign is wrong: f(x + h) comes first.": lambda f, x, h: (f(x - h) - f(x + h)) / (2 * h),
+    },
+)
+def measured(f: Callable[[float], float], x: float, h: float) -> float:
+    """Return the slope of f between x - h and x + h."""
+    return (f(x + h) - f(x - h)) / (2 * h)
+
+
+def _numbers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield 2.0, 0.5
+    yield -0.3, 1.7
+
+
+def _by_hand(square: bool = True, tanh: bool = True, swapped: bool = False) -> Any:
+    def by_hand(x: float, w: float) -> tuple[float, float]:
+        y = math.tanh(x * w)
+        slope = (2 * y if square else 1) * (1 - y**2 if tanh else 1)
+        return (slope * x, slope * w) if swapped else (slope * w, slope * x)
+
+    return by_hand
+
+
+@exercises.add(
+    cases=_numbers,
+    mistakes={
+        "By x comes w, the other factor of the product.": _by_hand(swapped=True),
+        "The derivative of the square, 2y, is missing.": _by_hand(square=False),
+        "The derivative of tanh, 1 - y², is missing.": _by_hand(tanh=False),
+        "The derivatives of square and tanh are missing.": _by_hand(square=False, tanh=False),
+    },
+)
+def by_hand(x: float, w: float) -> tuple[float, float]:
+    """Return the derivatives of tanh(x w)² by x and by w."""
+    y = math.tanh(x * w)
+    slope = 2 * y * (1 - y**2)  # of L by u = x w
+    return slope * w, slope * x
+
+
+def _graphs(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield ([[], [], [(0, 0.5), (1, 2.0)], [(2, 0.42)], [(3, 0.76), (3, 0.76)]],)
+    yield ([[], [(0, 2.0)], [(0, 3.0), (1, 5.0)], [(1, 7.0), (2, 11.0)]],)
+
+
+def _backward(
+    added: bool = True, first: float = 1.0, multiplied: bool = True, back: bool = True
+) -> Any:
+    def backward(graph: Any) -> list[float]:
+        slopes = [0.0] * (len(graph) - 1) + [first]
+        for child in reversed(range(len(graph))) if back else range(len(graph)):
+            for parent, slope in graph[child]:
+                arrived = slopes[child] * slope if multiplied else slope
+                slopes[parent] = slopes[parent] + arrived if added else arrived
+        return slopes
+
+    return backward
+
+
+@exercises.add(
+    cases=_graphs,
+    mistakes={
+        "What comes back on several ways adds up: use +=.": _backward(added=False),
+        "The derivative of the last value by itself is 1.": _backward(first=0.0),
+        "Multiply the slope by what has arrived at the child.": _backward(multiplied=False),
+        "Go from the last value to the first.": _backward(back=False),
+    },
+)
+def backward(graph: list[list[tuple[int, float]]]) -> list[float]:
+    """Return the derivative of the last value by each value."""
+    slopes = [0.0] * len(graph)
+    slopes[-1] = 1.0
+    for child in reversed(range(len(graph))):
+        for parent, slope in graph[child]:
+            slopes[parent] += slopes[child] * slope
+    return slopes
+
+
+def _matrices(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield tuple(rng.standard_normal((3, 3, 3)))
+    yield tuple(rng.standard_normal(shape) for shape in ((3, 2), (3, 4), (4, 2)))
+
+
+@exercises.add(
+    cases=_matrices,
+    mistakes={
+        "The two are the other way round: first by X, then by W.": lambda G, X, W: (
+            X.T @ G,
+            G @ W.T,
+        ),
+        "W and X are not transposed.": lambda G, X, W: (G @ W, X @ G),
+        "G is not used.": lambda G, X, W: (np.ones_like(G) @ W.T, X.T @ np.ones_like(G)),
+        "The factors are in the wrong order.": lambda G, X, W: (W.T @ G, G @ X.T),
+    },
+)
+def matmul_gradients(G: Any, X: Any, W: Any) -> tuple[Any, Any]:
+    """Return the derivatives by X (n, k) and by W (k, m), for G (n, m)."""
+    return G @ W.T, X.T @ G
+
+
+def _updates(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield list(rng.standard_normal((2, 3))), list(rng.standard_normal((2, 3))), 0.1
+
+
+@exercises.add(
+    cases=_updates,
+    mistakes={
+        "The step goes up the slope; subtract it.": lambda parameters, gradients, rate: [
+            p + rate * g for p, g in zip(parameters, gradients)
+        ],
+        "The rate is not used.": lambda parameters, gradients, rate: [
+            p - g for p, g in zip(parameters, gradients)
+        ],
+        "Only the sign of the gradient is used.": lambda parameters, gradients, rate: [
+            p - rate * np.sign(g) for p, g in zip(parameters, gradients)
+        ],
+        "It returns the steps; subtract them from the parameters.": lambda parameters, gradients, rate: [
+            rate * g for g in gradients
+        ],
+    },
+)
+def step(parameters: list[Any], gradients: list[Any], rate: float) -> list[Any]:
+    """Return new arrays: each parameter moved by `rate` times its gradient, so that the error falls."""
+    return [p - rate * g for p, g in zip(parameters, gradients)]

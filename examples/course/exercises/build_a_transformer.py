@@ -1,0 +1,334 @@
+"""Exercises of lesson 9: the eight parts of a Transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import by_hand
+import numpy as np
+from by_hand import PAD, Parameters, feed_forward, linear
+from grading import Exercises
+
+import minigrad as mg
+
+exercises = Exercises()
+grade, solution = exercises.grade, exercises.solution
+
+HEADS, LAYERS = 2, 2
+
+
+def _parameters(rng: np.random.Generator) -> Parameters:
+    """Return small weights, among them biases and norms that do change something."""
+    p = by_hand.new_parameters((7, 9), 8, 12, LAYERS, rng)
+    for t in p.values():
+        t.data += (0.1 * rng.standard_normal(t.shape)).astype(np.float32)
+    return p
+
+
+def _tensor(rng: np.random.Generator, *shape: int) -> mg.Tensor:
+    return mg.Tensor(rng.standard_normal(shape).astype(np.float32))
+
+
+SOURCE = np.array([[4, 5, 6, 0], [5, 3, 3, 4]])
+TARGET = np.array([[1, 5, 6, 8, 2], [1, 7, 2, 0, 0]])
+
+
+# -- softmax ---------------------------------------------------------------------------------------
+
+
+def _scores(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (_tensor(rng, 2, 3, 4),)
+    yield (1000 * _tensor(rng, 2, 5),)
+
+
+def _unsafe_softmax(scores: Any) -> Any:
+    with np.errstate(over="ignore", invalid="ignore"):
+        e = np.exp(scores)
+        return e / e.sum(-1, keepdims=True)
+
+
+def _softmax(axis: Any) -> Callable[..., Any]:
+    def softmax(scores: Any) -> Any:
+        e = np.exp(scores - scores.data.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+    return softmax
+
+
+exercises.add(
+    cases=_scores,
+    differentiable=True,
+    tolerance=1e-5,
+    mistakes={
+        "All weights together sum to 1; each row should.": _softmax(None),
+        "The weights sum to 1 along the first axis; they should along the last.": _softmax(0),
+        "Large scores overflow: subtract the largest score of each row first.": _unsafe_softmax,
+        "The scores are divided by their sum; take their exponentials first.": lambda scores: (
+            scores / scores.sum(-1, keepdims=True)
+        ),
+    },
+)(by_hand.softmax)
+
+
+# -- attention -------------------------------------------------------------------------------------
+
+
+def _attentions(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    p, name = _parameters(rng), "encoder.layers.0.self_attention"
+    x = _tensor(rng, 2, 4, 8)
+    yield p, name, x, x, (SOURCE != PAD)[:, None, None], HEADS
+    yield p, name, x, _tensor(rng, 2, 3, 8), np.tri(4, 3, dtype=bool), HEADS
+
+
+def _attention(
+    scale: Callable[[int, int], float] = lambda d, d_k: d_k**-0.5,
+    masked: bool = True,
+    one_head: bool = False,
+    projected: bool = True,
+    hidden: float = -1e9,
+) -> Callable[..., Any]:
+    def attention(p: Any, name: str, x: Any, source: Any, mask: Any, h: int) -> Any:
+        h = 1 if one_head else h
+        (N, L, d), d_k = x.shape, x.shape[-1] // h
+        heads = lambda y: y.reshape(N, -1, h, d_k).transpose(0, 2, 1, 3)
+        Q = heads(linear(p, f"{name}.q_proj", x))
+        K, V = (heads(linear(p, f"{name}.{part}_proj", source)) for part in "kv")
+        scores = Q @ K.transpose(0, 1, 3, 2) * np.float32(scale(d, d_k))
+        scores = np.where(mask, scores, np.float32(hidden)) if masked else scores
+        z = (by_hand.softmax(scores) @ V).transpose(0, 2, 1, 3).reshape(N, L, d)
+        return linear(p, f"{name}.out_proj", z) if projected else z
+
+    return attention
+
+
+exercises.add(
+    cases=_attentions,
+    differentiable=True,
+    tolerance=1e-4,
+    mistakes={
+        "The scores are not divided by the root of d_k.": _attention(lambda d, d_k: 1),
+        "The scores are divided by the root of d; a head has d_k = d / h values.": _attention(
+            lambda d, d_k: d**-0.5
+        ),
+        "The mask is not used.": _attention(masked=False),
+        "There is one head; split the values into h groups.": _attention(one_head=True),
+        "The last linear layer, out_proj, is missing.": _attention(projected=False),
+        "A score of 0 is not hidden: softmax makes a weight of it. Use -1e9.": _attention(hidden=0),
+    },
+)(by_hand.attention)
+
+
+# -- norm ------------------------------------------------------------------------------------------
+
+
+def _norms(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield _parameters(rng), "encoder.layers.0.norm1", 3 * _tensor(rng, 2, 4, 8) + np.float32(1)
+
+
+def _norm(axis: int = -1, mean: bool = True, root: bool = True, own: bool = True) -> Any:
+    def norm(p: Any, name: str, x: Any) -> Any:
+        centred = x - x.mean(axis, keepdims=True) if mean else x
+        variance = (centred**2).mean(axis, keepdims=True) + np.float32(1e-5)
+        y = centred / (np.sqrt(variance) if root else variance)
+        return y * p[f"{name}.weight"] + p[f"{name}.bias"] if own else y
+
+    return norm
+
+
+exercises.add(
+    cases=_norms,
+    differentiable=True,
+    tolerance=1e-4,
+    mistakes={
+        "Mean and variance are of the batch; they should be of each vector (the last axis).": _norm(
+            axis=0
+        ),
+        "The mean is not subtracted.": _norm(mean=False),
+        "It divides by the variance; divide by its root.": _norm(root=False),
+        "The weight and the bias of the norm are not used.": _norm(own=False),
+    },
+)(by_hand.norm)
+
+
+# -- embedding -------------------------------------------------------------------------------------
+
+
+def _embeddings(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield _parameters(rng), "source", SOURCE
+    yield _parameters(rng), "target", TARGET
+
+
+def _embed(scaled: bool = True, first: int = 0, mixed: bool = True, placed: bool = True) -> Any:
+    def embed(p: Any, side: str, ids: Any) -> Any:
+        table = p[f"{side}_embedding.tokens.weight"]
+        d, L = table.shape[1], ids.shape[1]
+        angles = np.arange(first, first + L)[:, None] / 10_000 ** (np.arange(0, d, 2) / d)
+        both = np.sin(angles), np.cos(angles)
+        positions = np.stack(both, -1).reshape(L, d) if mixed else np.concatenate(both, -1)
+        x = table[ids] * np.float32(d**0.5 if scaled else 1)
+        return x + positions.astype(np.float32) if placed else x
+
+    return embed
+
+
+exercises.add(
+    cases=_embeddings,
+    differentiable=True,
+    tolerance=1e-4,
+    mistakes={
+        "The rows are not multiplied by the root of d.": _embed(scaled=False),
+        "The positions are missing.": _embed(placed=False),
+        "The first position is 0, not 1.": _embed(first=1),
+        "Sines and cosines take turns: sin, cos, sin, cos …": _embed(mixed=False),
+    },
+)(by_hand.embed)
+
+
+# -- encoder and decoder ---------------------------------------------------------------------------
+
+
+def _encoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield _parameters(rng), SOURCE, HEADS, LAYERS
+
+
+def _encode(
+    residual: bool = True, masked: bool = True, one_layer: bool = False, pre_norm: bool = False
+) -> Any:
+    def encode(p: Any, source: Any, h: int, layers: int) -> Any:
+        x = by_hand.embed(p, "source", source)
+        mask = (source != (PAD if masked else -1))[:, None, None]
+        for i in range(1 if one_layer else layers):
+            at = f"encoder.layers.{i}"
+            parts = (
+                lambda y, at=at: by_hand.attention(p, f"{at}.self_attention", y, y, mask, h),
+                lambda y, at=at: feed_forward(p, f"{at}.feed_forward", y),
+            )
+            for number, part in enumerate(parts, 1):
+                if pre_norm:
+                    x = x + part(by_hand.norm(p, f"{at}.norm{number}", x))
+                else:
+                    x = by_hand.norm(p, f"{at}.norm{number}", x + part(x) if residual else part(x))
+        return x
+
+    return encode
+
+
+exercises.add(
+    cases=_encoders,
+    differentiable=True,
+    tolerance=1e-3,
+    mistakes={
+        "The input of each part is not added to its output.": _encode(residual=False),
+        "Padding is attended to: the mask is source != PAD.": _encode(masked=False),
+        "There are `layers` layers; this is one.": _encode(one_layer=True),
+        "The norm comes after the sum here, not before the part.": _encode(pre_norm=True),
+    },
+)(by_hand.encode)
+
+
+def _decoders(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield _parameters(rng), TARGET, _tensor(rng, 2, 4, 8), SOURCE, HEADS, LAYERS
+
+
+def _decode(
+    causal: bool = True, masked: bool = True, crossed: bool = True, logits: bool = True
+) -> Any:
+    def decode(p: Any, target: Any, memory: Any, source: Any, h: int, layers: int) -> Any:
+        x = by_hand.embed(p, "target", target)
+        known = (source != (PAD if masked else -1))[:, None, None]
+        past = (target != PAD)[:, None, None]
+        past = np.tri(target.shape[1], dtype=bool) & past if causal else past
+        for i in range(layers):
+            at = f"decoder.layers.{i}"
+            self_attention = by_hand.attention(p, f"{at}.self_attention", x, x, past, h)
+            x = by_hand.norm(p, f"{at}.norm1", x + self_attention)
+            read, mask = (memory, known) if crossed else (x, past)
+            cross_attention = by_hand.attention(p, f"{at}.cross_attention", x, read, mask, h)
+            x = by_hand.norm(p, f"{at}.norm2", x + cross_attention)
+            x = by_hand.norm(p, f"{at}.norm3", x + feed_forward(p, f"{at}.feed_forward", x))
+        return linear(p, "output", x) if logits else x
+
+    return decode
+
+
+exercises.add(
+    cases=_decoders,
+    differentiable=True,
+    tolerance=1e-3,
+    mistakes={
+        "Words see those after them: use np.tri for the mask of self-attention.": _decode(
+            causal=False
+        ),
+        "Padding of the source is attended to.": _decode(masked=False),
+        "Cross-attention should read the memory of the encoder.": _decode(crossed=False),
+        "The last linear layer, output, is missing.": _decode(logits=False),
+    },
+)(by_hand.decode)
+
+
+# -- loss and Adam ---------------------------------------------------------------------------------
+
+
+def _losses(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield _parameters(rng), SOURCE, TARGET, HEADS, LAYERS
+
+
+def _loss(
+    shift: int = 1, padded: bool = False, mean: bool = True, logarithm: bool = True
+) -> Callable[..., Any]:
+    def loss(p: Any, source: Any, target: Any, h: int, layers: int) -> Any:
+        memory = by_hand.encode(p, source, h, layers)
+        logits = by_hand.decode(p, target[:, :-1], memory, source, h, layers)
+        probability = by_hand.softmax(logits)
+        n, t = np.nonzero(target[:, 1:] != (-1 if padded else PAD))
+        right = probability[n, t, target[n, t + shift]]
+        each = -np.log(right) if logarithm else -right
+        return each.mean() if mean else each.sum()
+
+    return loss
+
+
+exercises.add(
+    cases=_losses,
+    differentiable=True,
+    tolerance=1e-3,
+    mistakes={
+        "Each position should predict the next token, target[:, 1:], not its own.": _loss(shift=0),
+        "Padding counts; leave out where the next token is PAD.": _loss(padded=True),
+        "It is the sum; the loss is the mean.": _loss(mean=False),
+        "The logarithm is missing.": _loss(logarithm=False),
+    },
+)(by_hand.loss)
+
+
+def _steps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    for step in (1, 5):
+        value, gradient, m = rng.standard_normal((3, 4))
+        yield value, gradient, m, rng.random(4), step, 0.1
+
+
+def _adam(
+    sign: int = 1, corrected: bool = True, squared: bool = True, root: bool = True
+) -> Callable[..., Any]:
+    def adam(value: Any, gradient: Any, m: Any, v: Any, step: int, lr: float) -> Any:
+        m = m + 0.1 * (gradient - m)
+        v = v + 0.02 * ((gradient**2 if squared else abs(gradient)) - v)
+        m_hat, v_hat = (m / (1 - 0.9**step), v / (1 - 0.98**step)) if corrected else (m, v)
+        update = m_hat / ((np.sqrt(v_hat) if root else v_hat) + 1e-9)
+        return value - sign * lr * update, m, v
+
+    return adam
+
+
+exercises.add(
+    cases=_steps,
+    mistakes={
+        "The step goes up the slope; subtract it.": _adam(sign=-1),
+        "The means start at 0: divide them by 1 - 0.9**step and 1 - 0.98**step.": _adam(
+            corrected=False
+        ),
+        "v is the mean of the squared gradient.": _adam(squared=False),
+        "Divide by the root of v.": _adam(root=False),
+    },
+)(by_hand.adam)

@@ -1,0 +1,138 @@
+"""Exercises of lesson 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from grading import Exercises
+
+exercises = Exercises()
+grade, solution = exercises.grade, exercises.solution
+
+
+def _sizes(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield 2, 4
+    yield 5, 8
+
+
+def _positions(paired: bool = True, first: int = 0, mixed: bool = True, sines: bool = True) -> Any:
+    def positions(length: int, d: int) -> Any:
+        i = np.arange(0, d, 2) / d if paired else np.arange(0, 2 * d, 4) / d
+        angles = np.arange(first, first + length)[:, None] / 10_000**i
+        both = (np.sin(angles), np.cos(angles)) if sines else (np.cos(angles), np.sin(angles))
+        return np.stack(both, -1).reshape(length, d) if mixed else np.concatenate(both, -1)
+
+    return positions
+
+
+@exercises.add(
+    cases=_sizes,
+    mistakes={
+        "The exponent is 2i / d, where i counts pairs of columns.": _positions(paired=False),
+        "The first position is 0, not 1.": _positions(first=1),
+        "Sines and cosines take turns: sin, cos, sin, cos …": _positions(mixed=False),
+        "Even columns are sines, odd ones cosines.": _positions(sines=False),
+    },
+)
+def positions(length: int, d: int) -> Any:
+    """Return the vectors of the first positions: (length, d)."""
+    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, d, 2) / d)
+    return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d)
+
+
+def _words(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield rng.standard_normal((3, 4)), *rng.standard_normal((3, 4, 3))
+    yield 30 * rng.standard_normal((2, 4)), *rng.standard_normal((3, 4, 3))
+
+
+def _head(
+    root: bool = True,
+    rows: bool = True,
+    safe: bool = True,
+    swapped: bool = False,
+    exponential: bool = True,
+) -> Any:
+    def head(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
+        Q, K = (x @ WK, x @ WQ) if swapped else (x @ WQ, x @ WK)
+        scores = Q @ K.T / (np.sqrt(K.shape[1]) if root else 1)
+        axis = 1 if rows else 0
+        with np.errstate(all="ignore"):
+            e = np.exp(scores - (scores.max(axis, keepdims=True) if safe else 0))
+            e = e if exponential else scores
+            return e / e.sum(axis, keepdims=True) @ (x @ WV)
+
+    return head
+
+
+@exercises.add(
+    cases=_words,
+    mistakes={
+        "The products are not divided by the root of the key's size.": _head(root=False),
+        "The columns sum to 1; the rows should.": _head(rows=False),
+        "Large scores overflow: subtract the largest score of each row first.": _head(safe=False),
+        "Queries and keys are the other way round.": _head(swapped=True),
+        "The scores are divided by their sum; take their exponentials first.": _head(
+            exponential=False
+        ),
+    },
+)
+def head(x: Any, WQ: Any, WK: Any, WV: Any) -> Any:
+    """Return (L, d_v) from words x (L, d), with matrices (d, d_k), (d, d_k) and (d, d_v)."""
+    Q, K, V = x @ WQ, x @ WK, x @ WV
+    scores = Q @ K.T / np.sqrt(K.shape[1])  # (L, L)
+    e = np.exp(scores - scores.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True) @ V
+
+
+def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield tuple(rng.standard_normal(shape) for shape in ((3, 4), (4, 8), (8,), (8, 4), (4,)))
+
+
+@exercises.add(
+    cases=_layers,
+    mistakes={
+        "The ReLU between the two layers is missing.": lambda x, W1, b1, W2, b2: (
+            (x @ W1 + b1) @ W2 + b2
+        ),
+        "The ReLU comes between the layers, not at the end.": lambda x, W1, b1, W2, b2: np.maximum(
+            (x @ W1 + b1) @ W2 + b2, 0
+        ),
+        "The biases b1 and b2 are missing.": lambda x, W1, b1, W2, b2: np.maximum(x @ W1, 0) @ W2,
+        "The first bias is inside the ReLU.": lambda x, W1, b1, W2, b2: (
+            (np.maximum(x @ W1, 0) + b1) @ W2 + b2
+        ),
+    },
+)
+def feed_forward(x: Any, W1: Any, b1: Any, W2: Any, b2: Any) -> Any:
+    """Return ReLU(x W1 + b1) W2 + b2."""
+    return np.maximum(x @ W1 + b1, 0) @ W2 + b2
+
+
+def _rows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (3 * rng.standard_normal((3, 4)) + 1,)
+
+
+def _norm(axis: int = 1, mean: bool = True, root: bool = True, ddof: int = 0) -> Any:
+    def layer_norm(x: Any) -> Any:
+        centred = x - x.mean(axis, keepdims=True) if mean else x
+        variance = x.var(axis, keepdims=True, ddof=ddof) + 1e-6
+        return centred / (np.sqrt(variance) if root else variance)
+
+    return layer_norm
+
+
+@exercises.add(
+    cases=_rows,
+    mistakes={
+        "Mean and variance are of the columns; they should be of each row.": _norm(axis=0),
+        "The mean is not subtracted.": _norm(mean=False),
+        "It divides by the variance; divide by its root.": _norm(root=False),
+        "The variance divides by d, not by d - 1.": _norm(ddof=1),
+    },
+)
+def layer_norm(x: Any) -> Any:
+    """Return x with mean 0 and variance 1 of each row; add 1e-6 to the variance."""
+    centred = x - x.mean(1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-6)

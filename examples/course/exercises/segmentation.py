@@ -1,0 +1,137 @@
+"""Exercises of lesson 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from grading import Exercises
+
+exercises = Exercises()
+grade, solution = exercises.grade, exercises.solution
+
+
+def _images(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (rng.random((2, 4, 6, 3)), 2)
+    yield (rng.random((3, 6, 6, 1)), 3)
+
+
+@exercises.add(
+    cases=_images,
+    mistakes={
+        "The pixels are only counted off, four after the other; cut rows and columns apart first.": lambda images, size: (
+            images.reshape(len(images), -1, size * size * images.shape[-1])
+        ),
+        "The patches go down the columns; they should go row by row.": lambda images, size: (
+            patches(images.swapaxes(1, 2), size)
+            .reshape(len(images), -1, size, size, images.shape[-1])
+            .swapaxes(2, 3)
+            .reshape(len(images), -1, size * size * images.shape[-1])
+        ),
+        "The patches are right; make one vector of each.": lambda images, size: patches(
+            images, size
+        ).reshape(len(images), -1, size, size, images.shape[-1]),
+        "The colours of a pixel should stay together.": lambda images, size: (
+            patches(images, size)
+            .reshape(len(images), -1, size * size, images.shape[-1])
+            .swapaxes(2, 3)
+            .reshape(len(images), -1, size * size * images.shape[-1])
+        ),
+    },
+)
+def patches(images: Any, size: int) -> Any:
+    """Return images (N, height, width, colours) as patches (N, patches, size * size * colours)."""
+    n, height, width, colours = images.shape
+    tiles = images.reshape(n, height // size, size, width // size, size, colours)
+    return tiles.swapaxes(2, 3).reshape(n, -1, size * size * colours)
+
+
+def _maps(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 1, 1, 2, 0]), 1)
+    yield (rng.integers(3, size=(4, 5, 5)), rng.integers(3, size=(4, 5, 5)), 2)
+
+
+@exercises.add(
+    cases=_maps,
+    mistakes={
+        "This is the share of all pixels that are right; background would count most.": lambda p, t, c: (
+            (p == t).mean()
+        ),
+        "It divides by the pixels that are of the class; count those that are called so as well.": lambda p, t, c: (
+            ((p == c) & (t == c)).sum() / (t == c).sum()
+        ),
+        "It divides by the pixels that are called so; count those that are of the class as well.": lambda p, t, c: (
+            ((p == c) & (t == c)).sum() / (p == c).sum()
+        ),
+        "Pixels in both sets count twice; count the union once.": lambda p, t, c: (
+            ((p == c) & (t == c)).sum() / ((p == c).sum() + (t == c).sum())
+        ),
+    },
+)
+def iou(predicted: Any, truth: Any, c: int) -> Any:
+    """Return intersection over union of class c, over all pixels."""
+    called, is_one = predicted == c, truth == c
+    return (called & is_one).sum() / (called | is_one).sum()
+
+
+def _windows(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (4, 1)
+    yield (6, 2)
+
+
+def _apart(side: int) -> Any:
+    y, x = np.divmod(np.arange(side * side), side)
+    return abs(y[:, None] - y), abs(x[:, None] - x)
+
+
+@exercises.add(
+    cases=_windows,
+    mistakes={
+        "Patches whose numbers are close need not be neighbours: a row ends and the next begins.": lambda side, reach: (
+            abs(np.subtract.outer(np.arange(side * side), np.arange(side * side))) <= reach
+        ),
+        "Rows and columns are added; patches at the corners of the window are missing.": lambda side, reach: (
+            sum(_apart(side)) <= reach
+        ),
+        "One of the two distances is enough here; both should be small.": lambda side, reach: (
+            np.minimum(*_apart(side)) <= reach
+        ),
+        "The edge of the window is missing: use <=.": lambda side, reach: (
+            np.maximum(*_apart(side)) < reach
+        ),
+    },
+)
+def window(side: int, reach: int) -> Any:
+    """Return a mask (side * side, side * side): True for patches at most `reach` rows and columns apart."""
+    row, column = np.divmod(np.arange(side * side), side)
+    down, across = abs(row[:, None] - row), abs(column[:, None] - column)
+    return (down <= reach) & (across <= reach)
+
+
+def _layers(rng: np.random.Generator) -> Iterator[tuple[Any, ...]]:
+    yield (window(5, 1), 2)
+    yield (np.tri(6, dtype=bool) & ~np.tri(6, k=-2, dtype=bool), 3)
+
+
+@exercises.add(
+    cases=_layers,
+    mistakes={
+        "This is the field of one layer; multiply by the mask once for each layer.": lambda mask, layers: (
+            mask
+        ),
+        "This is one layer too many.": lambda mask, layers: receptive_field(mask, layers + 1),
+        "The matrix holds numbers of ways; say whether there is one.": lambda mask, layers: (
+            np.linalg.matrix_power(mask.astype(int), layers)
+        ),
+        "Rows are who sees and columns who is seen; here it is the other way round.": lambda mask, layers: (
+            receptive_field(mask.T, layers)
+        ),
+    },
+)
+def receptive_field(mask: Any, layers: int) -> Any:
+    """Return for each patch (row) from which patches (columns) something arrives after some layers."""
+    field = np.eye(len(mask), dtype=bool)
+    for _ in range(layers):
+        field = field @ mask
+    return field
