@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,10 @@ _BEGIN, _END = (
 
 def method_names(names: tuple[str, ...]) -> str:
     signs = {
-        "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-        "neg": "-", "pos": "+", "gt": ">", "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "and": "&",
-        "or": "|", "xor": "^", "invert": "~", "getitem": "[]", "abs": "abs()",
+        "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+        "pow": "**", "matmul": "@", "neg": "-", "pos": "+", "gt": ">", "ge": ">=", "lt": "<",
+        "le": "<=", "eq": "==", "ne": "!=", "and": "&", "or": "|", "xor": "^", "invert": "~",
+        "getitem": "[]", "abs": "abs()",
     }  # fmt: skip
     shown = [
         signs.get(n.strip("_"), n) if n.startswith("__") else f".{n}()"
@@ -57,14 +59,14 @@ def aliases(function: Any) -> list[str]:
 
 
 def op_table() -> str:
-    """A Markdown table of every public operation: its NumPy and method names, and what it computes."""
+    """Return a Markdown table of public operations: NumPy's names, methods, and first lines."""
     lines = ["| function | NumPy | Tensor | what it computes |", "| --- | --- | --- | --- |"]
     for title, modules in KINDS.items():
         lines.append(f"| **{title}** | | | |")
         for module in modules:
             for name in module.__all__:
                 function = getattr(module, name)
-                if not callable(function) or function.__name__ != name:  # another name
+                if not isfunction(function) or function.__name__ != name:  # another name
                     continue
                 entry = getattr(function, "op", function)
                 numpy = " ".join(f"`{numpy_name(f)}`" for f in getattr(entry, "numpy", ()))

@@ -58,16 +58,16 @@ _TYPES = {"Axis": "int | tuple[int, ...] | None"}
 def methods() -> dict[str, Any]:
     """The methods of Tensor that no class body defines, by name."""
     own = Tensor.__module__
-    found = {
+    defined = {
         name: f for name, f in vars(Tensor).items() if inspect.isfunction(f) and f.__module__ != own
     }
     for protocol in (
         "__getattr__",
         "__array_ufunc__",
         "__array_function__",
-    ):  # the first tells of names not here
-        found.pop(protocol, None)
-    return found
+    ):  # the first raises for missing names
+        defined.pop(protocol, None)
+    return defined
 
 
 def properties() -> dict[str, property]:
@@ -80,9 +80,9 @@ def properties() -> dict[str, property]:
     }
 
 
-def _property(name: str, found: property) -> str:
+def _property(name: str, prop: property) -> str:
     kind = _PROPERTIES.get(name, "Tensor")
-    return f'    @property\n    def {name}(self) -> {kind}:\n        """{found.__doc__}"""\n'
+    return f'    @property\n    def {name}(self) -> {kind}:\n        """{prop.__doc__}"""\n'
 
 
 def _type(annotation: Any, otherwise: str) -> str:
@@ -109,8 +109,8 @@ def _declared(name: str, method: Any) -> str:
         if (
             parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
         ):  # NumPy's function, on the arrays inside
-            theirs = inspect.signature(method.numpy[0]).parameters.values()
-            parameters = [p for p in theirs if p.name not in ("out", "signature")]
+            of_numpy = inspect.signature(method.numpy[0]).parameters.values()
+            parameters = [p for p in of_numpy if p.name not in ("out", "signature")]
         shown = _shown(parameters[1:])
         result = _type(signature.return_annotation, "Tensor")
     doc = (method.__doc__ or "").strip().partition("\n")[0]

@@ -1,1 +1,0 @@
-"""What docs/build.py is made of."""

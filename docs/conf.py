@@ -1,0 +1,146 @@
+"""Sphinx configuration: `sphinx-build docs site` makes the whole site, in English and in Chinese."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import browser
+import rendering
+import sources
+
+import nn
+
+project = "minigrad"
+copyright = author = "the minigrad authors"
+chinese = tags.has("zh")  # noqa: F821 (Sphinx gives `tags`): sphinx-build -t zh
+language = "zh_CN" if chinese else "en"
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+if not chinese:  # it makes the live notebooks of both languages
+    extensions.append("jupyterlite_sphinx")
+suppress_warnings = ["toc.not_readable", "toc.excluded"]  # pages of one language
+if os.environ.get("PYODIDE"):
+    tags.add("pyodide")  # noqa: F821
+exclude_patterns = [
+    "_build",
+    "README.md",
+    "live/*",
+    "zh",
+    "locale",
+    "_templates",
+    "course/records",
+    "course/runs",
+]
+if not chinese:
+    exclude_patterns += ["terms.md"]
+if chinese or tags.has("draft"):  # noqa: F821 (the reference is in English only)
+    exclude_patterns += ["reference/modules.md", "reference/api"]
+templates_path = ["_templates"]
+locale_dirs = ["locale"]
+gettext_compact = False
+figure_language_filename = "{root}.{language}{ext}"
+
+html_theme = "furo"
+html_title = "minigrad"
+html_favicon = "_static/icon.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "language.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+html_copy_source = False
+html_math_renderer = "mathml"
+pygments_dark_style = "github-dark"
+
+# Docstrings: a word between single backticks is code.
+default_role = "code"
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+# Names of both modules are indexed once.
+autosummary_context = {"twice": [f"nn.text.{n}" for n in vars(nn.text) if hasattr(nn, n)]}
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+nitpick_ignore_regex = [("py:.*", ".*")]
+
+# Notebooks: run once for each language, and again when their code changes.
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+nb_output_stderr = "warn"  # a warning on a page fails the build with -W
+if chinese:
+    nb_code_prompt_show, nb_code_prompt_hide = "显示输出", "隐藏输出"
+nb_execution_cache_path = str(HERE / "_build" / f"notebooks-{language}")
+os.environ["PYTHONPATH"] = os.pathsep.join(map(str, (sources.COURSE, sources.ROOT)))
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+jupyterlite_bind_ipynb_suffix = False  # MyST-NB reads notebooks
+jupyterlite_dir = str(browser.LITE)
+jupyterlite_content_dir = "_build/lite/notebooks"
+jupyterlite_config = str(HERE / "live" / "jupyter_lite_config.json")
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def _build_chinese(app: Any, error: Exception | None) -> None:
+    if not error and app.builder.name == "html" and not chinese:
+        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-t", "zh"]
+        subprocess.run([*command, str(HERE), str(Path(app.outdir) / "zh")], check=True)
+
+
+def _write_live_page(app: Any, error: Exception | None) -> None:
+    """Write the live translator, with Pyodide in it if PYODIDE names an unpacked one."""
+    if not error and app.builder.name == "html" and not chinese:
+        from live_page import live_page
+
+        page = live_page(sources.MADE / "runs" / "build_a_transformer", browser.pyodide())
+        (Path(app.outdir) / "translator.html").write_text(page, "utf-8")
+
+
+def _link_notebook(app: Any, page: str, _: str, context: dict[str, Any], tree: Any) -> None:
+    """Put links to the notebook of a lesson above it."""
+    name = page.removeprefix("course/")
+    if (sources.MADE / f"{name}.ipynb").is_file():
+        values = {**context, "name": name, "offline": browser.pyodide()}
+        context["body"] = app.builder.templates.render("notebook.html", values) + context["body"]
+
+
+def setup(app: Any) -> None:
+    # jupyterlite_sphinx adds a font from the network to each page
+    app.registry.css_files = [(f, o) for f, o in app.registry.css_files if "//" not in f]
+    app.add_search_language(rendering.ChineseSearch)
+    app.connect("autodoc-process-docstring", rendering.mark_code, priority=100)  # before numpydoc
+    app.connect("autodoc-process-docstring", rendering.escape)
+    app.add_html_math_renderer(
+        "mathml", *((rendering.write_math(block), None) for block in (False, True))
+    )
+    # before MyST-NB reads its settings
+    app.connect("builder-inited", sources.write_pages, priority=100)
+    if not chinese:
+        app.connect("builder-inited", browser.write_lite)
+    app.connect("html-page-context", _link_notebook)
+    app.connect("build-finished", sources.copy_notebooks)
+    app.connect("build-finished", _write_live_page)
+    app.connect("build-finished", _build_chinese)

@@ -1,0 +1,66 @@
+"""Formulas as MathML, docstrings as reStructuredText, and the search in Chinese."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.search.zh import SearchChinese
+
+
+def write_math(block: bool) -> Any:
+    """Return what writes a formula of its own line, or inside one, as MathML."""
+
+    def write(translator: Any, node: nodes.Element) -> None:
+        found = convert(plain_tex(node.astext()), display="block" if block else "inline")
+        found = re.sub(
+            r"(<mi>[a-z]{3,}</mi>)(?=<m(?:i|n|sub|sup))", r'\1<mspace width="0.17em"/>', found
+        )
+        translator.body.append(f'<div class="formula">{found}</div>' if block else found)
+        raise nodes.SkipNode
+
+    return write
+
+
+def plain_tex(tex: str) -> str:
+    r"""Replace the shorthands \softmax and \R."""
+    return re.sub(r"\\softmax\b", r"\\operatorname{softmax}", re.sub(r"\\R\b", r"\\mathbb{R}", tex))
+
+
+def mark_code(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Mark indented blocks before the first section of a docstring as code."""
+    end = next((i for i, line in enumerate(lines) if re.fullmatch("-{3,}", line)), len(lines))
+    for i in reversed(range(2, end)):
+        if lines[i].startswith("    ") and not lines[i - 1]:
+            before = next((line for line in reversed(lines[:i]) if line), "")
+            if not before.startswith((" ", "- ", ">>>")) and not before.endswith("::"):
+                lines[i:i] = ["::", ""]
+
+
+def _escape_type(match: re.Match[str]) -> str:
+    return re.sub(r"(?<!\\)[*|]", r"\\\g<0>", match[0])
+
+
+def escape(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Escape the asterisks and bars of formulas in docstrings, which reStructuredText reads as marks."""
+    code = None  # the indent above a block of code
+    for i, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        if code is not None and line and indent <= code:
+            code = None
+        if code is None and not line.lstrip().startswith((">>>", "...")):
+            names = re.fullmatch(r"( *\*\*)(.+?)(\*\*(?: : .*)?)", line)  # numpydoc's bold names
+            before, text, after = names.groups() if names else ("", line, "")
+            pieces = re.split(r"(`[^`]*`|\*\*\w[^*]*\*\*)", text)
+            pieces[::2] = [re.sub(r"(?<!\\)[*|]", r"\\\g<0>", piece) for piece in pieces[::2]]
+            lines[i] = before + "".join(pieces) + re.sub(r"(?<= : )(.*)", _escape_type, after)
+        if line.rstrip().endswith("::"):
+            code = indent
+
+
+class ChineseSearch(SearchChinese):
+    """Search in Chinese with the English stemmer, the one whose script `SearchChinese` has."""
+
+    language_name = "English"

@@ -1,0 +1,195 @@
+"""Pages made from code: lessons as notebooks, statements of the texts, the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+from babel.messages.pofile import read_po
+
+from nn.commands import COMMANDS
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+COURSE = ROOT / "examples" / "course"
+STATEMENTS = ROOT / "tests" / "course" / "statements"
+MADE = HERE / "course"
+COLUMNS = (("text", "printed"), ("exact", "computed"))  # of the table of statements
+LOCALE = HERE / "locale" / "zh_CN" / "LC_MESSAGES"
+
+
+def write_pages(app: Any) -> None:
+    """Write the pages that Sphinx reads and no one writes by hand, in the language of the build."""
+    chinese = app.config.language == "zh_CN"
+    if app.builder.name == "gettext":
+        app.config.nb_execution_mode = "off"
+    write_command_line()
+    for script in lessons():
+        notebook = nbformat.writes(lesson_notebook(script, chinese))
+        write(MADE / f"{script.stem}.ipynb", notebook)
+    for script in sorted(STATEMENTS.glob("*.py")):
+        if app.builder.name != "gettext":
+            name = f"statements_{script.stem}"
+            catalog = translations(name) if chinese else None
+            write(MADE / f"{name}.md", statement_table(recorded_statements(script), catalog))
+
+
+def lessons() -> list[Path]:
+    """Return the scripts of the lessons, in their order."""
+    return sorted(COURSE.glob("[0-9]*.py"))
+
+
+def lesson_notebook(script: Path, chinese: bool) -> Any:
+    """Return the notebook of a lesson in a language."""
+    notebook = jupytext.read(script)
+    if chinese:
+        translate_notebook(notebook, translations(f"course/{script.stem}"))
+    return notebook
+
+
+def course_modules() -> dict[str, Path]:
+    """Return the modules that the lessons import, by their names in an archive."""
+    paths = [*COURSE.glob("[a-z]*.py"), *COURSE.glob("exercises/*.py")]
+    return {path.relative_to(COURSE).as_posix(): path for path in paths}
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file if its text changed, so that Sphinx reads only changed pages again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.is_file() or path.read_text("utf-8") != text:
+        path.write_text(text, "utf-8")
+
+
+def copy_notebooks(app: Any, error: Exception | None) -> None:
+    """Put the notebooks beside their pages, and all of them with their modules into `course.zip`."""
+    if error or app.builder.name != "html":
+        return
+    out = Path(app.outdir) / "course"
+    with zipfile.ZipFile(out / "course.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for script in lessons():
+            shutil.copy(MADE / f"{script.stem}.ipynb", out)
+            archive.write(MADE / f"{script.stem}.ipynb", f"course/{script.stem}.ipynb")
+        for name, module in course_modules().items():
+            archive.write(module, f"course/{name}")
+
+
+# -- Chinese -------------------------------------------------------------------------------------------
+
+
+def translations(name: str) -> dict[str, str]:
+    """Return the translated messages of a page."""
+    path = LOCALE / f"{name}.po"
+    if not path.is_file():
+        return {}
+    with path.open("rb") as file:
+        return {str(m.id): str(m.string) for m in read_po(file) if m.id and m.string}
+
+
+def translate_notebook(notebook: Any, catalog: dict[str, str]) -> None:
+    """Translate the Markdown of a notebook in place, and set the language of its code."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = translate_markdown(cell.source, catalog)
+    cell = nbformat.v4.new_code_cell('import os\n\nos.environ["COURSE_LANGUAGE"] = "zh_CN"')
+    cell.metadata["tags"] = ["remove-cell"]
+    notebook.cells.insert(0, cell)
+
+
+def translate_markdown(text: str, catalog: dict[str, str]) -> str:
+    """Translate each heading, paragraph and list item of Markdown; formulas and code stay."""
+    blocks = re.split(r"\n\n+|\n(?=- |\d+\. )", text)
+    for i, block in enumerate(blocks):
+        mark, body = re.match(r"(#+ |- |\d+\. |> )?(.*)", block, re.S).groups()  # type: ignore[union-attr]
+        message = " ".join(body.split())
+        if message in catalog:
+            blocks[i] = (mark or "") + catalog[message]
+    return "\n\n".join(blocks)
+
+
+# -- statements ----------------------------------------------------------------------------------------
+
+
+def recorded_statements(script: Path) -> dict[str, Any]:
+    """Return the statements about a text, computed now or since the script changed."""
+    record = MADE / "records" / f"{script.stem}.json"
+    if not record.is_file() or record.stat().st_mtime < script.stat().st_mtime:
+        sys.path[:0] = [str(COURSE), str(ROOT / "tests" / "support")]
+        from statements import Statements
+
+        spec = importlib.util.spec_from_file_location(f"state_{script.stem}", script)
+        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
+        found = Statements()
+        module.state(found)
+        content = {"source": found.source, "all": [vars(s) for s in found.all]}
+        write(record, json.dumps(content))
+    return json.loads(record.read_text("utf-8"))
+
+
+def statement_table(found: dict[str, Any], catalog: dict[str, str] | None) -> str:
+    """Return the page of all statements about a text."""
+    words = lambda text: fill(text, catalog) if catalog is not None else text
+    cell = lambda text: re.sub(r"(?<!\\)([|<])", r"\\\1", words(text))
+    intro = (
+        "Every statement of this text that can be computed, and what the computation gives. "
+        "✓: it holds. ≠: the text is wrong, and the exact value is beside it."
+    )
+    source = {name: words(text) for name, text in found["source"].items()}
+    title = f"[{source['title']}]({source['url']})" if source["url"] else source["title"]
+    parts = [f"# {words('Every statement, computed')}: {source['title']}", words(intro)]
+    parts.append(f"{title}, {source['author']} ({source['file']}). {source['note']}")
+    section = None
+    for s in found["all"]:
+        if s["section"] != section:
+            section = s["section"]
+            head = f"| | {words('the text')} | {words('computed')} |\n| --- | --- | --- |"
+            parts.append(f"## {words(section)}\n\n{head}" if section else head)
+        mark = "✗" if not s["holds"] else "≠" if s["printed"] else "✓"
+        stated, computed = (": ".join(cell(s[n]) for n in names if s[n]) for names in COLUMNS)
+        parts[-1] += f"\n| {mark} | {stated} | {computed} |"
+    return "---\norphan: true\n---\n\n" + "\n\n".join(parts) + "\n"
+
+
+def fill(text: str, catalog: dict[str, str]) -> str:
+    """Translate a text; `{name}` in a message stands for what the computation put there."""
+    if text in catalog:
+        return catalog[text]
+    for message in sorted(catalog, key=len, reverse=True):
+        names = re.findall(r"(?<![A-Za-z0-9\\}^_])\{(\w+)!?\}", message)
+        if names:
+            fixed = re.split(r"(?<![A-Za-z0-9\\}^_])\{\w+!?\}", message)
+            match = re.fullmatch("(.+?)".join(map(re.escape, fixed)), text, re.S)
+            if match:
+                found = catalog[message]
+                for name, value in zip(names, match.groups()):
+                    found = re.sub(rf"\{{{name}!?\}}", lambda _: catalog.get(value, value), found)  # noqa: B023
+                return found
+    return text
+
+
+# -- command line ---------------------------------------------------------------------------------------
+
+
+def write_command_line() -> None:
+    """Write the page with what each command and some examples print for --help."""
+    about = "The commands of the package and some examples, as `--help` prints them. `python -m nn` is another name of `minigrad`."
+    parts = ["# Command line", about]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "96"}
+    commands = {f"minigrad {name}": ["-m", "nn", name] for name in COMMANDS}
+    examples = ("train_toy_translation", "char_gpt", "classify", "multi30k")
+    commands |= {f"{name}.py": [str(ROOT / "examples" / f"{name}.py")] for name in examples}
+    for name, command in commands.items():
+        command = [sys.executable, *command, "--help"]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+        parts.append(f"## `{name}`\n\n```text\n{done.stdout.strip()}\n```")
+    write(HERE / "reference" / "command-line.md", "\n\n".join(parts) + "\n")
