@@ -1,7 +1,7 @@
 """Benchmarks, by hand: `python benchmarks all`, or one of
 
 train     a training step at three sizes, with its memory and its share of the machine's GEMM rate
-published models of published shapes: tokens, sentences, a step of fine-tuning, loading, against transformers
+published models of published shapes against transformers: tokens, sentences, fine-tuning, loading
 decode    32 tokens by a model of OPUS-MT's shape, against Hugging Face's generate and CTranslate2
 gains     what each kernel, and each other thing that is there for speed, saves of a step
 ops       one recorded op, forward and backward, on small arrays
@@ -10,8 +10,8 @@ imports   what `import` costs over `import numpy`
 mpi       a training step by 1 and 2 ranks of MPI, by forked processes, and by PyTorch with gloo
 scale     the efficiency of up to 1,000 machines, by the α-β model, from the step of this one
 
-Each library has a process of its own, and they take turns; what is compared is the median. Libraries
-that are not installed are left out. Figures go to OUT.json, and a picture of them to OUT.png.
+Each library has a process of its own. They take turns, and medians are compared. Libraries that are
+not installed are skipped. Figures are written to OUT.json, and a picture of them to OUT.png.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ OPS = [
 def against(
     rivals: list[str], task: str, config: dict[str, Any], rounds: int, warmup: int
 ) -> dict[str, Any]:
-    """minigrad and each rival in turns, a pair at a time: medians, peak memory over idle, the ratio of the times."""
-    found: dict[str, Any] = {}
+    """Run minigrad and each rival in turns; return medians, peak memory over idle, and ratios."""
+    measured: dict[str, Any] = {}
     for rival in rivals:
         workers = compare(["minigrad", rival], task, config, rounds, warmup)
         if len(workers) < 2:
             continue
-        ours, theirs = workers
-        for w in workers if not found else [theirs]:
-            found[w.library] = {
+        ours, other = workers
+        for w in workers if not measured else [other]:
+            measured[w.library] = {
                 "ms": w.median * 1e3,
                 "peak_mb": w.peak / 1e6,
                 "version": w.facts["version"],
                 "rounds_ms": [1e3 * seconds for seconds in w.seconds],
             }
-        found[rival]["ratio"] = ours.median / theirs.median
-    return found
+        measured[rival]["ratio"] = ours.median / other.median
+    return measured
 
 
-def show(title: str, found: dict[str, Any], names: dict[str, str]) -> None:
-    for library, f in found.items():
+def show(title: str, measured: dict[str, Any], names: dict[str, str]) -> None:
+    for library, f in measured.items():
         ratio = f"{f['ratio']:.2f}" if "ratio" in f else ""
         print(
             f"{title:19}{names[library]:17}{f['ms']:9.1f}{f['peak_mb']:9.0f}{ratio:>20}", flush=True
@@ -84,16 +84,16 @@ def train(rounds: int) -> dict[str, Any]:
     print(f"a training step\n{HEAD}")
     for size, s in SIZES.items():
         rivals = [r for r in RIVALS if size != "base" or r not in SLOW]
-        found = against(rivals, "train", {"size": size}, rounds, 3)
-        show(size, found, NAMES)
+        measured = against(rivals, "train", {"size": size}, rounds, 3)
+        show(size, measured, NAMES)
         (gemm,) = compare(["minigrad"], "gemm", {"size": size}, rounds)
         rate = s.useful_flops() / gemm.median
-        fraction = gemm.median / (found["minigrad"]["ms"] / 1e3)
+        fraction = gemm.median / (measured["minigrad"]["ms"] / 1e3)
         print(
-            f"{size:19}matrix products alone, in two processes as well: {gemm.median * 1e3:.1f} ms, "
+            f"{size:19}matrix products alone, in two processes: {gemm.median * 1e3:.1f} ms, "
             f"{rate / 1e9:.0f} GFLOP/s; {fraction:.0%} of a step"
         )
-        result[size] = {"libraries": found, "gemm_ms": gemm.median * 1e3, "gemm_share": fraction}
+        result[size] = {"libraries": measured, "gemm_ms": gemm.median * 1e3, "gemm_share": fraction}
     return result
 
 
@@ -121,7 +121,7 @@ PUBLISHED: list[tuple[str, str, str, dict[str, int]]] = [
 
 
 def published(rounds: int) -> dict[str, Any]:
-    """Time, and memory beyond the idle process, that a published model takes here and in transformers."""
+    """Measure time and memory over idle of published models here and in transformers."""
     result: dict[str, Any] = {}
     print(f"a model of a published shape, with random weights\n{HEAD}")
     with tempfile.TemporaryDirectory() as root:
@@ -135,15 +135,16 @@ def published(rounds: int) -> dict[str, Any]:
 
 
 PARTS_OF_A_STEP = [
-    "linear", "row_norm", "attention", "linear_cross_entropy", "relu_dropout", "embedding", "kept memory", "processes",
+    "linear", "row_norm", "attention", "linear_cross_entropy", "relu_dropout", "embedding",
+    "kept memory", "processes",
 ]  # fmt: skip
 
 
 def gains(rounds: int) -> dict[str, Any]:
-    """Time and memory without one of the things that are there for speed, as multiples of those with all."""
+    """Measure time and memory without one optimization, as multiples of those with all."""
     result: dict[str, Any] = {}
     print(
-        "without                            ms  peak MB   time    memory, as multiples of those with it"
+        "without                            ms  peak MB   time    memory, as multiples of with it"
     )
     for size in ("toy", "small"):
         _gains(result, "train", size, {"size": size}, PARTS_OF_A_STEP, rounds)
@@ -166,7 +167,7 @@ def _gains(
     parts: list[str],
     rounds: int,
 ) -> None:
-    """All variants of a task take turns. The lower quartile counts: differences are small, and neighbours disturb."""
+    """Run variants of a task in turns; compare lower quartiles, since differences are small."""
     changes = [
         {"processes": 1} if part == "processes" else {"without": part} for part in ["", *parts]
     ]
@@ -175,13 +176,13 @@ def _gains(
     )
     times = [float(np.quantile(worker.seconds, 0.25)) for worker in workers]
     for part, worker, seconds in zip(["(nothing)", *parts], workers, times):
-        found = {
+        measured = {
             "ms": seconds * 1e3,
             "ratio": seconds / times[0],
             "memory_ratio": worker.peak / workers[0].peak,
         }
-        result.setdefault(name, {})[part] = found
-        ratios = f"{found['ratio']:7.2f}{found['memory_ratio']:10.2f}"
+        result.setdefault(name, {})[part] = measured
+        ratios = f"{measured['ratio']:7.2f}{measured['memory_ratio']:10.2f}"
         print(f"{name:26}{part:22}{seconds * 1e3:8.1f}{worker.peak / 1e6:8.0f}{ratios}", flush=True)
 
 
@@ -189,13 +190,13 @@ def ops(rounds: int) -> dict[str, Any]:
     result = {}
     print("op, 8 × 8 float64        minigrad    PyTorch    ratio")
     for name in OPS:
-        ours, theirs = compare(
+        ours, other = compare(
             ["minigrad", "torch"], "ops", {"name": name, "n": 200, "side": 8}, rounds, warmup=5
         )
-        ratio = ours.median / theirs.median
+        ratio = ours.median / other.median
         result[name] = {
             "us": ours.median / 200 * 1e6,
-            "torch_us": theirs.median / 200 * 1e6,
+            "torch_us": other.median / 200 * 1e6,
             "ratio": ratio,
         }
         print(
@@ -208,7 +209,7 @@ def ops(rounds: int) -> dict[str, Any]:
 
 
 def scaling(rounds: int) -> dict[str, Any]:
-    """The slope of log time over log size, from the size small; all but the length is halved or doubled once."""
+    """Fit slopes of log time over log size, around the size small."""
     result: dict[str, Any] = {}
     print("growth of a training step: the exponent of its time")
     lines = {"batch": [16, 32, 64, 128], "length": [10, 20, 40, 80], "d_model": [128, 256, 512]}
@@ -234,10 +235,16 @@ def scaling(rounds: int) -> dict[str, Any]:
 def imports(rounds: int) -> dict[str, Any]:
     result = {}
     for library in ("minigrad", "torch", "jax", "autograd", "mygrad"):
-        code = f"import time, numpy; t = time.perf_counter(); import {library}; print(time.perf_counter() - t)"
+        code = (
+            f"import numpy, time; t = time.perf_counter(); import {library}; "
+            "print(time.perf_counter() - t)"
+        )
         env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-                for _ in range(rounds + 1)]  # fmt: skip
+        command = [sys.executable, "-c", code]
+        runs = [
+            subprocess.run(command, capture_output=True, text=True, env=env)
+            for _ in range(rounds + 1)
+        ]
         if runs[0].returncode == 0:
             result[library] = 1e3 * median(float(run.stdout) for run in runs[1:])
             print(f"import {library:10}{result[library]:8.0f} ms over import numpy", flush=True)
@@ -245,13 +252,13 @@ def imports(rounds: int) -> dict[str, Any]:
 
 
 PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
-    "train": train, "published": published, "decode": decode, "gains": gains, "ops": ops, "scaling": scaling,
-    "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
+    "train": train, "published": published, "decode": decode, "gains": gains, "ops": ops,
+    "scaling": scaling, "imports": imports, "mpi": ranks.mpi, "scale": ranks.scale,
 }  # fmt: skip
 
 
 def draw(results: dict[str, Any], path: Path) -> str:
-    """Bars: the time of a training step, and of decoding, as a multiple of minigrad's; what was drawn, as a text."""
+    """Draw bars of times as multiples of minigrad's; return a list of what was drawn."""
     panels = [
         (f"training step, {size}", r["libraries"]) for size, r in results.get("train", {}).items()
     ]
@@ -270,17 +277,19 @@ def _bars(panels: list[tuple[str, dict[str, Any]]]) -> Any:
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.6 * columns, 2.6 * rows), layout="constrained")
-    for place, (title, found) in enumerate(panels):
+    for place, (title, measured) in enumerate(panels):
         axes = figure.add_subplot(rows, columns, place + 1)
         labels = [
-            "Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in found
+            "Hugging Face" if n == "torch" and "decoding" in title else NAMES[n] for n in measured
         ]
-        ratios = [1 / f.get("ratio", 1) for f in found.values()]
+        ratios = [1 / f.get("ratio", 1) for f in measured.values()]
         bars = axes.barh(
-            labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in found]
+            labels, ratios, color=[COLOURS[0] if n == "minigrad" else "#b8b8b8" for n in measured]
         )
-        # each pair took its own turns, so milliseconds of two bars are not quite as the bars are: both are told
-        labels = [f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, found.values())]
+        # each pair was timed by itself, so ratios of milliseconds differ a little from the bars
+        labels = [
+            f"{ratio:.2f} × ({f['ms']:.0f} ms)" for ratio, f in zip(ratios, measured.values())
+        ]
         axes.bar_label(bars, labels, padding=3, fontsize=8)
         axes.set(
             title=title, xlabel="time, as a multiple of minigrad's", xlim=(0, 1.6 * max(ratios))

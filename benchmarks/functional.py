@@ -1,4 +1,4 @@
-"""The same training step on any library that looks like NumPy: for JAX, HIPS autograd and MyGrad."""
+"""Training step on any library with NumPy's functions: for JAX, HIPS autograd and MyGrad."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parameters(s: Size) -> dict[str, Any]:
 
 
 class Model:
-    """The forward pass, in the functions of the library `xp`; `random(shape)` gives uniform float32 numbers."""
+    """Compute the forward pass with the library `xp`; `random(shape)` draws uniform float32."""
 
     def __init__(self, s: Size, xp: Any, random: Any) -> None:
         self.s, self.xp, self.random = s, xp, random

@@ -21,7 +21,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAUSE = 0.3  # seconds between turns
-TURN = 0.2  # seconds that a turn takes at least: a short task runs again and again, and the mean counts
+TURN = 0.2  # least seconds of a turn: a short task is repeated, and the mean counts
 
 
 class Worker:
@@ -114,7 +114,7 @@ def _children() -> list[int]:
 
 
 def _private(pid: int) -> int:
-    """The bytes of a process that it shares with no other: what a forked worker takes beside its parent."""
+    """Return the bytes that a process shares with no other, such as its parent."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Steps on one machine by ranks of MPI, and on many machines by the model: the benchmarks `mpi` and `scale`."""
+"""Benchmarks `mpi`, steps by ranks of MPI on one machine, and `scale`, a model of many machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MESSAGES = (
 
 
 def mpi(rounds: int) -> dict[str, Any]:
-    """Steps of 1 and 2 ranks beside forked processes and PyTorch with gloo, one thread for each rank or process."""
+    """Measure steps of 1 and 2 ranks, of forked processes, and of PyTorch with gloo."""
     if shutil.which("mpiexec") is None:
         raise SystemExit("mpi: no mpiexec found: pip install mpi4py mpich")
     alpha, beta = line(rounds)
@@ -64,19 +64,19 @@ def _steps(size: str, rounds: int, alpha: float, beta: float) -> dict[str, Any]:
     result = {}
     for name, worker in workers.items():
         count = {key: median(turn[key] for turn in worker.counts) for key in worker.counts[0]}
-        found = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **count}
+        measured = {"ms": worker.median * 1e3, "of_one": worker.median / alone, **count}
         if name == "2 ranks":  # as long as half the batch takes alone, and then the all-reduce
             talk = alpha * count["messages"] + beta * count["bytes"]
-            found["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
-        result[name] = found
+            measured["predicted_ms"] = 1e3 * (workers["half the batch, 1 rank"].median + talk)
+        result[name] = measured
         shown = (
             f"{count['communication'] / worker.median:16.0%}{count['bytes'] / 1e6:12.1f}"
             if count
             else f"{'':28}"
         )
-        predicted = f"{found['predicted_ms']:15.1f}" if "predicted_ms" in found else ""
+        predicted = f"{measured['predicted_ms']:15.1f}" if "predicted_ms" in measured else ""
         print(
-            f"{size:6}{name:26}{found['ms']:9.1f}{found['of_one']:12.2f}{shown}{predicted}",
+            f"{size:6}{name:26}{measured['ms']:9.1f}{measured['of_one']:12.2f}{shown}{predicted}",
             flush=True,
         )
     return result

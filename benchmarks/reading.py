@@ -1,4 +1,4 @@
-"""Reading a corpus from disk: memory over many batches, and tokens a second, with and without the file.
+"""Memory and speed of reading a corpus from disk or from memory, over many batches.
 
 python benchmarks/reading.py --pairs 1000000 --batches 100000
 """
@@ -22,7 +22,7 @@ PAGE = resource.getpagesize()
 
 
 def own_memory() -> float:
-    """Megabytes that belong to this process alone: without the pages of mapped files, which the system can drop."""
+    """Return the megabytes of this process without pages of files, which the system can drop."""
     resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
     return (resident - shared) * PAGE / 1e6
 
@@ -47,7 +47,8 @@ def read(batches: PairBatches, count: int) -> None:
         if i % (count // 10) == 0:
             rate = tokens / (time.perf_counter() - began)
             print(
-                f"  {i:>9,} batches: {own_memory():6.1f} MB, {rate / 1e6:.2f} million tokens a second",
+                f"  {i:>9,} batches: {own_memory():6.1f} MB, "
+                f"{rate / 1e6:.2f} million tokens a second",
                 flush=True,
             )
 
@@ -65,7 +66,8 @@ def main() -> None:
         pairs = IndexedPairs.write(Path(directory) / "pairs", made_up(args.pairs), 32_000)
         size = pairs.path.stat().st_size / 1e6
         print(
-            f"wrote {len(pairs):,} pairs, {size:.0f} MB, in {time.perf_counter() - began:.0f} s: {own_memory():.1f} MB"
+            f"wrote {len(pairs):,} pairs, {size:.0f} MB, in "
+            f"{time.perf_counter() - began:.0f} s: {own_memory():.1f} MB"
         )
         print("from the file:")
         read(PairBatches(pairs, args.batch_tokens), args.batches)

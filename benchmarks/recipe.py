@@ -1,9 +1,10 @@
-"""The Multi30k recipe in minigrad and in PyTorch, update by update: same weights, same batches, a thread each.
+"""Multi30k recipe in minigrad and in PyTorch, update by update: same weights, batches, threads.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/recipe.py --data DIR --updates 500 --out curve.jsonl
 
-Dropout draws other masks in each, so that the two loss curves lie on each other but are not equal; with
-`--dropout 0` they are, to rounding. Seconds are those of the processor, so that a busy machine disturbs them little.
+Dropout masks differ, so the two loss curves lie on each other but are not equal. With `--dropout 0`
+they are equal, except for rounding. Seconds are of the processor, so that a busy machine changes
+them little.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ import torch
 import minigrad as mg
 import nn
 from minigrad.optim import Adam, Schedule, inverse_sqrt_schedule
+from nn.commands import train
 
 Array = np.ndarray
 Step = Callable[[Array, Array], float]
 
 
 class TorchTransformer(torch.nn.Module):
-    """A post-norm `nn.Transformer` with one table and no output bias, in PyTorch's own layers, with its weights."""
+    """Post-norm `nn.Transformer` with one table and no output bias, in PyTorch's layers."""
 
     def __init__(self, ours: nn.Transformer) -> None:
         super().__init__()
@@ -146,23 +148,17 @@ def main() -> None:
     own = parse()
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    options = [
-        "--data",
-        str(own.data),
-        "--dropout",
-        str(own.dropout),
-        "--batch-tokens",
-        str(own.batch_tokens),
-    ]
-    args = multi30k.parse(options)
+    settings = {**multi30k.SETTINGS, "dropout": own.dropout, "batch_tokens": own.batch_tokens}
+    files = [f"{own.data}/train.lc.norm.tok.{language}" for language in ("en", "de")]
+    args = train.parse(["--data", *files, "--valid", *files, "--test", *files], settings)
     mg.manual_seed(args.seed)
-    pairs = multi30k.pairs_of(args, "train")
-    translator = multi30k.untrained(args, pairs)
-    theirs = TorchTransformer(translator.model)
-    batches, _ = multi30k.batches_of(args, translator, pairs, pairs[:10])
+    pairs, _, _ = train.load_pairs(args)
+    translator = train.make_translator(args, pairs)
+    torch_model = TorchTransformer(translator.model)
+    batches = train.make_batches(translator, pairs, args, learn=True)
     steps = {
         "minigrad": our_step(translator.model.train(), args.lr, args.warmup),
-        "torch": torch_step(theirs.train(), args.lr, args.warmup),
+        "torch": torch_step(torch_model.train(), args.lr, args.warmup),
     }
     compare(
         steps,

@@ -1,17 +1,19 @@
-"""What a step costs on many machines: the α-β model of all-reduce, and the efficiency that follows from it.
+"""Costs of a step on many machines: the α-β model of all-reduce, and the resulting efficiency.
 
-A message of m bytes takes α + β m seconds, every rank sends and receives one message at a time, and the network serves
-all of them at once (Hockney, 1994). Gradients of n bytes are summed over p ranks:
+A message of m bytes takes α + β m seconds. Every rank sends and receives one message at a time, and
+the network serves all of them at once (Hockney, 1994). Gradients of n bytes are summed over p
+ranks:
 
-    ring      p - 1 turns in which each rank passes on 1/p of the array and adds, and p - 1 to hand out the sums
+    ring      p - 1 turns in which each rank passes on 1/p of the array and adds, and p - 1 turns
+              that distribute the sums
               2 (p - 1) α + 2 (p - 1)/p β n               Patarasuk, Yuan (2009)
     halving   log₂ p turns with halves, quarters ... of the array, and as many back
-              2 log₂ p α + 2 (p - 1)/p β n                Rabenseifner (2004); what MPICH does with long arrays
+              2 log₂ p α + 2 (p - 1)/p β n                Rabenseifner (2004); MPICH, long arrays
     tree      to the root of a binomial tree, log₂ p turns with the whole array, and back
               2 log₂ p (α + β n)                          Thakur, Rabenseifner, Gropp (2005)
 
-Each machine computes t seconds a step, and works with the efficiency t / (t + T). With `accumulate` batches a step, t is
-as many times as long.
+Each machine computes t seconds a step, and works with the efficiency t / (t + T). With several
+batches a step, t is as many times as long.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Network(NamedTuple):
     beta: float
 
 
-# What is typical: TCP over Ethernet wants some 50 µs a message, remote memory access 3 µs; 90% of the nominal rate.
+# Typical: TCP over Ethernet takes 50 µs a message, remote memory access 3 µs; 90% of the rate.
 NETWORKS = [
     Network("1 Gbit/s", 50e-6, 8 / 0.9e9),
     Network("10 Gbit/s", 30e-6, 8 / 9e9),
@@ -61,10 +63,11 @@ def batches_for(target: float, compute: float, communication: float) -> int:
 
 
 def table(size: str, parameters: int, compute: float) -> list[dict[str, Any]]:
-    """For each network and number of nodes: all-reduce, efficiency, and what raises it; printed on the way."""
+    """Print and return times of all-reduce and efficiency for each network and number of nodes."""
     n = 4 * parameters
     print(
-        f"\n{size}: {parameters / 1e6:.1f} million parameters, {n / 1e6:.0f} MB and {compute * 1e3:.0f} ms a step"
+        f"\n{size}: {parameters / 1e6:.1f} million parameters, {n / 1e6:.0f} MB and "
+        f"{compute * 1e3:.0f} ms a step"
     )
     print(f"{'':17}       ms of an all-reduce{'':14}batches")
     print(f"{'network':11}{'nodes':>6}     ring  halving     tree  efficiency  for 90%")

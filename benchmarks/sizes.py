@@ -19,7 +19,7 @@ class Size(NamedTuple):
     length: int
 
     def data(self) -> tuple[np.ndarray, np.ndarray]:
-        """Source ids (batch, length), every second one padded by 3, and target ids (batch, length + 1)."""
+        """Return source ids (batch, length), half padded, and target ids (batch, length + 1)."""
         rng = np.random.default_rng(0)
         source = rng.integers(3, self.vocab, (self.batch, self.length))
         source[::2, -3:] = 0

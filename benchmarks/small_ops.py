@@ -1,4 +1,4 @@
-"""A chain of one small op, forward and backward, in a library whose functions have PyTorch's names."""
+"""Chain of one small op, forward and backward, in a library with PyTorch's names."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ VERSION = jax.__version__
 
 
 def train(size: str, **changes: int) -> Callable[[], None]:
-    """A training step: forward with dropout, smoothed loss, backward, clipping, Adam, compiled as one."""
+    """Return a compiled training step: dropout, smoothed loss, backward, clipping, Adam."""
     s = SIZES[size]._replace(**changes)
     source, target = s.data()
     p = {name: jnp.asarray(array) for name, array in parameters(s).items()}

@@ -109,14 +109,14 @@ def train_mpi(size: str, ranks: int, **changes: int) -> Any:
 
 
 def all_reduce_mpi(ranks: int, floats: int) -> Any:
-    """A sum of so many float32 numbers over all ranks."""
+    """Sum arrays of `floats` float32 values over all ranks."""
     _, parallel = _training("toy", mg.MPIParallel, "relu", {})
     array = np.zeros(floats, np.float32)
     return _leading(parallel, lambda: parallel._summed(array))
 
 
 def _leading(parallel: Any, step: Callable[[], Any]) -> Any:
-    """A step that all ranks take when the first calls it. Until then the others sleep, and disturb nobody."""
+    """Return a step that all ranks take when the first calls it. Until then the others sleep."""
     word = np.zeros(1)
 
     def say(go: float) -> None:
@@ -165,7 +165,7 @@ def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
 
 
 def fine_tune(path: str, batch: int, length: int, processes: int = 2) -> Callable[[], None]:
-    """A step of teaching an encoder two classes: forward with dropout, backward, clipping, AdamW."""
+    """Return a step of fine-tuning an encoder to two classes: dropout, clipping, AdamW."""
     keep_freed_memory()
     model = nn.load(path, head="classes", num_classes=2).train()
     optimizer = optim.AdamW(model.parameters(), LR, clip_norm=CLIP)
@@ -191,7 +191,7 @@ def load(path: str) -> Callable[[], Any]:
 
 
 def gemm(size: str, processes: int = 2) -> Callable[[], None]:
-    """The matrix products of a training step alone: forward, gradient of the input, gradient of the weight.
+    """Return the matrix products of a step: forward, gradient of the input, of the weight.
 
     Split as `train` splits them: each process has its rows of the batch, and one thread.
     """
@@ -207,8 +207,10 @@ def gemm(size: str, processes: int = 2) -> Callable[[], None]:
     def products() -> Callable[[], None]:
         mg.set_num_threads(1)
         rng = np.random.Generator(np.random.SFC64(0))
-        work = [([rng.random(shape, np.float32) for shape in ((n, n_in), (n_out, n_in), (n, n_out))], times)
-                for n_in, n_out, times in shapes]  # fmt: skip
+        work = []
+        for n_in, n_out, times in shapes:
+            operands = ((n, n_in), (n_out, n_in), (n, n_out))
+            work.append(([rng.random(shape, np.float32) for shape in operands], times))
 
         def step() -> None:
             for (x, w, g), times in work:

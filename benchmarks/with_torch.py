@@ -104,7 +104,7 @@ def train_compiled(size: str, **changes: int) -> Callable[[], None]:
 
 
 def train_processes(size: str, **changes: int) -> Callable[[], None]:
-    """The same in two processes with one thread each: DistributedDataParallel, gradients all-reduced by gloo."""
+    """Return a step of two processes with one thread each: DistributedDataParallel over gloo."""
     import torch.multiprocessing as multiprocessing
 
     s = SIZES[size]._replace(**changes)
@@ -143,9 +143,10 @@ def _follow(pipe: Any, store: str, s: Size) -> None:
 
 PUBLISHED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "OPUS-MT": ("MarianMTModel", "MarianConfig", {
-        "vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8,
-        "decoder_attention_heads": 8, "encoder_ffn_dim": 2048, "decoder_ffn_dim": 2048, "activation_function": "swish",
-        "max_position_embeddings": 512, "pad_token_id": 58100, "decoder_start_token_id": 58100, "eos_token_id": 0,
+        "vocab_size": 58101, "d_model": 512, "encoder_layers": 6, "decoder_layers": 6,
+        "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 2048,
+        "decoder_ffn_dim": 2048, "activation_function": "swish", "max_position_embeddings": 512,
+        "pad_token_id": 58100, "decoder_start_token_id": 58100, "eos_token_id": 0,
         "forced_eos_token_id": None, "scale_embedding": True,
     }),
     "GPT-2": ("GPT2LMHeadModel", "GPT2Config", {}),
@@ -155,14 +156,15 @@ PUBLISHED: dict[str, tuple[str, str, dict[str, Any]]] = {
         "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2,
     }),
     "MiniLM": ("BertModel", "BertConfig", {
-        "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536,
+        "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
+        "intermediate_size": 1536,
     }),
 }  # fmt: skip
 """Published models by their shapes: class, configuration, and what differs from its defaults."""
 
 
 def published(path: str, shape: str) -> dict[str, int]:
-    """Write a model of a published shape with random weights into a directory; its number of parameters."""
+    """Write a model of a published shape with random weights; return its number of parameters."""
     import transformers
 
     torch.manual_seed(0)
@@ -196,7 +198,7 @@ def encode(path: str, batch: int, length: int) -> Callable[[], Any]:
 
 
 def fine_tune(path: str, batch: int, length: int) -> Callable[[], None]:
-    """A step of teaching an encoder two classes: forward with dropout, backward, clipping, fused AdamW."""
+    """Return a step of fine-tuning an encoder to two classes: dropout, clipping, fused AdamW."""
     model, (ids, classes) = (
         loaded("AutoModelForSequenceClassification", path),
         map(torch.tensor, sentences(batch, length)),
